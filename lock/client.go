@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +32,10 @@ const (
 	driftFloor = 2 * time.Millisecond
 	// markLife is how long a released request is remembered, for repetitions.
 	markLife = 15 * time.Second
+	// countedMarkLife is how long a change is remembered that has no lease, so that a repetition which came after it
+	// would count for good. A request is repeated for transport.RetryLimit; its last repetition, and the withdrawal of what
+	// it came to, have as long again.
+	countedMarkLife = 5 * time.Minute
 	// withdrawLimit bounds the undoing of a grant for which no call waits.
 	withdrawLimit = 5 * time.Second
 )
@@ -163,15 +166,9 @@ type Client struct {
 	node      string // the server, if there is just one
 	sharded   bool   // keys have slots, which may move
 	keys      keyCache
-	watchdog  *watchdog[*grant]
 	wakeups   *wakeup.Wakeups
 	queues    *localQueues
 	transport *transport.Transport
-	// Those that callers have done with. Not of the package: synctest keeps the channels of a
-	// test from all others.
-	inFlights sync.Pool
-	// How long a change that has no lease is remembered for repetitions.
-	repeatLife time.Duration
 	*taskGroup
 }
 
@@ -196,11 +193,9 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	}
 	_, client.sharded = rdb.(*redis.ClusterClient)
 	client.keys.seed = maphash.MakeSeed()
-	client.watchdog = newWatchdog(client, client.taskGroup, client.config.Watchdog)
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
-	client.repeatLife = client.transport.RepeatLife()
 	return client, nil
 }
 

@@ -236,7 +236,7 @@ func TestReleaseThatNobodyTook(t *testing.T) {
 	c, link, rdb := linked(t, func(o *redis.Options) { o.PoolSize = 2 }) // so that there is one pipeline
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	held, deliver := link.HoldReplies(acquireDigest())
+	held, deliver := link.HoldReplies(acquireText())
 	defer deliver()
 	var other sync.WaitGroup
 	defer other.Wait()

@@ -58,7 +58,6 @@ func (h *Hold) Detach(ctx context.Context) (string, error) {
 	for _, f := range told {
 		f()
 	}
-	g.onEnd(h)
 	g.client.queues.leave(g)
 	g.client.tell(ctx, Detached, l, 0, nil)
 	return g.asText(l)
@@ -71,7 +70,7 @@ func (h *Hold) leave() (l Lease, told []func(), err error) {
 	if h.isLost || h.ending || h.gone || !time.Now().Before(h.lease.Expires) {
 		return h.lease, nil, ErrNotHeld
 	}
-	h.ending, h.gone = true, true
+	h.ending, h.gone, h.watch = true, true, nil
 	h.stop()
 	return h.lease, h.released(), nil
 }
@@ -131,7 +130,6 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	if d.Copied {
 		g.unheard = time.Now() // so far no copy may have come: see copiesComeLate
 	}
-	g.encodeIdentity()
 	return g, d, nil
 }
 

@@ -33,26 +33,6 @@ type grant struct {
 
 	ending bool // the server was asked to release it
 	moved  bool // or to extend it by its owner
-
-	room *room
-}
-
-// room is what a grant needs, allocated together with it.
-type room struct {
-	grant     grant
-	asking    request
-	releasing release
-	hold      Hold
-	// The words of its first calls, of a plain lock.
-	acquireWords, releaseWords [11]any
-}
-
-// words are the memory for those of a call, which is used once: a hook may keep them.
-func words(of *[11]any) []any {
-	if of[0] != nil {
-		return nil
-	}
-	return of[:0]
 }
 
 // claim is whose a grant is, as the server knows it.
@@ -62,32 +42,10 @@ type claim struct {
 	copied  bool      // there may be copies of the request on their way
 	unheard time.Time // when a first request was sent whose answer was lost; zero: none was
 	passed  int       // how often it was passed on in memory
-
-	// Of a plain lock, ready to be sent:
-	held   any    // both, as a lock of one grant says it: see free.lua
-	places [4]any // its keys: see [keys.plain]
 }
 
-// encodeIdentity readies what the server is told of who asks. An owner that wasn't given
-// is not the request, which others may be told.
-func (g *grant) encodeIdentity() {
-	switch {
-	case g.held != nil:
-		return
-	case !g.kind.plain:
-		if g.owner == "" {
-			g.owner = g.request + "o"
-		}
-		return
-	}
-	owner := g.owner
-	if owner == "" {
-		owner = g.request + "o"
-	}
-	var held string
-	held, g.places = g.keys.plain(g.request, owner)
-	g.owner, g.held = held[len(held)-len(owner):], held
-}
+// held is what a plain lock is while this request holds it alone.
+func (c *claim) held() string { return "held " + c.request + " " + c.owner }
 
 // answer is the server's to one try. The zero answer is a refusal, and so is one without an
 // answer for a reason that may pass: the outcome is unknown then.
@@ -105,26 +63,46 @@ type answer struct {
 	at        refused       // of a refusal
 	failed    error         // why there was no answer, if a waiter is to ask again
 	copies    bool          // of the request there may be on their way
-	sent      bool          // it may have reached the server
 }
 
 // request is the task of asking once.
 type request struct {
 	grant  *grant
 	answer answer
-	copies bool // of the request; for send alone
 	sent   bool // it may have reached the server; for send and late alone
 }
 
 func (r *request) send(ctx context.Context) (err error) {
-	r.answer, err = r.grant.ask(ctx)
-	r.copies = r.copies || r.answer.copies
-	r.sent = r.sent || r.answer.sent
-	r.answer.copies = r.copies
-	if r.grant.waits && transport.IsPassing(err) {
+	g := r.grant
+	sent := time.Now()
+	err = r.read(g.client.transport.Run(ctx, r.call(), nil), sent)
+	if g.waits && transport.IsPassing(err) {
 		r.answer.failed, err = err, nil
 	}
 	return err
+}
+
+func (r *request) call() transport.Call {
+	s := r.grant.kind.acquire(r.grant)
+	s.Abort, s.Acked = r.grant.client.closing, true
+	return s
+}
+
+// read reads the reply to what was sent then.
+func (r *request) read(reply transport.Reply, sent time.Time) error {
+	r.sent = r.sent || reply.Sent
+	copies := r.answer.copies || reply.Copies
+	a, err := r.grant.answerOf(reply, sent)
+	r.answer = a
+	r.answer.copies = copies
+	return err
+}
+
+// sendDirectly sends the request by the goroutine of its caller, and reports whether it was answered.
+func (r *request) sendDirectly(ctx context.Context) bool {
+	sent := time.Now()
+	reply, tried := r.grant.client.direct(ctx, r.call())
+	return tried && r.read(reply, sent) == nil
 }
 
 func (r *request) late(ctx context.Context, err error) {
@@ -143,30 +121,28 @@ var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //n
 // asked for: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
 func (g *grant) askFirst(ctx context.Context) (a answer, ok bool) {
 	c := g.client
-	if !g.kind.plain || g.kind.fenced || c.config.ReplicaAcks > 0 || g.keys.contended.Load() || ctx.Err() != nil || !c.enter() {
+	if !g.kind.plain || g.kind.fenced || g.keys.contended.Load() {
 		return answer{}, false
 	}
-	defer c.tasks.Done()
-	g.encodeIdentity()
 	returned := false
-	defer func() {
+	defer func() { // also where a hook of the Redis client panics
 		if !returned {
 			g.abandon(ctx)
 		}
 	}()
+	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
+	s.Acked = true
 	sent := time.Now()
-	r, tried := c.transport.Direct(ctx, transport.NewCommand("set", g.keys.lock, g.held, "px", milliseconds(g.lease), "nx"))
+	r, tried := c.direct(ctx, s)
 	returned = true
 	switch {
-	case !tried:
+	case !tried, r.Err != nil && !r.Copies:
 		return answer{}, false
 	case r.Err == nil:
-		a = answer{granted: true, holds: 1, expires: c.expires(sent, g.lease), sent: true}
+		a = answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 		if time.Now().Before(a.expires) {
 			return a, true
 		}
-	case !r.Copies:
-		return answer{}, false
 	}
 	g.copied, g.unheard = true, sent // or it was granted too late
 	return answer{}, false
@@ -196,17 +172,13 @@ func (g *grant) withdrawLate(ctx context.Context) {
 // background.
 func (g *grant) try(ctx context.Context) (a answer, err error) {
 	c := g.client
-	r := &g.room.asking
-	if r.grant != nil { // it was given up, and belongs to its goroutine
-		r = new(request)
+	r := &request{grant: g}
+	gaveUp := false
+	if !r.sendDirectly(ctx) {
+		gaveUp, err = c.carryOut(ctx, c.closing, r)
 	}
-	r.grant = g
-	gaveUp, err := c.carryOut(ctx, c.closing, r)
 	if !gaveUp {
 		a = r.answer
-	}
-	if !gaveUp && err == nil {
-		*r = request{}
 	}
 	g.copied, g.displaced = g.copied || a.copies, g.displaced || a.displaced
 	switch {
@@ -263,30 +235,25 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (a
 	return answer{}, undone
 }
 
-// ask sends the request.
-func (g *grant) ask(ctx context.Context) (answer, error) {
-	c := g.client
-	sent := time.Now()
-	s := g.kind.acquire(g)
-	s.Abort = c.closing
-	r, unacked := c.transport.CommitOne(ctx, s)
+// answerOf reads the reply to a request that was sent then.
+func (g *grant) answerOf(r transport.Reply, sent time.Time) (answer, error) {
 	if r.Err != nil {
-		return answer{copies: r.Copies, sent: r.Sent}, r.Err
+		return answer{}, r.Err
 	}
 	numbers, err := outcomeOf(r.Value)
 	if err != nil {
-		return answer{sent: true}, err
+		return answer{}, err
 	}
+	displaced := g.kind.queued && numbers[3] == 1
 	if numbers[0] <= 0 {
 		return answer{
 			denied: numbers[0] < 0, ttl: time.Duration(numbers[1]) * time.Millisecond,
-			place: numbers[2], at: refused{sent, numbers[3]}, copies: r.Copies, sent: true, displaced: g.kind.queued && numbers[3] == 1,
+			place: numbers[2], at: refused{sent, numbers[3]}, displaced: displaced,
 		}, nil
 	}
 	return answer{
 		granted: true, holds: int(numbers[1]), token: numbers[2],
-		expires: c.expires(sent, g.lease), unacked: unacked,
-		copies: r.Copies, sent: true, displaced: g.kind.queued && numbers[3] == 1,
+		expires: g.client.expires(sent, g.lease), unacked: r.Unacked, displaced: displaced,
 	}, nil
 }
 
@@ -326,25 +293,24 @@ func (g *grant) retryRelease(ctx context.Context, withdraw bool) (released bool,
 
 // end sends one request to release.
 func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err error) {
-	v, err := g.client.run(ctx, g.kind.release(g, withdraw))
-	return v == int64(1), err
+	r := g.client.transport.Run(ctx, g.kind.release(g, withdraw), nil)
+	return r.Value == int64(1), r.Err
 }
 
 // extended reads the reply to an extension.
-func extended(r transport.Reply, unacked error) error {
+func extended(r transport.Reply) error {
 	switch {
 	case r.Err != nil:
 		return r.Err
 	case r.Value != int64(1):
 		return ErrNotHeld
 	default:
-		return unacked
+		return r.Unacked
 	}
 }
 
 // begin asks for the first time.
 func (g *grant) begin(ctx context.Context) (answer, error) {
-	g.encodeIdentity()
 	wakeups := g.client.wakeups
 	if g.handsOver() { // a message may come right behind the refusal
 		g.waiter = wakeups.Attend(g.client.inbox, g.request)
@@ -393,18 +359,17 @@ func (g *grant) leased(a answer) Lease {
 
 func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	c := g.client
-	h := &g.room.hold
-	h.keeper, h.lease = g, g.leased(a)
-	h.expiry, h.hooks = &c.expiry, g
-	c.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
-	h.start()
+	h := newHold(g.leased(a), g)
+	h.hooks = g
 	switch {
 	case !g.watched:
 	case a.handed && g.lease > handedLease:
-		c.watchdog.add(h, g, g.lease, handedLease/4, handedPeriod)
+		h.watch = newWatch(g.lease, handedLease/4, handedPeriod)
 	default:
-		c.watchdog.add(h, g, g.lease, c.watchdog.period, c.watchdog.period)
+		h.watch = newWatch(g.lease, g.lease/3, g.lease/3)
 	}
+	c.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
+	h.start()
 	return h
 }
 
@@ -415,17 +380,16 @@ func (g *grant) onLost(_ *Hold, l Lease) {
 	g.client.observe(Lost, l, 0, nil)
 }
 
-func (g *grant) onEnd(h *Hold) {
-	if g.watched {
-		g.client.watchdog.remove(h)
-	}
+func (g *grant) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	g.client.observe(kind, l, took, err)
 }
 
-func (g *grant) onMove(h *Hold) {
-	if g.watched {
-		g.client.watchdog.renewSoon(h)
-	}
+func (g *grant) expires(sent time.Time, lease time.Duration) time.Time {
+	return g.client.expires(sent, lease)
 }
+
+// renew is for the watchdog.
+func (g *grant) renew(ctx context.Context, lease time.Duration) error { return g.extend(ctx, lease) }
 
 // Extend is for the hold.
 func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
@@ -448,8 +412,9 @@ func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time
 func (g *grant) extend(ctx context.Context, d time.Duration) error {
 	c := g.client
 	s := g.kind.extend(g, d)
+	s.Acked = true
 	_, err := await(ctx, c, nil, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, extended(c.transport.CommitOne(ctx, s))
+		return struct{}{}, extended(c.transport.Run(ctx, s, nil))
 	})
 	return err
 }
@@ -472,22 +437,6 @@ func (r *release) send(ctx context.Context) error {
 
 func (*release) late(context.Context, error) {}
 
-// sendFirst sends the request by the goroutine of its caller, and reports whether it was answered.
-func (r *release) sendFirst(ctx context.Context) bool {
-	g := r.grant
-	if ctx.Err() != nil || g.client.config.ReplicaAcks > 0 || !g.client.enter() {
-		return false
-	}
-	defer g.client.tasks.Done()
-	reply, tried := g.client.transport.Direct(ctx, g.kind.release(g, false))
-	if !tried {
-		return false
-	}
-	r.reply = reply
-	r.sent.Store(reply.Sent)
-	return reply.Err == nil
-}
-
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
 	c := g.client
@@ -499,19 +448,18 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	g.ending = true
 	c.queues.leave(g)
 	held := time.Now().Before(l.Expires)
-	r := &g.room.releasing
-	if r.grant != nil { // it was given up, and belongs to its goroutine
-		r = new(release)
-	}
-	r.grant = g
+	r := &release{grant: g}
 	gaveUp, err := false, error(nil)
-	if !r.sendFirst(ctx) {
-		r.call = g.kind.release(g, false)
+	r.call = g.kind.release(g, false)
+	if first, tried := c.direct(ctx, r.call); tried {
+		r.reply = first
+		r.sent.Store(first.Sent)
+	}
+	if r.reply.Err != nil || r.reply.Value == nil {
 		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	until := time.Now().Add(withdrawLimit)
 	for tries := 0; !gaveUp && transport.IsBusy(err) && c.pause(ctx, tries, time.Until(until)); tries++ {
-		r.call = g.kind.release(g, false)
 		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	switch {
@@ -523,9 +471,6 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 		// server had lost it before can't be told any more.
 	default:
 		err = ErrNotHeld
-	}
-	if !gaveUp {
-		*r = release{}
 	}
 	if !g.unheard.IsZero() {
 		c.background(func() { g.withdrawLate(ctx) })

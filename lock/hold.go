@@ -39,8 +39,7 @@ type LateKeeper interface {
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
-	expiry *expiryTimer // that tells it when the lease ends
-	hooks  holdHooks    // optional
+	hooks  holdHooks // optional
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
@@ -49,7 +48,8 @@ type Hold struct {
 	lease    Lease
 	busy     bool          // a caller or a watchdog talks to the service about this grant
 	free     chan struct{} // closed when it has done so; nil while no other caller waits for that
-	armed    bool          // it is lost at lease.Expires
+	timer    *time.Timer   // of its end, and of its next renewal
+	watch    *watch        // nil: no watchdog keeps it
 	lost     chan struct{} // nil until a caller asks for it
 	isLost   bool
 	ending   bool // a release was asked for
@@ -58,8 +58,6 @@ type Hold struct {
 	watchers map[*byte]watcher
 	later    bool // it is being released in the background,
 	freed    bool // or was, which its owner wasn't told yet
-
-	alarm alarm // of the expiryTimer, which guards it
 }
 
 // A watcher is told of the end of a hold, once.
@@ -68,17 +66,13 @@ type watcher struct {
 	released func() // when a release begins; optional
 }
 
-// Its holdHooks are told what becomes of a hold.
+// Its holdHooks are the grant of a lock of this package.
 type holdHooks interface {
-	// life is that of the client, in which the hold may be released in the background.
+	renewable
+	// taskGroup is that of the client, in which the hold may be released in the background.
 	taskGroup() *taskGroup
 	// onLost is called once, after lost was closed.
 	onLost(h *Hold, l Lease)
-	// onEnd is called when the hold need not be kept alive any more, perhaps
-	// more than once.
-	onEnd(h *Hold)
-	// onMove is called when an extension of the caller may have moved the end.
-	onMove(h *Hold)
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -89,7 +83,7 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l, expiry: &expiryTimer{}}
+	return &Hold{keeper: k, lease: l}
 }
 
 // Guard has the keeper that wrap returns take the place of the hold's own: a test of a lock
@@ -110,6 +104,9 @@ func (h *Hold) Guard(wrap func(Keeper) Keeper) {
 
 // start begins to watch the clock.
 func (h *Hold) start() {
+	if h.hooks != nil {
+		h.hooks.taskGroup().keep(h)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.arm()
@@ -150,7 +147,7 @@ type parentOf struct{ hold *Hold }
 // context. The caller must call the CancelFunc.
 func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, parentOf{h}, ctx))
-	stop := h.watch(watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
+	stop := h.notify(watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -158,10 +155,10 @@ func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // whenLost calls f once the hold is lost, unless stop is called before.
-func (h *Hold) whenLost(f func()) (stop func()) { return h.watch(watcher{lost: f}) }
+func (h *Hold) whenLost(f func()) (stop func()) { return h.notify(watcher{lost: f}) }
 
-// watch has a watcher told, unless stop is called before.
-func (h *Hold) watch(w watcher) (stop func()) {
+// notify has a watcher told, unless stop is called before.
+func (h *Hold) notify(w watcher) (stop func()) {
 	h.mu.Lock()
 	switch {
 	case h.isLost:
@@ -225,9 +222,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	case !h.prolong(expires, 0):
 		err = errTooLate
 	}
-	if h.hooks != nil {
-		h.hooks.onMove(h)
-	}
+	h.renewSoon()
 	if err != nil {
 		return fmt.Errorf("extend lock %q: %w", l.Name, err)
 	}
@@ -253,7 +248,7 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 		}
 	}
 	l, gone, freed := h.lease, h.gone, h.freed
-	h.ending, h.freed = true, false
+	h.ending, h.freed, h.watch = true, false, nil
 	h.stop()
 	told := h.released()
 	h.mu.Unlock()
@@ -268,9 +263,6 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 			return fmt.Errorf("release lock %q: %w", l.Name, err)
 		}
 		return nil
-	}
-	if h.hooks != nil {
-		h.hooks.onEnd(h)
 	}
 	err := h.release(ctx, false)
 	if err == nil {
@@ -411,45 +403,70 @@ func (h *Hold) give() {
 	}
 }
 
-// renewal takes the right to talk to the service for a watchdog. It doesn't
-// wait: busy says to come again, over that there is nothing left to renew.
-func (h *Hold) renewal() (l Lease, busy, over bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	busy, over = h.busy, h.isLost || h.ending || h.gone
-	h.busy = h.busy || !over
-	return h.lease, busy, over
-}
-
-// when is for the expiryTimer.
-func (h *Hold) when() *alarm { return &h.alarm }
-
-// arm has the hold lost at the lease's end.
+// arm sets the timer to the next renewal or to the end of the lease, whichever comes first.
 func (h *Hold) arm() {
 	if h.isLost || h.ending || h.ends != nil || h.lease.Expires.IsZero() {
 		h.stop()
 		return
 	}
-	h.armed = true
-	h.expiry.set(h, h.lease.Expires)
+	at := h.lease.Expires
+	if h.watch != nil && !h.watch.next.IsZero() && h.watch.next.Before(at) {
+		at = h.watch.next
+	}
+	if h.timer == nil {
+		h.timer = time.AfterFunc(time.Until(at), h.tick)
+		return
+	}
+	h.timer.Reset(time.Until(at))
 }
 
+// stop ends the clock.
 func (h *Hold) stop() {
-	if h.armed {
-		h.expiry.unset(h)
+	if h.timer != nil {
+		h.timer.Stop()
 	}
-	h.armed = false
+	if h.hooks != nil {
+		h.hooks.taskGroup().forget(h)
+	}
+}
+
+// tick is what the timer does: it loses a hold that is over, and renews one that is due.
+func (h *Hold) tick() {
+	if h.expire() {
+		return
+	}
+	h.mu.Lock()
+	due := h.watch != nil && !h.watch.next.IsZero() && !time.Now().Before(h.watch.next) && !h.isLost && !h.ending
+	if due {
+		h.watch.next = time.Time{}
+	}
+	h.arm()
+	h.mu.Unlock()
+	if due {
+		h.renew()
+	}
+}
+
+// renewSoon makes a watched hold due soon, because its end may have moved.
+func (h *Hold) renewSoon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watch != nil && !h.isLost && !h.ending {
+		h.watch.next = time.Now().Add(min(h.watch.lease/3, time.Until(h.lease.Expires)/2))
+		h.arm()
+	}
 }
 
 // expire loses the hold at its end, unless that was moved in the meantime or
-// the hold is being released.
-func (h *Hold) expire() {
+// the hold is being released, and reports whether it is lost.
+func (h *Hold) expire() bool {
 	h.mu.Lock()
-	over := h.armed && !time.Now().Before(h.lease.Expires)
+	over := !h.ending && h.ends == nil && !h.lease.Expires.IsZero() && !time.Now().Before(h.lease.Expires)
 	h.mu.Unlock()
 	if over {
 		h.end(false)
 	}
+	return over
 }
 
 // errTooLate says that an extension was confirmed after the lease had ended.
@@ -493,7 +510,7 @@ func (h *Hold) end(gone bool) {
 		h.mu.Unlock()
 		return
 	}
-	h.isLost = true
+	h.isLost, h.watch = true, nil
 	h.stop()
 	l, watchers := h.lease, h.watchers
 	h.watchers = nil
@@ -505,7 +522,6 @@ func (h *Hold) end(gone bool) {
 		w.lost()
 	}
 	if h.hooks != nil {
-		h.hooks.onEnd(h)
 		h.hooks.onLost(h, l)
 	}
 }

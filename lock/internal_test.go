@@ -72,11 +72,10 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	defer c.Close()
 	m := c.Mutex("orders")
 	g := m.grant(Options{Owner: "a", Lease: time.Minute})
-	g.encodeIdentity()
 	require.NoError(t, g.withdraw(t.Context()))
-	a, err := g.ask(t.Context())
-	require.NoError(t, err)
-	require.False(t, a.granted)
+	r := &request{grant: g}
+	require.NoError(t, r.send(t.Context()))
+	require.False(t, r.answer.granted)
 	locked, err := m.IsLocked(t.Context())
 	require.NoError(t, err)
 	require.False(t, locked)
@@ -104,13 +103,10 @@ func TestNothingIsWatchedAfterTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
 	}
-	_, err = c.Acquire(t.Context(), "orders", Options{})
+	h, err := c.Acquire(t.Context(), "orders", Options{})
 	require.NoError(t, err)
 	_, err = c.Mutex("orders").ForceUnlock(t.Context())
 	require.NoError(t, err)
-	redistest.Await(t, "the watchdog to see it", func() bool {
-		c.watchdog.mu.Lock()
-		defer c.watchdog.mu.Unlock()
-		return len(c.watchdog.watched) == 0 && len(c.watchdog.queue) == 0
-	})
+	<-h.Lost() // the watchdog has seen it
+	require.Empty(t, c.held())
 }

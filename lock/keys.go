@@ -14,9 +14,6 @@ type keys struct {
 	lock, channel string
 	part          string // what the names of further keys begin with
 	end           string // and end with
-	// The lock, its tickets and its token as arguments of a script, which every grant of a plain
-	// lock needs.
-	lockWord, ticketsWord, tokenWord any
 	// contended says that the last request of this client was refused, so the next is not a first one
 	// that would be refused too: a lock that changes hands costs two requests.
 	contended *atomic.Bool
@@ -42,7 +39,6 @@ func (c *keyCache) get(prefix, name string) *keys {
 func newKeys(prefix, name string) *keys {
 	k := keysOf(prefix, name)
 	k.contended = new(atomic.Bool)
-	k.lockWord, k.ticketsWord, k.tokenWord = k.lock, k.tickets(), k.token()
 	return &k
 }
 

@@ -37,7 +37,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if n < 1 || n > maxPermits {
 		err = fmt.Errorf("give at least 1 and at most %d", maxPermits)
 	} else {
-		set, err = l.send(ctx, "latch_set", n, rand.Text(), l.client.repeatLife.Milliseconds())
+		set, err = l.send(ctx, "latch_set", n, rand.Text(), countedMarkLife.Milliseconds())
 	}
 	if err != nil {
 		return false, fmt.Errorf("set latch %q to %d: %w", l.name, n, err)
@@ -49,7 +49,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // nothing. A lost reply doesn't make it count twice; after an error other than
 // [ErrNotSet] it may have counted.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
-	left, err := l.send(ctx, "latch_down", l.client.repeatLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
+	left, err := l.send(ctx, "latch_down", countedMarkLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
 	if err != nil {
 		return 0, fmt.Errorf("count down latch %q: %w", l.name, err)
 	}
@@ -110,7 +110,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 
 // Delete removes the latch, and reports whether there was one.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	deleted, err := l.send(ctx, "latch_delete", l.client.repeatLife.Milliseconds(), l.keys.channel)
+	deleted, err := l.send(ctx, "latch_delete", countedMarkLife.Milliseconds(), l.keys.channel)
 	if err != nil {
 		return false, fmt.Errorf("delete latch %q: %w", l.name, err)
 	}

@@ -13,9 +13,9 @@ import (
 func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) transport.Call {
-			c := transport.NewCall(words(&g.room.acquireWords), scripts()["acquire"], g.places[:], g.held, milliseconds(g.lease), g.ticket(), g.extra())
+			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket(), g.extra())
 			if g.client.sharded && !fenced { // a token needs the key of the last one
-				narrow := on("acquire_one", []string{g.keys.lock}, g.held, milliseconds(g.lease))
+				narrow := on("acquire_one", []string{g.keys.lock}, g.held(), milliseconds(g.lease))
 				c.Narrow = &narrow
 			}
 			return c
@@ -23,13 +23,12 @@ func newMutexKind(fenced bool) *kind {
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
 			if withdraw {
-				return g.orOne(on("release", g.places[:], g.held, markAlways, g.drawn(), g.keys.channel), withdraw)
+				return g.orOne(on("release", g.keys.plain(g.request), g.held(), markAlways, g.drawn(), g.keys.channel), withdraw)
 			}
-			return g.orOne(transport.NewCall(words(&g.room.releaseWords), scripts()["release"], g.places[:], g.held, g.mark(), "", g.keys.channel), withdraw)
+			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(), "", g.keys.channel), withdraw)
 		},
 		force: func(o *object) transport.Call {
-			_, keys := o.keys.plain(rand.Text(), "")
-			return on("force", keys[:], o.keys.channel)
+			return on("force", o.keys.plain(rand.Text()), o.keys.channel)
 		},
 		plain:     true,
 		fenced:    fenced,
@@ -61,12 +60,9 @@ func (g *grant) extra() any {
 	return g.tokenLife()
 }
 
-// plain are what a plain lock is while one request holds it, and its keys: the lock, the
-// mark, the tickets, the token. The first two are made at once, since that is done for every grant.
-func (k *keys) plain(request, owner string) (held string, places [4]any) {
-	all := "held " + request + " " + owner + k.part + "released:" + request + k.end
-	mark := len("held ") + len(request) + len(" ") + len(owner)
-	return all[:mark], [4]any{k.lockWord, all[mark:], k.ticketsWord, k.tokenWord}
+// plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
+func (k *keys) plain(request string) []string {
+	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
 }
 
 // What a release leaves for copies of the request to acquire.

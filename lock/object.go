@@ -36,8 +36,7 @@ type kind struct {
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
-	// plain says that the scripts are those of a [Mutex], to which a grant introduces
-	// itself.
+	// plain says that the scripts are those of a [Mutex].
 	plain bool
 	// tickets says that waiters draw tickets, and are granted the lock by its release.
 	tickets bool
@@ -178,22 +177,20 @@ func (g *grant) abandon(ctx context.Context) {
 
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
-	r := &room{grant: grant{
+	g := &grant{
 		object: *o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
-	}}
-	g := &r.grant
-	g.id, g.room = g.request, r
+	}
+	g.id = g.request
 	if g.watched {
 		g.lease = o.client.config.Watchdog
 	}
-	switch {
-	case !g.anonymous:
-	case g.shares():
-		g.named = g.id // the grant may be passed on, whose owner another caller has been
-	default:
-		g.encodeIdentity()
+	if g.anonymous {
+		g.owner = g.request + "o" // and not the request, which others may be told
 		g.named = g.owner
+		if g.shares() {
+			g.named = g.id // the grant may be passed on, whose owner another caller has been
+		}
 	}
 	return g
 }
@@ -227,7 +224,10 @@ func (o *object) run(ctx context.Context, s transport.Call, n int) ([]any, error
 	if err := o.check(Options{}); err != nil {
 		return nil, err
 	}
-	v, err := await(ctx, o.client, s.Abort, func(ctx context.Context) (any, error) { return o.client.run(ctx, s) })
+	v, err := await(ctx, o.client, s.Abort, func(ctx context.Context) (any, error) {
+		r := o.client.transport.Run(ctx, s, nil)
+		return r.Value, r.Err
+	})
 	if err != nil {
 		return nil, refusal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -24,12 +25,15 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, rdb.Set(ctx, "lock:{taken}", "my data", 0).Err())
 	require.NoError(t, rdb.ScriptLoad(ctx, Scripts()["inspect"]).Err())
-	replies, _ := c.transport.Commit(ctx,
-		requestFor(c.Mutex("a")),
-		on("inspect", []string{"lock:{b}"}),
-		requestFor(c.Mutex("taken")),
-		requestFor(c.Mutex("c")),
-	)
+	calls := []transport.Call{
+		requestFor(c.Mutex("a")), on("inspect", []string{"lock:{b}"}), requestFor(c.Mutex("taken")), requestFor(c.Mutex("c")),
+	}
+	replies := make([]transport.Reply, len(calls))
+	var all sync.WaitGroup
+	for i, s := range calls {
+		all.Go(func() { replies[i] = c.transport.Run(ctx, s, nil) })
+	}
+	all.Wait()
 	for _, i := range []int{0, 1, 3} {
 		require.NoError(t, replies[i].Err)
 		require.NotNil(t, replies[i].Value)
@@ -69,7 +73,8 @@ func linked(t *testing.T, change ...func(*redis.Options)) (*Client, *redistest.L
 func TestConnectionThatIsSilent(t *testing.T) {
 	t.Parallel()
 	c, link, rdb := linked(t)
-	held, deliver := link.HoldReply(acquireDigest())
+	byGoroutine(c)
+	held, deliver := link.HoldReply(acquireText())
 	t.Cleanup(deliver)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -104,7 +109,7 @@ func TestConnectionThatIsSilent(t *testing.T) {
 
 func TestCloseWhileNothingComesBack(t *testing.T) {
 	c, link, rdb := linked(t)
-	held, deliver := link.HoldReplies(acquireDigest())
+	held, deliver := link.HoldReplies(acquireText())
 	t.Cleanup(deliver)
 	const callers = 50
 	errs := make(chan error, callers)

@@ -16,10 +16,8 @@ import (
 // the keeper of its hold.
 type quorumRequest struct {
 	redlock *Redlock
-	grant   *grant         // what is the same everywhere
-	acquire transport.Call // and so are the requests
-	release transport.Call
-	counted bool // it is among the holds of its owner, whose mutex guards this
+	grant   *grant // what is the same everywhere
+	counted bool   // it is among the holds of its owner, whose mutex guards this
 
 	mu       sync.Mutex
 	closed   bool // no grant is asked for any more
@@ -52,10 +50,9 @@ func (r *Redlock) newRequest(name string, o Options) *quorumRequest {
 	n, first := len(r.nodes), r.nodes[0]
 	here := first.object(name, kinds.mutex)
 	g := here.grant(o)
-	g.encodeIdentity()
 	g.copied = true // a server may be asked anew while an earlier request is under way
 	return &quorumRequest{
-		redlock: r, grant: g, acquire: g.kind.acquire(g), release: g.kind.release(g, false),
+		redlock: r, grant: g,
 		states: make([]nodeState, n), releases: make([]releaseReply, n),
 	}
 }
@@ -112,7 +109,7 @@ func (q *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
 	if !q.markAsked(i) {
 		return false, errClosedRequest
 	}
-	r := n.transport.Run(ctx, q.acquire.Copy(), nil)
+	r := n.transport.Run(ctx, q.grant.kind.acquire(q.grant), nil)
 	n.noteReply(r.Err)
 	granted := false
 	if r.Err == nil {
@@ -163,11 +160,8 @@ func outcome(granted bool, r transport.Reply) nodeState {
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background.
 func (q *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	n, s := q.redlock.nodes[i], q.release.Copy()
-	if withdraw {
-		s = q.grant.kind.release(q.grant, true)
-	}
-	r := n.transport.Run(ctx, s, nil)
+	n := q.redlock.nodes[i]
+	r := n.transport.Run(ctx, q.grant.kind.release(q.grant, withdraw), nil)
 	released, err = r.Value == int64(1), r.Err
 	q.recordRelease(i, released, err)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
@@ -253,96 +247,69 @@ func (q *quorumRequest) renewal(i int, d time.Duration) (transport.Call, error) 
 	return q.grant.kind.acquire(&g), nil
 }
 
-// renewed reads the reply to it.
-func (q *quorumRequest) renewed(i int, r transport.Reply) nodeReply {
-	reply := nodeReply{err: r.Err}
-	if fields, anew := r.Value.([]any); anew && len(fields) > 0 {
-		reply.yes = fields[0] == int64(1)
-	} else {
-		reply.yes = r.Value == int64(1)
+// extendAt asks one server.
+func (q *quorumRequest) extendAt(ctx context.Context, i int, d time.Duration) (bool, error) {
+	s, err := q.renewal(i, d)
+	if err != nil {
+		return false, err
 	}
+	n := q.redlock.nodes[i]
+	r := n.transport.Run(ctx, s, nil)
+	n.noteReply(r.Err)
+	if r.Err != nil {
+		return false, r.Err
+	}
+	numbers, err := [4]int64{}, error(nil)
+	if r.Value != int64(0) {
+		numbers, err = outcomeOf(r.Value)
+	}
+	extended := numbers[0] == 1
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if reply.yes {
+	q.states[i] = unknown // an earlier request may be on its way
+	if extended {
 		q.states[i] = present
-	} else if reply.err == nil { // an earlier request may be on its way
-		q.states[i] = unknown
 	}
-	return reply
+	return extended, err
 }
 
-// nodeReply is the answer of a server to one of several requests.
-type nodeReply struct {
-	yes bool
-	err error
-}
-
-// extend makes grants end d from now, and returns what became of each.
-func (r *Redlock) extend(ctx context.Context, requests []*quorumRequest, d time.Duration) []error {
-	counts := make([]quorumCount, len(requests))
-	known := make([]bool, len(requests))
-	for i := range requests {
-		counts[i] = r.newCount()
-	}
+// extend makes the grant end d from now.
+func (q *quorumRequest) extend(ctx context.Context, d time.Duration) error {
+	r := q.redlock
+	t := r.newCount()
 	gaveUp := askAll(ctx, r, r.config.NodeTimeout, nil,
-		func(ctx context.Context, i int) ([]nodeReply, error) { return r.extendAt(ctx, i, requests, d), nil },
-		func(i int, replies []nodeReply, err error) bool {
-			all := true
-			for k := range requests {
-				reply := nodeReply{err: err}
-				if err == nil {
-					reply = replies[k]
-				}
-				known[k] = counts[k].count(i, reply.yes, reply.err) || known[k]
-				all = all && known[k]
-			}
-			return all
-		})
-	errs := make([]error, len(requests))
-	for k, q := range requests {
-		switch t := &counts[k]; {
-		case t.won():
-		case t.lost():
-			errs[k] = ErrNotHeld
-			r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), r.newCount()) })
-		case gaveUp != nil:
-			errs[k] = t.withErrors(gaveUp)
-		default:
-			errs[k] = t.failure()
-		}
+		func(ctx context.Context, i int) (bool, error) { return q.extendAt(ctx, i, d) }, t.count)
+	switch {
+	case t.won():
+		return nil
+	case t.lost():
+		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), r.newCount()) })
+		return ErrNotHeld
+	case gaveUp != nil:
+		return t.withErrors(gaveUp)
+	default:
+		return t.failure()
 	}
-	return errs
 }
 
-// extendAt asks one server, in one pipeline.
-func (r *Redlock) extendAt(ctx context.Context, i int, requests []*quorumRequest, d time.Duration) []nodeReply {
-	answers := make([]nodeReply, len(requests))
-	var calls []transport.Call
-	var of []int
-	for k, q := range requests {
-		c, err := q.renewal(i, d)
-		if err != nil {
-			answers[k].err = err
-			continue
-		}
-		calls, of = append(calls, c), append(of, k)
-	}
-	if len(calls) == 0 {
-		return answers
-	}
-	replies, _ := r.nodes[i].transport.Commit(ctx, calls...)
-	for j, reply := range replies {
-		r.nodes[i].noteReply(reply.Err)
-		answers[of[j]] = requests[of[j]].renewed(i, reply)
-	}
-	return answers
+// renew is for the watchdog.
+func (q *quorumRequest) renew(ctx context.Context, lease time.Duration) error {
+	return q.extend(ctx, lease)
+}
+
+func (q *quorumRequest) expires(sent time.Time, lease time.Duration) time.Time {
+	return q.redlock.expires(sent, lease)
+}
+
+func (q *quorumRequest) observe(kind EventKind, l Lease, took time.Duration, err error) {
+	q.redlock.observe(kind, l, took, err)
 }
 
 // Extend is for the hold.
 func (q *quorumRequest) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
 	begin := time.Now()
 	expires := q.redlock.expires(begin, d)
-	err := q.redlock.extend(ctx, []*quorumRequest{q}, d)[0]
+	err := q.extend(ctx, d)
 	q.redlock.tell(ctx, Extended, l, time.Since(begin), err)
 	if err == nil && q.grant.watched && l.Expires.After(expires) {
 		expires = l.Expires
@@ -407,12 +374,12 @@ func (q *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hol
 	l := q.leased(expires)
 	l.Holds = r.holds.add(q)
 	h := newHold(l, q)
-	h.expiry, h.hooks = &r.expiry, q
+	h.hooks = q
+	if q.grant.watched {
+		h.watch = newWatch(q.grant.lease, q.grant.lease/3, q.grant.lease/3)
+	}
 	r.tell(ctx, Acquired, l, time.Since(begin), nil)
 	h.start()
-	if q.grant.watched {
-		r.watchdog.add(h, q, r.watchdog.lease, r.watchdog.period, r.watchdog.period)
-	}
 	return h
 }
 
@@ -421,16 +388,4 @@ func (q *quorumRequest) taskGroup() *taskGroup { return q.redlock.taskGroup }
 func (q *quorumRequest) onLost(_ *Hold, l Lease) {
 	q.redlock.holds.remove(q)
 	q.redlock.observe(Lost, l, 0, nil)
-}
-
-func (q *quorumRequest) onEnd(h *Hold) {
-	if q.grant.watched {
-		q.redlock.watchdog.remove(h)
-	}
-}
-
-func (q *quorumRequest) onMove(h *Hold) {
-	if q.grant.watched {
-		q.redlock.watchdog.renewSoon(h)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,10 +103,9 @@ func (c RedlockConfig) withDefaults() RedlockConfig {
 // takes over is a restart without the newest data, which is why failover clients
 // are refused.
 type Redlock struct {
-	config   RedlockConfig
-	nodes    []*node
-	watchdog *watchdog[*quorumRequest]
-	holds    holdCounts
+	config RedlockConfig
+	nodes  []*node
+	holds  holdCounts
 	*taskGroup
 }
 
@@ -147,7 +145,6 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 		client.taskGroup = r.taskGroup
 		r.nodes[i].Client = client
 	}
-	r.watchdog = newWatchdog(r, r.taskGroup, r.nodes[0].config.Watchdog)
 	return r, nil
 }
 
@@ -348,17 +345,6 @@ func (r *Redlock) tell(ctx context.Context, kind EventKind, l Lease, took time.D
 	if r.config.Observer != nil {
 		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
 	}
-}
-
-// batches is for the watchdog. Each is a pipeline to every server, and short
-// enough to be answered within the node timeout.
-func (r *Redlock) batches(due []*watch[*quorumRequest]) [][]*watch[*quorumRequest] {
-	return slices.Collect(slices.Chunk(due, 100))
-}
-
-// renew is for the watchdog.
-func (r *Redlock) renew(ctx context.Context, batch []*quorumRequest) []error {
-	return r.extend(ctx, batch, r.watchdog.lease)
 }
 
 // holdCounts counts the holds of each owner of each lock.

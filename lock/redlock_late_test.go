@@ -44,7 +44,7 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 		defer other.Close()
 		_, err = other.Acquire(t.Context(), "orders", Options{Owner: "other", Lease: time.Minute})
 		require.NoError(t, err)
-		_, d := link.HoldReplies(acquireDigest())
+		_, d := link.HoldReplies(acquireText())
 		defer d()
 		servers, deliver = append(servers, rdb), append(deliver, d)
 	}

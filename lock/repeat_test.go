@@ -10,7 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// What was counted is remembered for two minutes, and leaves nothing else behind.
+// What was counted is remembered for five minutes, and leaves nothing else behind.
 func TestMarksOfACycleEndSoon(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
@@ -41,37 +41,12 @@ func TestMarksOfACycleEndSoon(t *testing.T) {
 	for _, key := range left {
 		ttl := rdb.PTTL(ctx, key).Val()
 		require.Positive(t, ttl, key)
-		require.LessOrEqual(t, ttl, 2*time.Minute, key)
+		require.LessOrEqual(t, ttl, 5*time.Minute, key)
 	}
 }
 
-// A mark lives for as long as copies may come: longer where the library doesn't know.
-func TestHowLongCountedRequestsAreRemembered(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		rdb  redis.UniversalClient
-		c    Config
-		want time.Duration
-	}{
-		{"defaults", redis.NewClient(&redis.Options{}), Config{}, 2 * time.Minute},
-		{"no read timeout", redis.NewClient(&redis.Options{ReadTimeout: -1}), Config{}, 5 * time.Minute},
-		{"a long write timeout", redis.NewClient(&redis.Options{WriteTimeout: time.Hour}), Config{}, 5 * time.Minute},
-		{"replicas", redis.NewClient(&redis.Options{}), Config{ReplicaAcks: 1}, 5 * time.Minute},
-		{"cluster", redis.NewClusterClient(&redis.ClusterOptions{}), Config{}, 5 * time.Minute},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			defer tt.rdb.Close()
-			c, err := New(tt.rdb, tt.c)
-			require.NoError(t, err)
-			defer c.Close()
-			require.Equal(t, tt.want, c.repeatLife)
-		})
-	}
-}
-
-// What is counted is repeated within a window, and counted once: the repetition finds the
-// mark. After the window it isn't repeated, since the mark may be gone.
-func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
+// What is repeated is counted once: the repetition finds the mark.
+func TestRepetitionCountsOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
@@ -92,21 +67,12 @@ func TestCountedRequestIsRepeatedWithinItsWindow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, left)
 
-	c.transport.Window = 0
-	dropped = link.DropReply(scripts()["latch_down"].Digest())
-	_, err = latch.CountDown(ctx)
-	<-dropped
-	require.Error(t, err)
-	left, err = latch.Count(ctx)
-	require.NoError(t, err)
-	require.Equal(t, 6, left)
-
 	_, err = c.Mutex("orders").IsLocked(ctx) // so that the server knows the script
 	require.NoError(t, err)
 	dropped = link.DropReply(scripts()["inspect"].Digest())
 	_, err = c.Mutex("orders").IsLocked(ctx)
 	<-dropped
-	require.NoError(t, err, "what isn't counted is repeated as the options say")
+	require.NoError(t, err)
 }
 
 // Permits whose answer came too late are given back. Where the server has forgotten the
@@ -120,18 +86,21 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	c, err := New(s.Client(t, func(o *redis.Options) { link.Use(o); o.ReadTimeout = -1 }), Config{})
 	require.NoError(t, err)
 	defer c.Close()
-	c.repeatLife = time.Second
 	permits := c.Semaphore("orders")
 	_, err = permits.TrySetPermits(ctx, 2)
 	require.NoError(t, err)
 	require.NoError(t, permits.Acquire(ctx, 1, 0)) // so that the server knows the script
+	byGoroutine(c)
 	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest())
 	outcome := make(chan error, 1)
-	go func() { outcome <- permits.Acquire(ctx, 1, 0) }()
+	g := permits.request(permitsKind(1, false)).grant(Options{Lease: time.Second}) // which take gives more
+	go func() {
+		_, err := g.try(ctx)
+		outcome <- err
+	}()
 	<-held
-	redistest.Await(t, "the marks to end", func() bool {
-		return len(rdb.Keys(ctx, permits.keys.mark("*")).Val()) == 0
-	})
+	require.NoError(t, rdb.Del(ctx, g.keys.mark(g.request)).Err()) // as if its time were over
+	<-time.After(time.Second)
 	deliver()
 	err = <-outcome
 	require.ErrorContains(t, err, "may still be taken")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,92 +21,62 @@ type task interface {
 
 // carryOut has a task sent, and returns its error; or the context's error soon after that
 // ends, or [ErrClosed] soon after abort is closed: go-redis itself lets go of a request only
-// at its own timeouts. So the task has a goroutine of its own, which costs a caller that is alone
-// half of its rate on loopback, unless the context can't end. Close awaits the task.
+// at its own timeouts. So the task has a goroutine of its own, unless the context can't end. Close awaits the task.
 //
-// gaveUp says that the task still belongs to its goroutine. The caller may use it otherwise.
+// gaveUp says that the task still belongs to its goroutine.
 func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (gaveUp bool, err error) {
 	if err := ctx.Err(); err != nil {
+		c.background(func() { t.late(ctx, err) })
 		return true, err
 	}
 	if ctx.Done() == nil && c.enter() { // Close waits for it in any case
 		defer c.tasks.Done()
 		err := t.send(ctx)
 		if err != nil {
-			c.tasks.Go(func() { t.late(ctx, err) })
+			c.background(func() { t.late(ctx, err) })
 		}
 		return false, err
 	}
-	r, _ := c.inFlights.Get().(*inFlight)
-	if r == nil {
-		r = &inFlight{answer: make(chan error, 1)}
-		r.start = r.run
+	var decided atomic.Bool // by the first of the two: that the caller has the outcome, or that the task has it
+	answer := make(chan error, 1)
+	run := func() {
+		err := t.send(ctx)
+		received := decided.CompareAndSwap(false, true)
+		if received {
+			answer <- err
+		}
+		if err != nil || !received {
+			t.late(ctx, err)
+		}
 	}
-	r.ctx, r.task, r.tasks = ctx, t, &c.tasks
-	r.state.Store(underWay)
-	if c.enter() {
-		c.start(r.start)
-	} else if abort != nil {
-		return true, ErrClosed
-	} else { // what may still be done after Close
-		r.tasks = nil
-		go r.start()
+	if !c.spawn(run) {
+		if abort != nil {
+			go t.late(ctx, ErrClosed)
+			return true, ErrClosed
+		}
+		go run() // what may still be done after Close
 	}
 	select {
-	case err = <-r.answer:
+	case err = <-answer:
+		return false, overdue(ctx, err)
 	case <-ctx.Done():
-		gaveUp, err = r.giveUp(ctx.Err())
+		err = ctx.Err()
 	case <-abort:
-		gaveUp, err = r.giveUp(ErrClosed)
+		err = ErrClosed
 	}
-	if !gaveUp { // else the goroutine keeps it
-		r.ctx, r.task, r.tasks = nil, nil, nil
-		c.inFlights.Put(r)
-		err = overdue(ctx, err)
+	if decided.CompareAndSwap(false, true) {
+		return true, err
 	}
-	return gaveUp, err
+	return false, overdue(ctx, <-answer)
 }
 
-// inFlight is a task with a goroutine of its own, and a caller that waits for it.
-type inFlight struct {
-	ctx    context.Context //nolint:containedctx // it is that of the task
-	task   task
-	tasks  *sync.WaitGroup // that it is one of; nil after Close
-	state  atomic.Int32
-	answer chan error // holds one
-	start  func()     // r.run, made once
-}
-
-// The states of a task that is in flight. The caller and the goroutine each leave the first
-// one in one step, so either the caller gets the outcome or the task does.
-const (
-	underWay = iota
-	answered
-	givenUp
-)
-
-// run is the goroutine. After it has handed the answer out, r is the caller's.
-func (r *inFlight) run() {
-	ctx, t := r.ctx, r.task
-	if r.tasks != nil {
-		defer r.tasks.Done()
+// direct sends a call by the goroutine of its caller, if the answer is likely to come soon: see [transport.Transport.Direct].
+func (c *Client) direct(ctx context.Context, s transport.Call) (r transport.Reply, sent bool) {
+	if ctx.Err() != nil || s.Acked && c.config.ReplicaAcks > 0 || !c.enter() {
+		return transport.Reply{}, false
 	}
-	err := t.send(ctx)
-	received := r.state.CompareAndSwap(underWay, answered)
-	if received {
-		r.answer <- err
-	}
-	if err != nil || !received {
-		t.late(ctx, err)
-	}
-}
-
-// giveUp is for a caller that no longer waits. It returns the outcome if there is one.
-func (r *inFlight) giveUp(reason error) (gaveUp bool, err error) {
-	if r.state.CompareAndSwap(underWay, givenUp) {
-		return true, reason
-	}
-	return false, <-r.answer
+	defer c.tasks.Done()
+	return c.transport.Direct(ctx, s)
 }
 
 // await carries out f, which sends requests, and returns what it returns, or an error if the
@@ -147,10 +116,4 @@ func overdue(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-}
-
-// run sends one call, wherever its keys live.
-func (c *Client) run(ctx context.Context, s transport.Call) (any, error) {
-	r := c.transport.Run(ctx, s, nil)
-	return r.Value, r.Err
 }

@@ -53,6 +53,6 @@ var scripts = sync.OnceValue(func() map[string]transport.Script { //nolint:goche
 })
 
 // on is a call of the script of that name. There is at least one key.
-func on[K any](name string, keys []K, args ...any) transport.Call {
-	return transport.NewCall(nil, scripts()[name], keys, args...)
+func on(name string, keys []string, args ...any) transport.Call {
+	return transport.Call{Script: scripts()[name], Keys: keys, Args: args}
 }

@@ -41,7 +41,7 @@ func permitsKind(n int, leased bool) *kind {
 		if leased {
 			return markLife.Milliseconds()
 		}
-		return g.client.repeatLife.Milliseconds()
+		return countedMarkLife.Milliseconds()
 	}
 	return &kind{
 		acquire: func(g *grant) transport.Call {
@@ -49,19 +49,15 @@ func permitsKind(n int, leased bool) *kind {
 			if leased {
 				lease = milliseconds(g.lease)
 			}
-			c := on("semaphore_acquire", g.keys.semaphore(g.request),
+			return on("semaphore_acquire", g.keys.semaphore(g.request),
 				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life(g), g.keys.channel)
-			c.Counted = !leased
-			return c
 		},
 		extend: func(g *grant, d time.Duration) transport.Call {
 			return on("semaphore_extend", g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) transport.Call {
-			c := on("semaphore_release", g.keys.semaphore(g.request),
+			return on("semaphore_release", g.keys.semaphore(g.request),
 				g.request, n, life(g), g.keys.channel, flag(withdraw))
-			c.Counted = !leased
-			return c
 		},
 		queued:  true,
 		broad:   true,
@@ -131,7 +127,7 @@ func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) 
 	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
 		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
 	}
-	return p.change(ctx, "semaphore_size", how, n, maxPermits, p.client.repeatLife.Milliseconds(), p.keys.channel, rand.Text())
+	return p.change(ctx, "semaphore_size", how, n, maxPermits, countedMarkLife.Milliseconds(), p.keys.channel, rand.Text())
 }
 
 // Permits returns how many permits the semaphore has, taken or not.
@@ -160,7 +156,7 @@ func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
 // [ErrNotSet], and a holder of permits [ErrNotHeld] when it releases them: also where the
 // semaphore was set again since, but for [Semaphore.Release], which knows of no holders.
 func (p *permits) Delete(ctx context.Context) (bool, error) {
-	deleted, err := p.change(ctx, "semaphore_delete", p.client.repeatLife.Milliseconds(), p.keys.channel)
+	deleted, err := p.change(ctx, "semaphore_delete", countedMarkLife.Milliseconds(), p.keys.channel)
 	if err != nil {
 		return false, fmt.Errorf("delete semaphore %q: %w", p.name, err)
 	}
@@ -178,10 +174,10 @@ func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
 	if err := o.check(Options{}); err != nil {
 		return 0, err
 	}
-	s.Counted = true
+	s.Acked = true
 	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
-		r, unacked := o.client.transport.CommitOne(ctx, s)
-		return r.Value, cmp.Or(r.Err, unacked)
+		r := o.client.transport.Run(ctx, s, nil)
+		return r.Value, cmp.Or(r.Err, r.Unacked)
 	})
 	n, ok := v.(int64)
 	if err == nil && !ok {
@@ -265,7 +261,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
 	begin := time.Now()
 	o := s.request(permitsKind(n, false))
-	opt := Options{Lease: s.client.repeatLife / 2, Wait: wait}
+	opt := Options{Lease: countedMarkLife / 2, Wait: wait}
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
@@ -287,7 +283,7 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	given, err := int64(0), atLeastOne(n)
 	if err == nil {
-		given, err = s.change(ctx, "semaphore_give", n, s.client.repeatLife.Milliseconds(), s.keys.channel)
+		given, err = s.change(ctx, "semaphore_give", n, countedMarkLife.Milliseconds(), s.keys.channel)
 		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
 			err = errors.Join(ErrNotHeld, err)
 		}

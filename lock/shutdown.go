@@ -29,7 +29,7 @@ func (l *taskGroup) shutdown(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		l.tasks.Wait()
-		l.calls.Wait() // after which every hold is among those of the expiryTimer
+		l.calls.Wait() // after which every hold is known
 	}()
 	select {
 	case <-ended:
@@ -38,7 +38,7 @@ func (l *taskGroup) shutdown(ctx context.Context) error {
 	}
 	var releases sync.WaitGroup
 	room := make(chan struct{}, maxReleases)
-	for _, h := range l.expiry.holds() {
+	for _, h := range l.held() {
 		room <- struct{}{}
 		releases.Go(func() {
 			defer func() { <-room }()

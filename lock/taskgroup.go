@@ -3,36 +3,27 @@ package lock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-// A taskGroup has the goroutines that belong to a client, between its making and its end.
+// A taskGroup has the goroutines and the holds of a client, between its making and its end.
 type taskGroup struct {
 	closing chan struct{} // closed at the end
 
 	mu     sync.Mutex
 	closed bool
 	tasks  sync.WaitGroup
-	calls  sync.WaitGroup // to acquire, which may be about to return a hold
-
-	workers sync.WaitGroup // the goroutines that run tasks
-	idle    chan func()    // to one that waits for another task
-	waiting atomic.Int32   // how many do
-
-	expiry expiryTimer // of the holds, also of those that outlive it
+	calls  sync.WaitGroup     // to acquire, which may be about to return a hold
+	holds  map[*Hold]struct{} // whose leases aren't over, also those that outlive it
 }
 
-// maxIdle is how many goroutines wait for another task. The stack of each has grown to what a
-// request needs. A new one has its stack copied for that, which was a sixth of what a Redlock
-// cost its client.
-const maxIdle = 16
-
 func newTaskGroup() *taskGroup {
-	return &taskGroup{closing: make(chan struct{}), idle: make(chan func())}
+	return &taskGroup{closing: make(chan struct{}), holds: map[*Hold]struct{}{}}
 }
 
 // closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
@@ -47,40 +38,12 @@ func (l *taskGroup) end() {
 	go func() {
 		defer close(ended)
 		l.tasks.Wait()
-		l.workers.Wait()
 	}()
 	limit := time.NewTimer(closeLimit)
 	defer limit.Stop()
 	select {
 	case <-ended:
 	case <-limit.C:
-	}
-}
-
-// start runs a task, which is one of tasks until it ends, in a goroutine.
-func (l *taskGroup) start(task func()) {
-	select {
-	case l.idle <- task:
-	default:
-		l.workers.Go(func() { l.work(task) })
-	}
-}
-
-// work runs a task, and those that come after it.
-func (l *taskGroup) work(task func()) {
-	for {
-		task()
-		task = nil
-		if l.waiting.Add(1) > maxIdle {
-			l.waiting.Add(-1)
-			return
-		}
-		select {
-		case task = <-l.idle:
-			l.waiting.Add(-1)
-		case <-l.closing:
-			return
-		}
 	}
 }
 
@@ -94,39 +57,32 @@ func (l *taskGroup) close() {
 	}
 }
 
-// enter makes the caller's goroutine a task, until tasks.Done; false if it is too
-// late.
-func (l *taskGroup) enter() bool {
+// begin adds one to a group of goroutines, until Done; false if it is too late.
+func (l *taskGroup) begin(group *sync.WaitGroup) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.tasks.Add(1)
+		group.Add(1)
 	}
 	return !l.closed
 }
 
+// enter makes the caller's goroutine a task, until tasks.Done; false if it is too late.
+func (l *taskGroup) enter() bool { return l.begin(&l.tasks) }
+
 // call begins a call to acquire, until calls.Done; false if it is too late.
-func (l *taskGroup) call() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.calls.Add(1)
-	}
-	return !l.closed
-}
+func (l *taskGroup) call() bool { return l.begin(&l.calls) }
 
 // spawn runs f in a goroutine that Close awaits; false if it is too late.
 func (l *taskGroup) spawn(f func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.tasks.Add(1)
-		l.start(func() {
-			defer l.tasks.Done()
-			f()
-		})
+	if !l.enter() {
+		return false
 	}
-	return !l.closed
+	go func() {
+		defer l.tasks.Done()
+		f()
+	}()
+	return true
 }
 
 // background runs f in a goroutine that Close awaits, unless Close was called before.
@@ -134,6 +90,26 @@ func (l *taskGroup) background(f func()) {
 	if !l.spawn(f) {
 		go f()
 	}
+}
+
+// keep notes a hold, and forget notes it no more.
+func (l *taskGroup) keep(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds[h] = struct{}{}
+}
+
+func (l *taskGroup) forget(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.holds, h)
+}
+
+// held are the holds whose leases aren't over.
+func (l *taskGroup) held() []*Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.holds))
 }
 
 // retryUntilAnswered repeats f, with growing pauses, until a service has answered, and not that it can't

@@ -43,7 +43,7 @@ func TestLateCopyOfAcquireAfterTheRelease(t *testing.T) {
 	require.NoError(t, warm.Release(t.Context()))
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 
-	dropped := link.DropReply(digest(t, "acquire"))
+	dropped := link.DropReply(acquireText(t))
 	h := acquire(t, c, "a", long)
 	happened(t, dropped)
 	require.NoError(t, h.Release(t.Context()))

@@ -45,11 +45,15 @@ func (k kind) blocked(t *testing.T, c *lock.Client) *lock.Hold {
 	return h
 }
 
-// script is the digest of one of its steps: acquire, extend, release.
+// script is what requests for one of its steps have in them, acquire, extend or release: the digest of a script, or
+// the command by which a lock is asked for first.
 func (k kind) script(t *testing.T, step string) string {
 	t.Helper()
 	if step == "extend" && k.family == "fair_" {
 		return digest(t, step)
+	}
+	if step == "acquire" && k.family == "" {
+		return acquireText(t)
 	}
 	return digest(t, k.family+step)
 }

@@ -82,6 +82,12 @@ func digest(tb testing.TB, name string) string {
 	return redis.NewScript(source).Hash()
 }
 
+// acquireText is what requests for a Mutex have in them.
+func acquireText(tb testing.TB) string {
+	tb.Helper()
+	return digest(tb, "acquire") + "|\r\nset\r\n"
+}
+
 // events is an observer that keeps all it is told.
 type events struct {
 	mu  sync.Mutex

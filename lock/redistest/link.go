@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +15,15 @@ import (
 )
 
 // Link is the network of a client: it can lose or delay the reply to one
-// request that the server has carried out.
+// request that the server has carried out. Requests are known by a text in them, or by one of several, which have "|"
+// between them.
 type Link struct {
 	drop, hold atomic.Pointer[fault]
 }
 
-// fault strikes once, at the first request with that text in it, or at all.
+// fault strikes once, at the first request with one of the texts in it, or at all.
 type fault struct {
-	text   []byte
+	texts  [][]byte
 	struck chan struct{}
 	once   sync.Once // for the request
 	tell   sync.Once // that it struck
@@ -30,11 +32,11 @@ type fault struct {
 }
 
 func newFault(text string) *fault {
-	return &fault{text: bytes.ToLower([]byte(text)), struck: make(chan struct{}), heal: make(chan struct{})}
+	return &fault{texts: bytes.Split(bytes.ToLower([]byte(text)), []byte("|")), struck: make(chan struct{}), heal: make(chan struct{})}
 }
 
 func (f *fault) strikes(request []byte) (struck bool) {
-	if f == nil || !bytes.Contains(bytes.ToLower(request), f.text) {
+	if f == nil || !slices.ContainsFunc(f.texts, func(text []byte) bool { return bytes.Contains(bytes.ToLower(request), text) }) {
 		return false
 	}
 	if f.all {

@@ -2,31 +2,26 @@ package transport
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // A Script is one atomic step on one lock. It knows its own source, so that it
 // can be sent in full where the server doesn't know its digest.
-type Script struct {
-	source string
-	digest any // as an argument
-}
+type Script struct{ source, digest string }
 
 // NewScript returns the script of that source.
 func NewScript(source string) Script { return Script{source, redis.NewScript(source).Hash()} }
 
 // Digest is by what the server names the script.
-func (s Script) Digest() string {
-	digest, _ := s.digest.(string)
-	return digest
-}
+func (s Script) Digest() string { return s.digest }
 
 // A Reply is what a call came to.
 type Reply struct {
 	Value any
 	Err   error
+	// Unacked is why too few replicas are known to have the outcome of a call that wants that.
+	Unacked error
 	// Copies says that the server may yet see the call, or see it once more: it
 	// was sent again though it may have arrived, or its outcome isn't known.
 	Copies bool
@@ -34,57 +29,48 @@ type Reply struct {
 	Sent bool
 }
 
-// A Call is a script with its keys and arguments.
+// A Call is a script with its keys and arguments, or a command for [Transport.Direct].
 type Call struct {
-	Script  Script
-	words   []any           // as go-redis sends them: by digest, how many keys, those, and the arguments
-	Counted bool            // a repetition that comes after the life of the mark would count twice
-	Abort   <-chan struct{} // closed when no caller waits for it any more; optional
+	Script Script
+	Keys   []string // at least one
+	Args   []any
+	Acked  bool            // replicas are to have the outcome, if the Transport awaits any
+	Abort  <-chan struct{} // closed when no caller waits for it any more; optional
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only
 	// some of its keys are there: it names one key. Optional.
 	Narrow *Call
-	plain  bool // the words are a command, and no script; for Direct alone
+
+	name string // of a command
 }
 
-// NewCommand is a call of a command whose first argument is its key, for [Transport.Direct].
-func NewCommand(words ...any) Call { return Call{words: words, plain: true} }
-
-// FirstKey is where the first key is in the words of a call.
+// FirstKey is where the first key of a script is in what is sent.
 const FirstKey = 3
 
-// NewCall is a call of a script. There is at least one key. The words are put into room,
-// which is not used for another call, or into new memory if it is nil.
-func NewCall[K any](room []any, s Script, keys []K, args ...any) Call {
-	if room == nil {
-		room = make([]any, 0, FirstKey+len(keys)+len(args))
-	}
-	words := append(room, "evalsha", s.digest, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	return Call{Script: s, words: append(words, args...)}
-}
-
-// Copy is the same call with words of its own, which a hook may change.
-func (s Call) Copy() Call {
-	s.words = slices.Clone(s.words)
-	return s
+// NewCommand is a call of a command whose first argument is its key.
+func NewCommand(name, key string, args ...any) Call {
+	return Call{name: name, Keys: []string{key}, Args: args}
 }
 
 // key is the first one, that of the lock.
-func (s Call) key() string {
-	key, _ := s.words[FirstKey].(string)
-	return key
-}
+func (s Call) key() string { return s.Keys[0] }
 
-// command is the call for go-redis, which gets those words: by digest, or in full.
-func (s Call) command(ctx context.Context, words []any, full bool) *redis.Cmd {
-	if full {
-		words[0], words[1] = "eval", s.Script.source
+// command is the call for go-redis: by digest, or in full. Its words are its own, since hooks may change them, and
+// the call may be sent again.
+func (s Call) command(ctx context.Context, full bool) *redis.Cmd {
+	words := make([]any, 0, FirstKey+len(s.Keys)+len(s.Args))
+	switch {
+	case s.name != "":
+		words = append(words, s.name)
+	case full:
+		words = append(words, "eval", s.Script.source, len(s.Keys))
+	default:
+		words = append(words, "evalsha", s.Script.digest, len(s.Keys))
 	}
-	cmd := redis.NewCmd(ctx, words...)
-	if !s.plain {
-		cmd.SetFirstKeyPos(FirstKey)
+	first := len(words)
+	for _, key := range s.Keys {
+		words = append(words, key)
 	}
+	cmd := redis.NewCmd(ctx, append(words, s.Args...)...)
+	cmd.SetFirstKeyPos(int8(first)) //nolint:gosec // at most 3
 	return cmd
 }

@@ -27,8 +27,7 @@ const (
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
 //
-// An error says the same as that of Run, of one try. The words of the call are the hooks'
-// afterwards, so a repetition needs a copy.
+// The reply says the same as that of Run, of one try.
 func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
 	if w.one == nil {
 		return Reply{}, false
@@ -37,27 +36,22 @@ func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
 	if p == nil {
 		return Reply{}, false
 	}
-	generation, ok := w.single.takeAlone()
+	generation, ok := w.pipeliner.takeAlone()
 	if !ok {
 		return Reply{}, false
 	}
 	begin := time.Now()
 	answered := false
-	defer func() { w.single.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
+	defer func() { w.pipeliner.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
 	if !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, directTimeout)
 		defer cancel()
 	}
-	cmd := s.command(ctx, s.words, false)
-	_ = p.Process(ctx, noRetryCmd{cmd})
-	_, broken := p.Exec(ctx)
-	value, err := cmd.Result()
-	if err == nil && value == nil {
-		err = broken
-	}
-	answered = err == nil || IsRefusal(err)
-	return Reply{Value: value, Err: err, Copies: MayArrive(err), Sent: !IsUnsent(err)}, true
+	c := &queuedCall{call: s}
+	w.send(ctx, p, []*queuedCall{c})
+	answered = !unanswered(c)
+	return c.reply, true
 }
 
 // quickly is a pipeline whose requests end after directTimeout: by itself, if it is limited, or with a

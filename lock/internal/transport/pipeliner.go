@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -62,7 +60,6 @@ type sender func(ctx context.Context, calls []*queuedCall)
 type pipeliner struct {
 	max  int
 	send sender
-	idle sync.Pool // of *queuedCall, with an empty ready
 
 	mu         sync.Mutex
 	queue      []*queuedCall
@@ -91,36 +88,19 @@ type queuedCall struct {
 	generation int          // of its slot, if it has one
 	collects   bool         // a batch, before it is sent
 	full       bool         // the server doesn't know the script
-	cmd        *redis.Cmd   // under way
 	reply      Reply
-	words      []any          // of the call, as they were before the first time that it was sent
-	single     [1]*queuedCall // room for a pipeline of one
 }
 
 func newPipeliner(limit int, send sender) *pipeliner {
-	return &pipeliner{
-		max: limit, send: send, best: math.MaxInt64, bestBefore: math.MaxInt64, yield: runtime.Gosched,
-		idle: sync.Pool{New: func() any { return &queuedCall{ready: make(chan bool, 1)} }},
-	}
+	return &pipeliner{max: limit, send: send, best: math.MaxInt64, bestBefore: math.MaxInt64, yield: runtime.Gosched}
 }
 
-// run sends a call in its turn. Its words are not used again: hooks may change them.
-func (l *pipeliner) run(ctx context.Context, s Call, taken *atomic.Bool) Reply {
-	p, _ := l.idle.Get().(*queuedCall)
-	p.ctx, p.call, p.sent, p.reply.Err = ctx, s, taken, errNoReply
-	r := l.wait(p) //nolint:contextcheck // a call has its own
-	clear(p.words)
-	*p = queuedCall{ready: p.ready, words: p.words[:0]}
-	l.idle.Put(p)
-	return r
-}
-
-// wait waits for the reply to a call, or returns an error if the caller gave it up.
-func (l *pipeliner) wait(p *queuedCall) Reply {
+// run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
+func (l *pipeliner) run(p *queuedCall) Reply {
 	l.mu.Lock()
 	if l.takeSlot(p) {
 		l.mu.Unlock()
-		calls := append(p.single[:0], p)
+		calls := []*queuedCall{p}
 		if p.collects {
 			calls = l.collect(p)
 		}

@@ -37,13 +37,17 @@ func (p *pipelines) all() [][]string {
 }
 
 // callOf is a call for a key.
-func callOf(key string) Call { return NewCall(nil, NewScript(""), []string{key}) }
+func callOf(key string) Call { return Call{Keys: []string{key}} }
+
+func queued(ctx context.Context, key string) *queuedCall {
+	return &queuedCall{ctx: ctx, call: callOf(key), ready: make(chan bool, 1), reply: Reply{Err: errNoReply}}
+}
 
 // ask sends a call for a key in the background.
 func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
 	done := make(chan Reply, 1)
 	go func() {
-		done <- l.run(ctx, callOf(key), nil)
+		done <- l.run(queued(ctx, key))
 	}()
 	synctest.Wait()
 	return done
