@@ -148,9 +148,9 @@ func (g *grant) askFirst(ctx context.Context) (a answer, ok bool) {
 	return answer{}, false
 }
 
-// withdrawFirst takes back what a first request whose answer was lost was or will be granted.
+// withdrawFirst takes back what a first request whose answer was lost was or will be granted. Its caller is a task.
 func (g *grant) withdrawFirst(ctx context.Context) {
-	g.client.background(func() {
+	g.client.tasks.Go(func() {
 		_ = g.withdraw(ctx)
 		g.withdrawLate(ctx)
 	})
@@ -175,7 +175,10 @@ func (g *grant) try(ctx context.Context) (a answer, err error) {
 	r := &request{grant: g}
 	gaveUp := false
 	if !r.sendDirectly(ctx) {
-		gaveUp, err = c.carryOut(ctx, c.closing, r)
+		unheard := r.sent
+		if gaveUp, err = c.carryOut(ctx, c.closing, r); gaveUp && unheard {
+			c.tasks.Go(func() { _ = g.withdraw(ctx) })
+		}
 	}
 	if !gaveUp {
 		a = r.answer

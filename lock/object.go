@@ -127,6 +127,10 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 // which the options say so.
 func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
 	g = o.grant(opt)
+	if !o.client.enter() { // until what is to be undone is a task of its own
+		return g, answer{}, false, ErrClosed
+	}
+	defer o.client.tasks.Done()
 	if a, ok := g.askFirst(ctx); ok {
 		return g, a, false, nil
 	}

@@ -26,7 +26,6 @@ type task interface {
 // gaveUp says that the task still belongs to its goroutine.
 func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (gaveUp bool, err error) {
 	if err := ctx.Err(); err != nil {
-		c.background(func() { t.late(ctx, err) })
 		return true, err
 	}
 	if ctx.Done() == nil && c.enter() { // Close waits for it in any case
@@ -51,7 +50,6 @@ func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (g
 	}
 	if !c.spawn(run) {
 		if abort != nil {
-			go t.late(ctx, ErrClosed)
 			return true, ErrClosed
 		}
 		go run() // what may still be done after Close

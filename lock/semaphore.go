@@ -265,6 +265,10 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
+	if !s.client.enter() {
+		return 0, ErrClosed
+	}
+	defer s.client.tasks.Done()
 	g := o.grant(opt)
 	a, err := g.try(ctx)
 	if err == nil && !a.granted {
