@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -169,6 +170,7 @@ type Client struct {
 	wakeups   *wakeup.Wakeups
 	queues    *localQueues
 	transport *transport.Transport
+	denied    atomic.Bool // its user may not publish
 	*taskGroup
 }
 

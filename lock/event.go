@@ -66,6 +66,8 @@ const (
 	// Detached follows [Hold.Detach]: the lock is held, and this client has no part in it
 	// any more. The client that attaches it is told of an Acquired.
 	Detached
+	// Warned tells once of what costs time or safety on this server: Err says what. There is no lease.
+	Warned
 )
 
 // endOf is how a call ends that asked for a lock.
@@ -80,8 +82,8 @@ func endOf(err error) EventKind {
 
 // String returns the kind's name in lower case.
 func (k EventKind) String() string {
-	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended", "detached"}
-	if k < Acquired || k > Detached {
+	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended", "detached", "warned"}
+	if k < Acquired || k > Warned {
 		return fmt.Sprintf("event %d", int(k))
 	}
 	return names[k-1]

@@ -247,6 +247,7 @@ func (g *grant) answerOf(r transport.Reply, sent time.Time) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	g.client.noteDenied(r.Value, len(numbers))
 	displaced := g.kind.queued && numbers[3] == 1
 	if numbers[0] <= 0 {
 		return answer{
@@ -297,7 +298,7 @@ func (g *grant) retryRelease(ctx context.Context, withdraw bool) (released bool,
 // end sends one request to release.
 func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err error) {
 	r := g.client.transport.Run(ctx, g.kind.release(g, withdraw), nil)
-	return r.Value == int64(1), r.Err
+	return g.client.isReleased(r.Value), r.Err
 }
 
 // extended reads the reply to an extension.
@@ -468,7 +469,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	switch {
 	case err != nil:
 		g.tried = g.tried || held && r.sent.Load() && transport.MayArrive(err)
-	case r.reply.Value == int64(1):
+	case c.isReleased(r.reply.Value):
 	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.Copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
 		// server had lost it before can't be told any more.

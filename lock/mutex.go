@@ -23,12 +23,12 @@ func newMutexKind(fenced bool) *kind {
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
 			if withdraw {
-				return g.orOne(on("release", g.keys.plain(g.request), g.held(), markAlways, g.drawn(), g.keys.channel), withdraw)
+				return g.orOne(on("release", g.keys.plain(g.request), g.held(), markAlways, g.drawn()), withdraw)
 			}
-			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(), "", g.keys.channel), withdraw)
+			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(), ""), withdraw)
 		},
 		force: func(o *object) transport.Call {
-			return on("force", o.keys.plain(rand.Text()), o.keys.channel)
+			return on("force", o.keys.plain(rand.Text()))
 		},
 		plain:     true,
 		fenced:    fenced,
@@ -40,7 +40,7 @@ func newMutexKind(fenced bool) *kind {
 // orOne adds to a release what does for the lock's key alone.
 func (g *grant) orOne(c transport.Call, withdraw bool) transport.Call {
 	if g.client.sharded {
-		narrow := on("release_one", []string{g.keys.lock}, g.request, g.keys.channel, flag(withdraw))
+		narrow := on("release_one", []string{g.keys.lock}, g.request, flag(withdraw))
 		c.Narrow = &narrow
 	}
 	return c

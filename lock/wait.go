@@ -13,6 +13,8 @@ const (
 	// run out; maxPoll bounds the damage of a message that never arrives.
 	minPoll = 5 * time.Millisecond
 	maxPoll = 3 * time.Second
+	// deniedPoll is how often a client asks whose user may not publish, so that its own releases wake no waiter.
+	deniedPoll = 100 * time.Millisecond
 )
 
 // wait asks again until the lock is granted or the wait is over. a is the
@@ -109,6 +111,9 @@ func (c *Client) wait(
 			}
 		}
 		poll := p.pause(tries, after)
+		if p.spin == nil && c.denied.Load() {
+			poll = min(poll, deniedPoll)
+		}
 		timer := time.NewTimer(min(poll, left))
 		select {
 		case <-wake:

@@ -2,10 +2,14 @@ package locktests
 
 import (
 	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -47,6 +51,54 @@ func TestUserWithoutChannels(t *testing.T) {
 	left, err := l.CountDown(ctx)
 	require.NoError(t, err)
 	require.Zero(t, left)
+}
+
+// A user who may subscribe, and not publish, is told so once, and its waiters poll often.
+func TestUserWhoMayNotPublish(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t, nil).Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">mute", "~*", "&*", "+@all", "-publish").Err())
+	mute := func(e *events) *lock.Client {
+		return newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "mute", "mute" }), lock.Config{Observer: e})
+	}
+	seen := []*events{{}, {}}
+	clients := []*lock.Client{mute(seen[0]), mute(seen[1])}
+	require.ErrorContains(t, clients[0].Check(t.Context()), "publish: ")
+	begin := time.Now()
+	var both sync.WaitGroup
+	for _, c := range clients {
+		both.Go(func() {
+			for range 8 {
+				h, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: rand.Text(), Lease: long, Wait: lock.Forever})
+				if assert.NoError(t, err) {
+					<-time.After(10 * time.Millisecond) // so that the other one has to wait
+					assert.NoError(t, h.Release(t.Context()))
+				}
+			}
+		})
+	}
+	both.Wait()
+	require.Less(t, time.Since(begin), 10*time.Second, "by polls every 3s it takes longer")
+	for _, e := range seen {
+		require.LessOrEqual(t, e.count(lock.Warned), 1)
+	}
+	require.Positive(t, seen[0].count(lock.Warned)+seen[1].count(lock.Warned))
+	for _, e := range slices.Concat(seen[0].list(), seen[1].list()) {
+		if e.Kind == lock.Warned {
+			require.ErrorContains(t, e.Err, "PUBLISH")
+		}
+	}
+}
+
+// A server that evicts keys may forget a lock that is held.
+func TestCheckTellsOfEviction(t *testing.T) {
+	s := redistest.Start(t)
+	rdb, c := s.Client(t, nil), open(t, s, lock.Config{})
+	require.NoError(t, c.Check(t.Context()))
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	require.NoError(t, c.Check(t.Context()), "without a limit nothing is evicted")
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
+	require.ErrorContains(t, c.Check(t.Context()), "set noeviction")
 }
 
 // A user that may not run a command of a script is told what to allow.

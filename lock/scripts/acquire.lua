@@ -9,7 +9,8 @@
 -- which the last token is remembered (0: not fenced), or "" if there is no token
 -- and this request was never refused
 -- Returns {1, the owner's grants, the token or 0}, or 1 for {1, 1, 0}; or {0, ms
--- until the lock runs out, 0, the number of the ticket in the queue or 0}.
+-- until the lock runs out, 0, the number of the ticket in the queue or 0}; with a fifth value if the user may not
+-- publish: why.
 local request, owner = string.match(ARGV[1], '^held (%S+) (.*)$')
 local draws, fenced = ARGV[3] ~= '', ARGV[4] ~= '' and ARGV[4] ~= '0'
 local token, others, mine, last, over = nil, 0, 0, 0, {}
@@ -46,7 +47,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
     elseif redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', (now + noTicket) * 1000), '-') == 1 then
       redis.call('PEXPIRE', KEYS[3], math.max(redis.call('PTTL', KEYS[3]), 2 * noTicket))
     end
-    return {0, ms, 0, tonumber(number)}
+    return {0, ms, 0, tonumber(number), denied}
   end
   local held, marked = last > 0, redis.call('EXISTS', KEYS[2]) == 1
   if marked then return {0, math.max(last - now, 0), 0, 0} end
@@ -75,4 +76,4 @@ last = math.max(last, mine)
 redis.call('HSET', KEYS[1], 'owner', owner, request, string.format('%.0f', mine))
 if token then redis.call('HSET', KEYS[1], 'token', token) end
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
-return {1, others + 1, tonumber(token or 0)}
+return {1, others + 1, tonumber(token or 0), denied and 0, denied}

@@ -4,7 +4,6 @@
 -- The mark makes a repetition, whose reply was lost, leave the next holder alone.
 --
 -- KEYS: the lock, the mark, the tickets, the last token
--- ARGV: channel for those without a ticket
 -- Returns 1 if there was a lock, else 0.
 local before = redis.call('GET', KEYS[2])
 if before then return tonumber(before) end
@@ -15,5 +14,5 @@ end
 if #fields == 0 then return 0 end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[2], held, 'PX', markLife)
-if not handOver() then redis.pcall('PUBLISH', ARGV[1], '1') end
+handOver()
 return held

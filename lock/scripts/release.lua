@@ -6,9 +6,8 @@
 --
 -- KEYS: the lock, the mark, the tickets, the last token
 -- ARGV: "held REQUEST OWNER", 0 to leave no mark, or 2 to do so if it was held, or 1
--- to withdraw: leave it in any case; a ticket that is not needed any more, or "";
--- channel for those without a ticket
--- Returns 1 if the grant is released, 0 if it was not held (any longer).
+-- to withdraw: leave it in any case; a ticket that is not needed any more, or ""
+-- Returns 1 if the grant is released, 0 if it was not held (any longer); {that, why} if the user may not publish.
 local request = string.match(ARGV[1], '^held (%S+) ')
 local fields = redis.call('HGETALL', KEYS[1])
 local mine, last = nil, 0
@@ -32,7 +31,8 @@ if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[2], 1, 
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))
-elseif not handOver() then
-  redis.pcall('PUBLISH', ARGV[4], '1')
+else
+  handOver()
 end
+if denied then return {held and 1 or 0, denied} end
 return held and 1 or 0

@@ -4,11 +4,11 @@
 -- ticket: those who wait find it by asking.
 --
 -- KEYS: the lock
--- ARGV: the request, channel for those who wait without a ticket, 1 to withdraw
+-- ARGV: the request, 1 to withdraw
 -- Returns 1 if the grant is released, or 0 if a request that is withdrawn was not granted. Where a
 -- grant isn't there, only its mark can say whether it was released before.
 local request = ARGV[1]
-local function notHeld() return ARGV[3] == '1' and 0 or redis.error_reply('TRYAGAIN it is not held') end
+local function notHeld() return ARGV[2] == '1' and 0 or redis.error_reply('TRYAGAIN it is not held') end
 if kind == 'string' then
   if string.match(redis.call('GET', KEYS[1]), '^held (%S+) ') ~= request then return notHeld() end
 else
@@ -29,5 +29,4 @@ else
   end
 end
 redis.call('DEL', KEYS[1])
-redis.pcall('PUBLISH', ARGV[2], '1')
 return 1

@@ -35,6 +35,14 @@ local function inboxOf(ticket)
   return string.sub(rest, 1, length), string.sub(rest, length + 1)
 end
 
+-- publish publishes a message, and reports whether the user may do that; denied is why not.
+local denied
+local function publish(channel, text)
+  local sent = redis.pcall('PUBLISH', channel, text)
+  if type(sent) == 'table' and sent.err then denied = sent.err end
+  return not denied
+end
+
 -- hears reports whether the client of a ticket is subscribed at this server, which is
 -- the one that grants the lock. What PUBLISH returns is no answer to that: it counts
 -- patterns as well, and comes after the message, which a replica's subscribers hear
@@ -59,7 +67,7 @@ local function open()
     if ticket ~= '+' then
       local inbox = inboxOf(ticket)
       if hears(inbox) then
-        redis.pcall('PUBLISH', inbox, '=' .. string.match(ticket, '^%S+'))
+        publish(inbox, '=' .. string.match(ticket, '^%S+'))
         return
       end
     end
@@ -94,8 +102,10 @@ local function handOver(own)
       if short then fields[#fields + 1], fields[#fields + 2] = 'inbox', inbox end
       redis.call('HSET', KEYS[1], unpack(fields))
       redis.call('PEXPIREAT', KEYS[1], short and string.format('%.0f', ends + silence) or ends)
-      redis.pcall('PUBLISH', inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' '))
-      return ms
+      if publish(inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' ')) then return ms end
+      redis.call('DEL', KEYS[1]) -- those who wait find it by asking
+      redis.call('ZADD', KEYS[3], string.format('%.0f', number), ticket)
+      return nil
     end
   end
 end

@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// checkLimit bounds the wait for the confirmation of a subscription.
+const checkLimit = 5 * time.Second
+
+// Check asks the servers whether they suit, and joins what is wrong: one that evicts keys when its memory is used up, and
+// so forgets locks that are held, and a user who may not publish or subscribe, whose waiters poll. It is
+// worth calling once at the start. The client also works where Check finds something; that its user may not publish it tells its
+// Observer then, once ([Warned]).
+func (c *Client) Check(ctx context.Context) error {
+	_, err := await(ctx, c, c.closing, func(ctx context.Context) (struct{}, error) {
+		var mu sync.Mutex
+		var errs []error
+		check := func(ctx context.Context, server *redis.Client) error {
+			err := checkMemory(ctx, server)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			return nil
+		}
+		if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+			errs = append(errs, cluster.ForEachMaster(ctx, check))
+		} else {
+			errs = append(errs, checkMemory(ctx, c.rdb))
+		}
+		return struct{}{}, errors.Join(append(errs, c.checkMessages(ctx))...)
+	})
+	if err != nil {
+		return fmt.Errorf("check the servers: %w", err)
+	}
+	return nil
+}
+
+// checkMemory says whether a server may evict keys.
+func checkMemory(ctx context.Context, server redis.Cmdable) error {
+	text, err := server.Info(ctx, "memory").Result()
+	if err != nil {
+		return fmt.Errorf("ask for the memory policy: %w", err)
+	}
+	info := parseInfo(text)
+	if policy := info["maxmemory_policy"]; info["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+		return fmt.Errorf("maxmemory-policy is %s: a lock that is held may be evicted, and then granted again; set noeviction", policy)
+	}
+	return nil
+}
+
+// checkMessages says whether the user may publish and subscribe.
+func (c *Client) checkMessages(ctx context.Context) error {
+	if err := c.rdb.Publish(ctx, c.inbox, "").Err(); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	messages := c.rdb.Subscribe(ctx, c.inbox)
+	_, err := messages.ReceiveTimeout(ctx, checkLimit)
+	if err = errors.Join(err, messages.Close()); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	return nil
+}
+
+// isReleased reads the reply to a release: 1 if the grant was released.
+func (c *Client) isReleased(reply any) bool {
+	if values, ok := reply.([]any); ok && len(values) > 0 {
+		c.noteDenied(reply, 1)
+		reply = values[0]
+	}
+	return reply == int64(1)
+}
+
+// noteDenied notes what a reply may say at that place: why the user may not publish. Waiters then ask more often.
+func (c *Client) noteDenied(reply any, at int) {
+	values, _ := reply.([]any)
+	if len(values) <= at {
+		return
+	}
+	if why, ok := values[at].(string); ok && c.denied.CompareAndSwap(false, true) {
+		c.observe(Warned, Lease{}, 0, fmt.Errorf("a release wakes no waiter, so they poll: let the user run PUBLISH on the prefix: %s", why))
+	}
+}
