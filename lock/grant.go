@@ -70,21 +70,18 @@ type request struct {
 	grant  *grant
 	answer answer
 	sent   bool // it may have reached the server; for send and late alone
+	tried  int  // how often it was sent, and not for too short a time
 }
 
-func (r *request) send(ctx context.Context) (err error) {
+func (r *request) send(ctx context.Context) error {
 	g := r.grant
 	sent := time.Now()
-	err = r.read(g.client.transport.Run(ctx, r.call(), nil), sent)
-	if g.waits && transport.IsPassing(err) {
-		r.answer.failed, err = err, nil
-	}
-	return err
+	return r.read(g.client.transport.Run(ctx, r.call(), nil), sent)
 }
 
 func (r *request) call() transport.Call {
 	s := r.grant.kind.acquire(r.grant)
-	s.Abort, s.Acked = r.grant.client.closing, true
+	s.Abort, s.Acked, s.Tried = r.grant.client.closing, true, r.tried
 	return s
 }
 
@@ -95,14 +92,33 @@ func (r *request) read(reply transport.Reply, sent time.Time) error {
 	a, err := r.grant.answerOf(reply, sent)
 	r.answer = a
 	r.answer.copies = copies
+	if r.grant.waits && transport.IsPassing(err) {
+		r.answer.failed, err = err, nil
+	}
 	return err
 }
 
-// sendDirectly sends the request by the goroutine of its caller, and reports whether it was answered.
-func (r *request) sendDirectly(ctx context.Context) bool {
-	sent := time.Now()
-	reply, tried := r.grant.client.direct(ctx, r.call())
-	return tried && r.read(reply, sent) == nil
+// sendDirectly sends the request by the goroutine of its caller. done is false if it is to be sent by another one.
+func (r *request) sendDirectly(ctx context.Context) (done bool, err error) {
+	c, sent := r.grant.client, time.Now()
+	reply, tried := c.direct(ctx, r.call())
+	if !tried {
+		return false, nil
+	}
+	err = r.read(reply, sent)
+	if reply.Err == nil {
+		return true, err
+	}
+	if !transport.IsTimeout(reply.Err) {
+		r.tried++
+	}
+	if !c.transport.Final(reply.Err) {
+		return false, nil
+	}
+	if err != nil { // its caller is a task
+		c.tasks.Go(func() { r.late(ctx, err) })
+	}
+	return true, err
 }
 
 func (r *request) late(ctx context.Context, err error) {
@@ -119,10 +135,10 @@ var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //n
 // askFirst asks for a plain lock by one command, sent by the caller's goroutine. It grants a lock that
 // is free, and so without a ticket, but for one whose lease ran out. ok is false where all else is to be
 // asked for: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
-func (g *grant) askFirst(ctx context.Context) (a answer, ok bool) {
+func (g *grant) askFirst(ctx context.Context) (a answer, ok bool, err error) {
 	c := g.client
 	if !g.kind.plain || g.kind.fenced || g.keys.contended.Load() {
-		return answer{}, false
+		return answer{}, false, nil
 	}
 	returned := false
 	defer func() { // also where a hook of the Redis client panics
@@ -137,15 +153,18 @@ func (g *grant) askFirst(ctx context.Context) (a answer, ok bool) {
 	returned = true
 	switch {
 	case !tried, r.Err != nil && !r.Copies:
-		return answer{}, false
+		return answer{}, false, nil
 	case r.Err == nil:
 		a = answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 		if time.Now().Before(a.expires) {
-			return a, true
+			return a, true, nil
 		}
 	}
 	g.copied, g.unheard = true, sent // or it was granted too late
-	return answer{}, false
+	if r.Err != nil && !g.waits && c.transport.Final(r.Err) {
+		return answer{}, false, r.Err
+	}
+	return answer{}, false, nil
 }
 
 // withdrawFirst takes back what a first request whose answer was lost was or will be granted. Its caller is a task.
@@ -174,7 +193,8 @@ func (g *grant) try(ctx context.Context) (a answer, err error) {
 	c := g.client
 	r := &request{grant: g}
 	gaveUp := false
-	if !r.sendDirectly(ctx) {
+	done, err := r.sendDirectly(ctx)
+	if !done {
 		unheard := r.sent
 		if gaveUp, err = c.carryOut(ctx, c.closing, r); gaveUp && unheard {
 			c.tasks.Go(func() { _ = g.withdraw(ctx) })
@@ -455,11 +475,15 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	r := &release{grant: g}
 	gaveUp, err := false, error(nil)
 	r.call = g.kind.release(g, false)
-	if first, tried := c.direct(ctx, r.call); tried {
-		r.reply = first
+	first, tried := c.direct(ctx, r.call)
+	if tried {
+		r.reply, err = first, first.Err
 		r.sent.Store(first.Sent)
+		if err != nil && !transport.IsTimeout(err) {
+			r.call.Tried++
+		}
 	}
-	if r.reply.Err != nil || r.reply.Value == nil {
+	if !tried || err != nil && !c.transport.Final(err) {
 		gaveUp, err = c.carryOut(ctx, nil, r)
 	}
 	until := time.Now().Add(withdrawLimit)

@@ -131,7 +131,8 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		return g, answer{}, false, ErrClosed
 	}
 	defer o.client.tasks.Done()
-	if a, ok := g.askFirst(ctx); ok {
+	a, ok, err := g.askFirst(ctx)
+	if ok {
 		return g, a, false, nil
 	}
 	defer func() {
@@ -139,6 +140,9 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			g.withdrawFirst(ctx)
 		}
 	}()
+	if err != nil {
+		return g, a, false, err
+	}
 	queues := g.waits && g.shares()
 	if queues {
 		if w := o.client.queues.join(g.queueKey()); w != nil {

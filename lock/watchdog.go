@@ -24,7 +24,7 @@ type watch struct {
 // newWatch is that of a hold whose first renewal is due after first, and has as much time for its repetitions as a
 // lease with that period has.
 func newWatch(lease, period, first time.Duration) *watch {
-	return &watch{lease: lease, period: period, next: time.Now().Add(first)}
+	return &watch{lease: lease, period: period, next: together(time.Now().Add(first), first)}
 }
 
 // together is when renewals are due that are to be sent together, at that time or up to a sixteenth of a period sooner.

@@ -34,6 +34,7 @@ type Call struct {
 	Script Script
 	Keys   []string // at least one
 	Args   []any
+	Tried  int             // how often it was sent before, which counts as its repetitions
 	Acked  bool            // replicas are to have the outcome, if the Transport awaits any
 	Abort  <-chan struct{} // closed when no caller waits for it any more; optional
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only

@@ -74,7 +74,7 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) (r Reply) {
 	begin := time.Now()
 	full := false // the server doesn't know the script
-	for tries := 0; ; {
+	for tries := s.Tried; ; {
 		before := r
 		r = w.once(ctx, s, full, sent)
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
@@ -94,6 +94,11 @@ func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) (r Reply
 			return r
 		}
 	}
+}
+
+// Final reports whether a call that was sent once is not to be sent again, after that error.
+func (w *Transport) Final(err error) bool {
+	return !IsTimeout(err) && !isUnknownScript(err) && (w.retries <= 0 || !IsPassing(err))
 }
 
 // once sends a call once. A cluster client finds the server, and follows a call that is redirected.
