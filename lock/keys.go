@@ -10,10 +10,11 @@ import (
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
 type keys struct {
-	name          string // of the lock
-	lock, channel string
-	part          string // what the names of further keys begin with
-	end           string // and end with
+	name                 string // of the lock
+	lock, channel        string
+	part                 string // what the names of further keys begin with
+	end                  string // and end with
+	ticketsKey, tokenKey string // the tickets and the last token of a plain lock
 	// contended says that the last request of this client was refused, so the next is not a first one
 	// that would be refused too: a lock that changes hands costs two requests.
 	contended *atomic.Bool
@@ -39,6 +40,7 @@ func (c *keyCache) get(prefix, name string) *keys {
 func newKeys(prefix, name string) *keys {
 	k := keysOf(prefix, name)
 	k.contended = new(atomic.Bool)
+	k.ticketsKey, k.tokenKey = k.tickets(), k.token()
 	return &k
 }
 

@@ -21,7 +21,7 @@ func own() harness.Locks {
 			InProcess: func() lock.Locker { return memory.New() },
 		},
 		{
-			Name: "mutex", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Subscribes: true,
+			Name: "mutex", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Subscribes: true, Commands: keyAndScript(),
 			About: "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub",
 			Open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
 		},
@@ -44,12 +44,12 @@ func own() harness.Locks {
 			}),
 		},
 		{
-			Name: "multilock", Reentrant: true, ReplicaAcks: true, Together: true, Subscribes: true,
+			Name: "multilock", Reentrant: true, ReplicaAcks: true, Together: true, Subscribes: true, Commands: keyAndScript(),
 			About: "lockchaos' own: several mutexes as one lock, all of them or none",
 			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) }),
 		},
 		{
-			Name: "mutex-spin", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn,
+			Name: "mutex-spin", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Commands: keyAndScript(),
 			About: "lockchaos' own, whose waiters poll and do not subscribe",
 			Open: ours(func(c *lock.Client) lock.LockerFunc {
 				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
@@ -58,7 +58,7 @@ func own() harness.Locks {
 			}),
 		},
 		{
-			Name: "mutex-unnamed", ReplicaAcks: true, HandsOver: true, Subscribes: true,
+			Name: "mutex-unnamed", ReplicaAcks: true, HandsOver: true, Subscribes: true, Commands: keyAndScript(),
 			About: "as mutex, with clients that name no owner: clients of one process hand it over in memory",
 			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 				callers := newUnnamed(o.Observer)
