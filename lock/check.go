@@ -28,7 +28,9 @@ func (c *Client) Check(ctx context.Context) error {
 			errs = append(errs, err)
 			return nil
 		}
-		if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+		if cluster, ok := c.rdb.(interface {
+			ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
+		}); ok {
 			errs = append(errs, cluster.ForEachMaster(ctx, check))
 		} else {
 			errs = append(errs, checkMemory(ctx, c.rdb))

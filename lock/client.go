@@ -177,7 +177,9 @@ type Client struct {
 var _ Locker = (*Client)(nil)
 
 // New returns a client that keeps its locks on rdb: a single server, a failover
-// client of Sentinel or a cluster. It sends nothing yet, and never closes rdb.
+// client of Sentinel or a cluster. It sends nothing yet, and never closes rdb. It may be wrapped: by a struct that embeds a
+// [redis.Client] or a [redis.ClusterClient], whose options count then, or by one that has the methods of a client of one server
+// alone.
 //
 // Each request is sent once, and repeated as the options of rdb say. The hooks of rdb
 // see each request, also those that are added later. A hook that itself sends a request
@@ -193,11 +195,11 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	_, client.sharded = rdb.(*redis.ClusterClient)
 	client.keys.seed = maphash.MakeSeed()
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
+	client.sharded = client.transport.Sharded()
 	return client, nil
 }
 

@@ -16,7 +16,7 @@ type Election struct{ mutex Mutex } // a fenced one
 // Election returns the election of that name, without asking the server. It has nothing
 // to do with a [Mutex] of that name.
 func (c *Client) Election(name string) *Election {
-	return &Election{newMutex(c.objectIn("election", name, kinds.fenced))}
+	return &Election{Mutex{c.objectIn("election", name, kinds.fenced)}}
 }
 
 // Name returns the election's name.

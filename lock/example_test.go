@@ -21,7 +21,7 @@ func Example() { //nolint:testableexamples // needs a server
 	}
 	defer locks.Close()
 
-	h, err := locks.Mutex("orders").TryLockFor(ctx, 5*time.Second, lock.Options{})
+	h, err := locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: 5*time.Second})
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return // another client is at it
 	}
@@ -37,10 +37,10 @@ func Example() { //nolint:testableexamples // needs a server
 
 // A lock that was taken without a lease and is never released is renewed until
 // its client goes; TestWatchdogKeepsALockThatIsNeverReleased does this for real.
-func ExampleMutex_Lock_neverReleased() { //nolint:testableexamples // needs a server
+func ExampleMutex_Acquire_neverReleased() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
-	_, _ = locks.Mutex("orders").Lock(ctx, lock.Options{})
+	_, _ = locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: lock.Forever})
 	time.Sleep(time.Minute)
 	ttl, _ := locks.Mutex("orders").TTL(ctx)
 	fmt.Println(ttl > 0) // true, and so it goes on
@@ -49,24 +49,24 @@ func ExampleMutex_Lock_neverReleased() { //nolint:testableexamples // needs a se
 
 // A lease that is shorter than the work lets the next one in, and the first
 // one's release says so; TestLeaseShorterThanTheWork does this for real.
-func ExampleMutex_Lock_leaseTooShort() { //nolint:testableexamples // needs a server
+func ExampleMutex_Acquire_leaseTooShort() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
-	first, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: 10 * time.Second})
-	second, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: time.Minute}) // after 10s
-	<-first.Lost()                                                                 // was closed before that
-	fmt.Println(errors.Is(first.Release(ctx), lock.ErrNotHeld))                    // true
+	first, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: 10 * time.Second, Wait: lock.Forever})
+	second, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: time.Minute, Wait: lock.Forever}) // after 10s
+	<-first.Lost()                                                                                     // was closed before that
+	fmt.Println(errors.Is(first.Release(ctx), lock.ErrNotHeld))                                        // true
 	_ = second.Release(ctx)
 }
 
 // With the watchdog the work may take as long as it takes: no other client gets in,
 // and the release succeeds; TestWatchdogOutlivesTheWork does this for real.
-func ExampleMutex_Lock_watchdog() { //nolint:testableexamples // needs a server
+func ExampleMutex_Acquire_watchdog() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
-	h, _ := locks.Mutex("orders").Lock(ctx, lock.Options{})
+	h, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: lock.Forever})
 	time.Sleep(time.Minute)
-	_, err := locks.Mutex("orders").TryLock(ctx, lock.Options{})
+	_, err := locks.Mutex("orders").Acquire(ctx, lock.Options{})
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired)) // true
 	fmt.Println(h.Release(ctx))                      // <nil>
 }
@@ -85,7 +85,7 @@ func ExampleDo() { //nolint:testableexamples // needs a server
 func ExampleHold_Detach() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	locks, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
-	h, _ := locks.Mutex("orders").Lock(ctx, lock.Options{Lease: time.Minute})
+	h, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: time.Minute, Wait: lock.Forever})
 	text, _ := h.Detach(ctx)
 
 	// Another process, which was given the text:
@@ -110,7 +110,7 @@ func ExampleFencedMutex() { //nolint:testableexamples // needs a server
 		return
 	}
 
-	h, err := locks.FencedMutex("stock").Lock(ctx, lock.Options{Lease: 10 * time.Second})
+	h, err := locks.FencedMutex("stock").Acquire(ctx, lock.Options{Lease: 10 * time.Second, Wait: lock.Forever})
 	if err != nil {
 		return
 	}
@@ -153,11 +153,11 @@ func ExampleClient_RWMutex() { //nolint:testableexamples // needs a server
 
 	// Write, and go on reading with all the others what was written.
 	me := lock.Options{Owner: "importer-1"}
-	w, err := prices.Write().Lock(ctx, me)
+	w, err := prices.Write().Acquire(ctx, me)
 	if err != nil {
 		return
 	}
-	r, err := prices.Read().TryLock(ctx, me) // before the write is given back, so that no other writer comes between
+	r, err := prices.Read().Acquire(ctx, me) // before the write is given back, so that no other writer comes between
 	_ = w.Release(ctx)
 	if err != nil {
 		return

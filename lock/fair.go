@@ -60,7 +60,7 @@ type FairMutex struct{ Mutex }
 func (c *Client) FairMutex(name string) *FairMutex {
 	k := *kinds.fair
 	k.poll = min(c.config.Heartbeat/3, maxPoll)
-	return &FairMutex{newMutex(c.object(name, &k))}
+	return &FairMutex{Mutex{c.object(name, &k)}}
 }
 
 // Waiters returns how many wait for the lock and are alive; see [Mutex.IsLocked] for how

@@ -19,5 +19,5 @@ type FencedMutex struct{ Mutex }
 
 // FencedMutex returns the fenced mutex of that name, without asking the server.
 func (c *Client) FencedMutex(name string) *FencedMutex {
-	return &FencedMutex{newMutex(c.object(name, kinds.fenced))}
+	return &FencedMutex{Mutex{c.object(name, kinds.fenced)}}
 }

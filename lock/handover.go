@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A lock is handed over where it is released: the script that releases it grants
@@ -31,13 +29,6 @@ const handedLease = 5 * time.Second
 // are released before.
 const handedPeriod = 100 * time.Millisecond
 
-// counted reports whether who publishes is told whom it reached. A server of a
-// cluster counts those alone who listen to itself.
-func (c *Client) counted() bool {
-	_, one := c.rdb.(*redis.Client)
-	return one
-}
-
 // handsOver reports whether a waiter may draw a ticket.
 func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
@@ -57,10 +48,12 @@ func (g *grant) drawn() string {
 	return g.text()
 }
 
+// text says all that a grant needs: see tickets.lua. A server of a cluster can't tell whether the client hears a message: it counts
+// those alone who listen to itself.
 func (g *grant) text() string {
 	c := g.client
 	numbers := make([]byte, 0, 64) // for every waiter, so without fmt
-	for _, n := range []int64{milliseconds(g.lease), g.tokenLife(), int64(flag(c.counted())), int64(len(c.inbox))} {
+	for _, n := range []int64{milliseconds(g.lease), g.tokenLife(), int64(flag(!c.sharded)), int64(len(c.inbox))} {
 		numbers = strconv.AppendInt(append(numbers, ' '), n, 10)
 	}
 	return g.request + string(numbers) + " " + c.inbox + g.owner

@@ -54,7 +54,8 @@ type Hold struct {
 	isLost   bool
 	ending   bool // a release was asked for
 	gone     bool // the service said that the grant is over,
-	answered bool // in answer to a release
+	answered bool // in answer to a release,
+	over     bool // which ended it
 	watchers map[*byte]watcher
 	later    bool // it is being released in the background,
 	freed    bool // or was, which its owner wasn't told yet
@@ -231,7 +232,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 
 // Release gives the lock back. It ends the contexts of [Hold.Context], the watchdog and
 // the clock first, so whatever it returns, the grant lasts no longer than its lease.
-// [ErrNotHeld]: the hold had ended before, or was already released. After any other
+// [ErrNotHeld]: the hold had ended before; [ErrReleased]: it was already released. After any other
 // error the lock may still be held, and Release may be called again.
 //
 // If ctx ends before the server has answered, Release returns the context's error, and
@@ -285,8 +286,12 @@ var ErrConfirmedAgain = fmt.Errorf("%w: it was released before, although the ser
 func (h *Hold) releaseOver(ctx context.Context, l Lease) error {
 	h.mu.Lock()
 	k, ok := h.keeper.(LateKeeper)
+	over := h.over
 	h.mu.Unlock()
-	if !ok {
+	switch {
+	case !ok && over:
+		return ErrReleased
+	case !ok:
 		return ErrNotHeld
 	}
 	if err := h.take(ctx); err != nil {
@@ -338,7 +343,7 @@ func (h *Hold) release(ctx context.Context, later bool) error {
 	if err == nil || errors.Is(err, ErrNotHeld) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gone, h.answered, h.freed = true, true, later && err == nil // in one step, and before the next caller's turn
+		h.gone, h.answered, h.freed, h.over = true, true, later && err == nil, err == nil // in one step, and before the next caller's turn
 	}
 	return err
 }

@@ -18,8 +18,10 @@ var (
 	// ErrNotAcquired says that another owner holds the lock, and that the wait
 	// that was allowed, if any, is over.
 	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrNotHeld says that the caller does not hold the lock (any longer).
+	// ErrNotHeld says that the caller does not hold the lock (any longer): it was lost, unless it is an [ErrReleased].
 	ErrNotHeld = errors.New("lock not held")
+	// ErrReleased says that the hold was released before. It is an [ErrNotHeld].
+	ErrReleased = fmt.Errorf("%w: it was released before", ErrNotHeld)
 	// ErrNotReplicated says that too few replicas acknowledged the grant, and
 	// that it was undone.
 	ErrNotReplicated = errors.New("lock not replicated")
@@ -46,8 +48,8 @@ type Locker interface {
 // A LockerFunc is a function as a [Locker], for kinds of lock that are asked for
 // in another way:
 //
-//	fair := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-//		return client.FairMutex(name).Acquire(ctx, o)
+//	both := lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+//		return multi.Acquire(ctx, o) // whose members have names of their own
 //	})
 type LockerFunc func(ctx context.Context, name string, o Options) (*Hold, error)
 

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -54,11 +53,8 @@ type Member struct {
 //
 // [Options.Wait] bounds the wait for all members together. [ErrNotAcquired] says that one of
 // them is held by another owner, or that the lease ran out on the way, and that all are
-// confirmed not to be held. A hold may be unlocked by another MultiLock with the same members,
-// unless a Locker can't be compared, as a function can't.
+// confirmed not to be held.
 type MultiLock struct {
-	verbs
-
 	name    string
 	members []Member // in the order in which they are asked for
 }
@@ -90,7 +86,7 @@ func NewMultiLock(members ...Member) (*MultiLock, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("make MultiLock: %w", err)
 	}
-	m.name, m.verbs = strings.Join(names, "+"), verbs{m}
+	m.name = strings.Join(names, "+")
 	return m, nil
 }
 
@@ -100,19 +96,6 @@ func compareMembers(a, b Member) int {
 
 // Name returns the names of the members, once each and joined by "+".
 func (m *MultiLock) Name() string { return m.name }
-
-// granted reports whether a MultiLock with these members made the hold.
-func (m *MultiLock) granted(h *Hold) bool {
-	b, ok := h.keeper.(*bundle)
-	return ok && m.has(b.members)
-}
-
-// has reports whether those are the members.
-func (m *MultiLock) has(members []Member) bool {
-	return &members[0] == &m.members[0] || slices.EqualFunc(members, m.members, func(a, b Member) bool {
-		return compareMembers(a, b) == 0 && reflect.ValueOf(a.Locker).Comparable() && a.Locker == b.Locker
-	})
-}
 
 // Leases returns what each member granted for a hold of a MultiLock, in the order
 // in which they were asked; nothing for another hold.
@@ -131,7 +114,8 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 	return leases
 }
 
-func (m *MultiLock) acquire(ctx context.Context, o Options) (*Hold, error) {
+// Acquire asks for all members, as the options say.
+func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.acquireAll(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("acquire locks %q: %w", m.name, err)

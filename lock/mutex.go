@@ -101,19 +101,16 @@ func flag(yes bool) int {
 // counts as its success, if the lease had not ended when the first one was sent:
 // nothing stays on the server by which it could be told from a lock that was lost
 // at that very time.
-type Mutex struct {
-	object
-	verbs
-}
+type Mutex struct{ object }
 
 // Mutex returns the mutex of that name, without asking the server. The name is
 // not empty, which is checked when the mutex is used.
-func (c *Client) Mutex(name string) *Mutex {
-	m := newMutex(c.object(name, kinds.mutex))
-	return &m
-}
+func (c *Client) Mutex(name string) *Mutex { return &Mutex{c.object(name, kinds.mutex)} }
 
-func newMutex(o object) Mutex { return Mutex{o, verbs{&o}} }
+// Acquire asks for the lock, and waits for it for at most [Options.Wait]. A request that is
+// in flight at that moment is awaited, so that its outcome is known. After any error but [ErrNotAcquired] and [ErrNotReplicated]
+// the lock may have been granted; what can be undone of that is undone in the background.
+func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return m.acquire(ctx, o) }
 
 // ForceUnlock ends all grants of the lock, of any owner, and reports whether
 // there were any. Holders learn of it at their next extension or release; a client

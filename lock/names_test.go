@@ -26,11 +26,11 @@ func TestStrangeNamesAndOwners(t *testing.T) {
 			t.Run(fmt.Sprintf("%q of %q", name, owner), func(t *testing.T) {
 				ctx := t.Context()
 				for _, m := range []*Mutex{c.Mutex(name), &c.FencedMutex(name).Mutex} {
-					h, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
+					h, err := m.Acquire(ctx, Options{Owner: owner, Lease: time.Minute})
 					require.NoError(t, err)
-					_, err = m.TryLock(ctx, Options{Owner: "another client", Lease: time.Minute})
+					_, err = m.Acquire(ctx, Options{Owner: "another client", Lease: time.Minute})
 					require.ErrorIs(t, err, ErrNotAcquired)
-					again, err := m.TryLock(ctx, Options{Owner: owner, Lease: time.Minute})
+					again, err := m.Acquire(ctx, Options{Owner: owner, Lease: time.Minute})
 					require.NoError(t, err)
 					n, err := m.HoldCount(ctx, owner)
 					require.NoError(t, err)

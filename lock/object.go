@@ -220,12 +220,6 @@ func (o *object) check(opt Options) error {
 	return errors.Join(errs...)
 }
 
-// granted reports whether that lock granted a hold, by its client and under its keys.
-func (o *object) granted(h *Hold) bool {
-	g, ok := h.keeper.(*grant)
-	return ok && g.client == o.client && g.keys.lock == o.keys.lock && g.keys.channel == o.keys.channel
-}
-
 // run sends a call that is no request for a grant, and returns the values of its reply, of
 // which there are so many.
 func (o *object) run(ctx context.Context, s transport.Call, n int) ([]any, error) {

@@ -10,11 +10,7 @@ import (
 // a process that dies leaves its permits to others. Leases run on the server's
 // clock.
 //
-// With one permit a request it is a [Locker]:
-//
-//	slots := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-//		return client.PermitSemaphore(name).Acquire(ctx, 1, o)
-//	})
+// See [Client.Permits] for a [Locker].
 //
 // It limits how many work at a time as long as they look at [Lease.Expires]; see
 // the package comment for what a failover means. The order among those who wait

@@ -115,7 +115,7 @@ func TestCloseWhileNothingComesBack(t *testing.T) {
 	errs := make(chan error, callers)
 	for range callers {
 		go func() {
-			_, err := c.Mutex("orders").Lock(t.Context(), Options{Lease: time.Minute, Owner: strconv.Itoa(callers)})
+			_, err := c.Mutex("orders").Acquire(t.Context(), within(Forever, Options{Lease: time.Minute, Owner: strconv.Itoa(callers)}))
 			errs <- err
 		}()
 	}

@@ -246,34 +246,24 @@ func (r *Redlock) Close() { r.end() }
 // A RedlockMutex is a re-entrant mutual exclusion lock on the servers of a
 // [Redlock]. It is a name and a Redlock, so two of one name are the same lock.
 type RedlockMutex struct {
-	verbs
-
 	redlock *Redlock
 	name    string
 }
 
 // Mutex returns the mutex of that name, without asking the servers. The name is
 // not empty, which is checked when the mutex is used.
-func (r *Redlock) Mutex(name string) *RedlockMutex {
-	m := &RedlockMutex{redlock: r, name: name}
-	m.verbs = verbs{m}
-	return m
-}
+func (r *Redlock) Mutex(name string) *RedlockMutex { return &RedlockMutex{redlock: r, name: name} }
 
 // Name returns the lock's name.
 func (m *RedlockMutex) Name() string { return m.name }
 
-func (m *RedlockMutex) acquire(ctx context.Context, o Options) (*Hold, error) {
+// Acquire asks for the lock, as [Mutex.Acquire] does.
+func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.redlock.acquire(ctx, m.name, o)
 	if err != nil {
 		return nil, fmt.Errorf("acquire lock %q: %w", m.name, err)
 	}
 	return h, nil
-}
-
-func (m *RedlockMutex) granted(h *Hold) bool {
-	b, ok := h.keeper.(*quorumRequest)
-	return ok && b.redlock == m.redlock && b.grant.name == m.name
 }
 
 // acquire holds one round after the other, each with a request of its own.

@@ -59,19 +59,19 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 		again func(ctx context.Context, c *Client) error // optional
 	}{
 		{"mutex", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
-			return held(c.Mutex("orders").TryLock(ctx, o))
+			return held(c.Mutex("orders").Acquire(ctx, o))
 		}, nil},
 		{"spin mutex that waits", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
-			return held(spin(c).TryLock(ctx, o))
+			return held(spin(c).Acquire(ctx, o))
 		}, func(ctx context.Context, c *Client) error {
-			_, err := spin(c).TryLockFor(ctx, time.Second, o)
+			_, err := spin(c).Acquire(ctx, within(time.Second, o))
 			return err
 		}},
 		{"fair mutex", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
-			return held(c.FairMutex("orders").TryLock(ctx, o))
+			return held(c.FairMutex("orders").Acquire(ctx, o))
 		}, nil},
 		{"write side", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
-			return held(write(c).TryLock(ctx, o))
+			return held(write(c).Acquire(ctx, o))
 		}, nil},
 		{"permits with a lease", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
 			return held(c.PermitSemaphore("orders").Acquire(ctx, 1, o))

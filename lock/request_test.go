@@ -22,6 +22,12 @@ const gone = 2 * time.Second
 // acquireText is what requests for a mutex have in them: the script is called so, or a first one is a command.
 func acquireText() string { return scripts()["acquire"].Digest() + "|\r\nset\r\n" }
 
+// within are options that wait for so long.
+func within(wait time.Duration, o Options) Options {
+	o.Wait = wait
+	return o
+}
+
 // byGoroutine has a client send no request by the goroutine of its caller.
 func byGoroutine(c *Client) {
 	rdb, _ := c.rdb.(*redis.Client)

@@ -60,7 +60,7 @@ func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
 	readers, writers := *read.keys, *write.keys // of the client, which other locks have too
 	readers.channel, writers.channel = readers.readers(), writers.writers()
 	read.keys, write.keys = &readers, &writers
-	return &RWMutex{RWSide{read, verbs{&read}}, RWSide{write, verbs{&write}}}
+	return &RWMutex{RWSide{read}, RWSide{write}}
 }
 
 // Read returns the side that many owners hold at once.
@@ -73,11 +73,11 @@ func (m *RWMutex) Write() *RWSide { return &m.write }
 func (m *RWMutex) Name() string { return m.read.name }
 
 // A RWSide is one side of a [RWMutex]. The [Lease.Holds] of its grants count the
-// owner's holds of that side. With Acquire in a [LockerFunc] it is a [Locker].
-type RWSide struct {
-	object
-	verbs
-}
+// owner's holds of that side. See [Client.Readers] and [Client.Writers] for a [Locker].
+type RWSide struct{ object }
+
+// Acquire asks for this side, as [Mutex.Acquire] does for a lock.
+func (s *RWSide) Acquire(ctx context.Context, o Options) (*Hold, error) { return s.acquire(ctx, o) }
 
 // IsHeldBy reports whether the owner holds this side; see [Mutex.IsLocked] for how current
 // the answer is.

@@ -67,5 +67,5 @@ func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
 	k.invalid = b.Validate()
 	b = b.withDefaults()
 	k.spin, k.tickets = &b, false
-	return &SpinMutex{newMutex(c.object(name, &k))}
+	return &SpinMutex{Mutex{c.object(name, &k)}}
 }

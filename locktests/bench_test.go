@@ -116,7 +116,7 @@ func BenchmarkHandover(b *testing.B) {
 			for range waiters {
 				all.Go(func() {
 					for turns.Add(-1) >= 0 {
-						h, err := c.Mutex("orders").Lock(b.Context(), lock.Options{Lease: time.Minute})
+						h, err := c.Mutex("orders").Acquire(b.Context(), within(lock.Forever, lock.Options{Lease: time.Minute}))
 						if err != nil {
 							b.Error(err)
 							return

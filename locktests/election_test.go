@@ -119,7 +119,7 @@ func TestResignedLeadershipGoesToTheNext(t *testing.T) {
 	require.NoError(t, second.Context().Err())
 	require.NoError(t, second.Resign(t.Context()))
 	leads(t, a, "")
-	held, err := a.FencedMutex("orders").TryLock(t.Context(), lock.Options{Lease: long})
+	held, err := a.FencedMutex("orders").Acquire(t.Context(), lock.Options{Lease: long})
 	require.NoError(t, err, "a mutex of that name is another lock")
 	require.NoError(t, held.Release(t.Context()))
 }

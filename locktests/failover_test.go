@@ -146,7 +146,7 @@ func TestListenerToAllChannelsIsNoWaiter(t *testing.T) {
 	h := acquire(t, c, "a", long)
 	draw(t, rdb, ticket("gone", "gone", "x", 60_000, 0), true)
 	require.NoError(t, h.Release(t.Context()))
-	again, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "b", Lease: long})
+	again, err := c.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "b", Lease: long})
 	require.NoError(t, err)
 	require.NoError(t, again.Release(t.Context()))
 }

@@ -86,7 +86,7 @@ func TestLostReplyToForceUnlock(t *testing.T) {
 	require.NoError(t, err)
 	next := make(chan *lock.Hold, 1)
 	go func() {
-		h, err := other.Mutex("orders").Lock(t.Context(), lock.Options{Owner: "b", Lease: long})
+		h, err := other.Mutex("orders").Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "b", Lease: long}))
 		if err == nil {
 			next <- h
 		}

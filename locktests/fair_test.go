@@ -262,7 +262,7 @@ func TestFairMutexServesManyInOrder(t *testing.T) {
 	const n = 200
 	for i := range n {
 		q.waiters.Go(func() {
-			h, err := clients[i%len(clients)].FairMutex("orders").Lock(t.Context(), lock.Options{})
+			h, err := clients[i%len(clients)].FairMutex("orders").Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 			if err == nil {
 				q.mu.Lock()
 				q.served = append(q.served, h.Lease().Request)
@@ -292,7 +292,7 @@ func TestFairMutexAndMutexExcludeEachOther(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{Heartbeat: 300 * time.Millisecond})
 	h := acquire(t, c, "a", long)
-	_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+	_, err := c.FairMutex("orders").Acquire(t.Context(), lock.Options{Owner: "b"})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	done := waiting(t.Context(), t, fairly(c), lock.Options{Owner: "b", Wait: lock.Forever})
 	require.NoError(t, h.Release(t.Context()))
@@ -300,7 +300,7 @@ func TestFairMutexAndMutexExcludeEachOther(t *testing.T) {
 	h = acquire(t, fairly(c), "a", long)
 	_, err = c.Acquire(t.Context(), "orders", lock.Options{Owner: "b"})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	fenced, err := c.FencedMutex("orders").TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	fenced, err := c.FencedMutex("orders").Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
 	again := acquire(t, fairly(c), "a", long)
 	require.Equal(t, 3, again.Lease().Holds)

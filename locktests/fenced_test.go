@@ -130,7 +130,7 @@ func TestGuardRefusesTheZombie(t *testing.T) {
 	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
 	zombie := acquire(t, fenced(c), "a", soonOver)
 	require.NoError(t, guard.Set(ctx, "stock", "a", zombie.Lease().Token))
-	next, err := other.FencedMutex("orders").Lock(ctx, lock.Options{Owner: "b", Lease: long})
+	next, err := other.FencedMutex("orders").Acquire(ctx, within(lock.Forever, lock.Options{Owner: "b", Lease: long}))
 	require.NoError(t, err)
 	require.NoError(t, guard.Set(ctx, "stock", "b", next.Lease().Token))
 	require.ErrorIs(t, guard.Set(ctx, "stock", "a again", zombie.Lease().Token), fence.ErrStale)

@@ -287,7 +287,7 @@ func TestSilentClientCostsOneShortLease(t *testing.T) {
 	var next *lock.Hold
 	soonerThan(t, rdb, 9*time.Second, "two short leases take 10s", func() {
 		require.NoError(t, h.Release(t.Context()))
-		_, err = c.Mutex("orders").TryLock(t.Context(), lock.Options{})
+		_, err = c.Mutex("orders").Acquire(t.Context(), lock.Options{})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		next = <-holds
 		require.NotNil(t, next)
@@ -332,7 +332,7 @@ func TestGivingUpCrossesAHandOver(t *testing.T) {
 	patience := 2 * time.Millisecond // of the waiter, at most: as long as makes it as likely served as not
 	for i := range 200 {
 		// A ticket that is taken back in the background may be served first.
-		h, err := holder.Mutex("orders").TryLockFor(t.Context(), 3*time.Second, lock.Options{Owner: "a", Lease: long})
+		h, err := holder.Mutex("orders").Acquire(t.Context(), within(3*time.Second, lock.Options{Owner: "a", Lease: long}))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		o := lock.Options{Owner: "b", Wait: lock.Forever}
@@ -360,7 +360,7 @@ func TestGivingUpCrossesAHandOver(t *testing.T) {
 		}
 		cancel()
 		// What is given back in the background may take a moment, but no lease.
-		again, err := holder.Mutex("orders").TryLockFor(t.Context(), 3*time.Second, lock.Options{Owner: "a"})
+		again, err := holder.Mutex("orders").Acquire(t.Context(), within(3*time.Second, lock.Options{Owner: "a"}))
 		require.NoError(t, err)
 		require.NoError(t, again.Release(t.Context()))
 	}
@@ -379,10 +379,10 @@ func TestNewcomerDoesNotOvertakeTheQueue(t *testing.T) {
 	h := acquire(t, holder, "a", long)
 	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
 	queued(t, rdb, 1)
-	_, err := other.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
+	_, err := other.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "c"})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
-	_, err = other.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "c"})
+	_, err = other.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "c"})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	var next *lock.Hold
 	soonerThan(t, rdb, beforePoll, "the newcomer's request did not hand it over", func() {

@@ -20,12 +20,12 @@ func TestWhatMakesALockAHash(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, h *lock.Hold){
 		"another owner is refused": func(t *testing.T, _ *lock.Hold) {
 			t.Helper()
-			_, err := c.Mutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+			_, err := c.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "b"})
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		},
 		"another owner of the fair one": func(t *testing.T, _ *lock.Hold) {
 			t.Helper()
-			_, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "b"})
+			_, err := c.FairMutex("orders").Acquire(t.Context(), lock.Options{Owner: "b"})
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		},
 		"a re-entry": func(t *testing.T, _ *lock.Hold) {
@@ -36,7 +36,7 @@ func TestWhatMakesALockAHash(t *testing.T) {
 		},
 		"a re-entry of the fair one": func(t *testing.T, _ *lock.Hold) {
 			t.Helper()
-			again, err := c.FairMutex("orders").TryLock(t.Context(), lock.Options{Owner: "a owner", Lease: long})
+			again, err := c.FairMutex("orders").Acquire(t.Context(), lock.Options{Owner: "a owner", Lease: long})
 			require.NoError(t, err)
 			require.Equal(t, 2, again.Lease().Holds)
 			require.NoError(t, again.Release(t.Context()))

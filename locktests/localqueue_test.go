@@ -146,18 +146,18 @@ func TestGrantWithoutAnOwnerCannotBeReentered(t *testing.T) {
 	c := open(t, s, lock.Config{})
 	m := c.Mutex("orders")
 	for range 2 { // the second one gets it from the server after a wait
-		h, err := m.Lock(t.Context(), lock.Options{Lease: long})
+		h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: long}))
 		require.NoError(t, err)
 		next := granting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
 		queued(t, s.Client(t, nil), 1)
-		_, err = m.TryLock(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
+		_, err = m.Acquire(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.NoError(t, h.Release(t.Context()))
 		second := <-next
 		require.NotNil(t, second)
-		_, err = m.TryLock(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
+		_, err = m.Acquire(t.Context(), lock.Options{Owner: h.Lease().Owner, Lease: long})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		_, err = m.TryLock(t.Context(), lock.Options{Owner: second.Lease().Owner, Lease: long})
+		_, err = m.Acquire(t.Context(), lock.Options{Owner: second.Lease().Owner, Lease: long})
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.NoError(t, second.Release(t.Context()))
 	}

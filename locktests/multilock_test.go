@@ -70,7 +70,7 @@ func TestMultiLockTellsWhatItGranted(t *testing.T) {
 		return c.FencedMutex(name).Acquire(ctx, o)
 	})
 	m := multi(t, lock.Member{Locker: quick, Name: "a", Deployment: "2"}, lock.Member{Locker: fenced, Name: "b", Deployment: "1"})
-	h, err := m.Lock(t.Context(), lock.Options{Owner: "me"})
+	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "me"}))
 	require.NoError(t, err)
 	parts := m.Leases(h)
 	require.Len(t, parts, 2)
@@ -86,8 +86,7 @@ func TestMultiLockTellsWhatItGranted(t *testing.T) {
 
 	single := acquire(t, c, "me", long)
 	require.Nil(t, m.Leases(single))
-	require.ErrorIs(t, m.Unlock(t.Context(), single), lock.ErrNotHeld)
-	require.NoError(t, m.Unlock(t.Context(), h))
+	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, single.Release(t.Context()))
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
@@ -106,7 +105,7 @@ func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
 		m := multi(t, named(open(t, s, lock.Config{}), names...)...)
 		callers.Go(func() {
 			for range 20 {
-				h, err := m.Lock(t.Context(), lock.Options{Lease: long})
+				h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: long}))
 				if err != nil {
 					errs[i] = err
 					return
@@ -144,7 +143,7 @@ func TestMultiLockGivesBackWhatItTook(t *testing.T) {
 	held := acquire(t, c, "other", long)
 	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
 		begin := time.Now()
-		_, err := m.TryLockFor(t.Context(), wait, lock.Options{Lease: long})
+		_, err := m.Acquire(t.Context(), within(wait, lock.Options{Lease: long}))
 		require.ErrorIs(t, err, lock.ErrNotAcquired)
 		require.GreaterOrEqual(t, time.Since(begin), wait)
 		require.Equal(t, []string{"lock:{orders}"}, keysLeft(t, rdb))
@@ -153,7 +152,7 @@ func TestMultiLockGivesBackWhatItTook(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := m.Lock(ctx, lock.Options{Lease: long})
+		_, err := m.Acquire(ctx, within(lock.Forever, lock.Options{Lease: long}))
 		done <- err
 	}()
 	queued(t, rdb, 1) // nothing is under way
@@ -164,7 +163,7 @@ func TestMultiLockGivesBackWhatItTook(t *testing.T) {
 
 	// What isn't confirmed is not called definite.
 	dropped := link.DropReply(digest(t, "release"))
-	_, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+	_, err := m.Acquire(t.Context(), lock.Options{Lease: long})
 	happened(t, dropped)
 	require.ErrorContains(t, err, "take the grants back")
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
@@ -181,7 +180,7 @@ func TestMultiLockReleasesAllAlsoWhenOneFails(t *testing.T) {
 	sound := open(t, s, lock.Config{})
 	m := multi(t, lock.Member{Locker: c, Name: "a"}, lock.Member{Locker: sound, Name: "b"}, lock.Member{Locker: sound, Name: "c"})
 	take := func() *lock.Hold {
-		h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+		h, err := m.Acquire(t.Context(), lock.Options{Lease: long})
 		require.NoError(t, err)
 		return h
 	}
@@ -228,7 +227,7 @@ func TestMultiLockNeverTouchesTheLeaseOfAnother(t *testing.T) {
 	blocker := acquire(t, other, "b", 10*long)
 	waiter := make(chan error, 1)
 	go func() {
-		_, err := m.TryLockFor(t.Context(), 2*soonOver, lock.Options{Lease: soonOver})
+		_, err := m.Acquire(t.Context(), within(2*soonOver, lock.Options{Lease: soonOver}))
 		waiter <- err
 	}()
 	most := time.Duration(0)
@@ -251,7 +250,7 @@ func TestMultiLockFollowsItsWatchdogs(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{Watchdog: shortWatchdog})
 	m := multi(t, named(c, "a", "b")...)
-	h, err := m.Lock(t.Context(), lock.Options{})
+	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 	require.NoError(t, err)
 	ctx, cancel := h.Context(t.Context())
 	defer cancel()
@@ -281,7 +280,7 @@ func TestMultiLockIsLostBeforeItIsComplete(t *testing.T) {
 	m := multi(t, named(c, "a", "orders")...)
 	done := make(chan error, 1)
 	go func() {
-		_, err := m.Lock(t.Context(), lock.Options{})
+		_, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 		done <- err
 	}()
 	parked(t, s.Client(t, nil), 1)
@@ -311,7 +310,7 @@ func TestMultiLockInTime(t *testing.T) {
 	tests := map[string]func(bubble){
 		"the age of the first counts": func(t bubble) {
 			hold(t, "b", 4*second)
-			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			h, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: 10 * second}))
 			require.NoError(t, err)
 			require.Equal(t, 4*second, time.Since(t.begin))
 			require.Equal(t, 10*second, h.Lease().Expires.Sub(t.begin))
@@ -319,7 +318,7 @@ func TestMultiLockInTime(t *testing.T) {
 		},
 		"a lease that runs out on the way is asked for anew": func(t bubble) {
 			hold(t, "b", 25*second)
-			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			h, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: 10 * second}))
 			require.NoError(t, err)
 			require.Equal(t, 25*second, time.Since(t.begin))
 			require.Equal(t, 30*second, h.Lease().Expires.Sub(t.begin), "of the third round, which began at 20s")
@@ -328,14 +327,14 @@ func TestMultiLockInTime(t *testing.T) {
 		"one wait for all": func(t bubble) {
 			hold(t, "a", 4*second)
 			hold(t, "b", 8*second)
-			_, err := multi(t.T, named(t.l, "a", "b")...).TryLockFor(t.Context(), 7*second, lock.Options{Lease: 10 * second})
+			_, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(7*second, lock.Options{Lease: 10 * second}))
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			require.Equal(t, 7*second, time.Since(t.begin))
 			require.NoError(t, hold(t, "a", second).Release(t.Context()), "it was given back")
 		},
 		"nothing is kept longer than the lease while another is waited for": func(t bubble) {
 			hold(t, "b", time.Hour)
-			_, err := multi(t.T, named(t.l, "a", "b")...).TryLockFor(t.Context(), 25*second, lock.Options{Lease: 10 * second})
+			_, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(25*second, lock.Options{Lease: 10 * second}))
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			require.Equal(t, 25*second, time.Since(t.begin))
 		},
@@ -345,13 +344,13 @@ func TestMultiLockInTime(t *testing.T) {
 				return t.l.Acquire(ctx, name, o)
 			})
 			m := multi(t.T, lock.Member{Locker: t.l, Name: "a"}, lock.Member{Locker: slow, Name: "b"})
-			_, err := m.TryLock(t.Context(), lock.Options{Lease: 10 * second})
+			_, err := m.Acquire(t.Context(), lock.Options{Lease: 10 * second})
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 			require.ErrorContains(t, err, "ran out")
 			require.NoError(t, hold(t, "b", second).Release(t.Context()), "it was given back")
 		},
 		"the sooner end counts": func(t bubble) {
-			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{Lease: 10 * second})
+			h, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: 10 * second}))
 			require.NoError(t, err)
 			require.NoError(t, h.Extend(t.Context(), 5*second))
 			require.Equal(t, 5*second, time.Until(h.Lease().Expires))
@@ -369,7 +368,7 @@ func TestMultiLockInTime(t *testing.T) {
 				}), nil
 			})
 			m := multi(t.T, lock.Member{Locker: t.l, Name: "a"}, lock.Member{Locker: failing, Name: "b"})
-			h, err := m.Lock(t.Context(), lock.Options{Lease: 10 * second})
+			h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Lease: 10 * second}))
 			require.NoError(t, err)
 			err = h.Extend(t.Context(), 20*second)
 			require.ErrorIs(t, err, errLink)
@@ -378,7 +377,7 @@ func TestMultiLockInTime(t *testing.T) {
 			require.NoError(t, h.Release(t.Context()))
 		},
 		"without an end": func(t bubble) {
-			h, err := multi(t.T, named(t.l, "a", "b")...).Lock(t.Context(), lock.Options{})
+			h, err := multi(t.T, named(t.l, "a", "b")...).Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 			require.NoError(t, err)
 			time.Sleep(1000 * time.Hour)
 			require.False(t, isLost(h))
@@ -391,7 +390,7 @@ func TestMultiLockInTime(t *testing.T) {
 				return holdOf(10*second, &keeper{release: func() error { return nil }}), nil
 			})
 			m := multi(t.T, lock.Member{Locker: leased, Name: "a"}, lock.Member{Locker: t.l, Name: "b"})
-			h, err := m.Lock(t.Context(), lock.Options{})
+			h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 			require.NoError(t, err)
 			require.Equal(t, 10*second, lostAfter(t.T, h))
 			require.NoError(t, h.Release(t.Context()))
@@ -452,7 +451,7 @@ func TestMultiLockAgainstAModel(t *testing.T) {
 					mine, others := count(name, owner)
 					fewest, free = min(fewest, mine+1), free && others == 0
 				}
-				h, err := m.TryLock(ctx, lock.Options{Owner: owner, Lease: time.Hour})
+				h, err := m.Acquire(ctx, lock.Options{Owner: owner, Lease: time.Hour})
 				switch {
 				case !free:
 					if !errors.Is(err, lock.ErrNotAcquired) {
@@ -487,7 +486,7 @@ func ExampleMultiLock() {
 		return
 	}
 	ctx := context.Background()
-	h, err := accounts.TryLockFor(ctx, time.Second, lock.Options{Lease: 10 * time.Second})
+	h, err := accounts.Acquire(ctx, within(time.Second, lock.Options{Lease: 10 * time.Second}))
 	if err != nil {
 		return
 	}
@@ -496,40 +495,6 @@ func ExampleMultiLock() {
 	// Output:
 	// account 3+account 7
 	// <nil>
-}
-
-func TestMultiLockUnlockOfAnotherHold(t *testing.T) {
-	t.Parallel()
-	a, b := memory.New(), memory.New()
-	m := multi(t, named(a, "orders")...)
-	f := lock.LockerFunc(a.Acquire) // which can't be compared
-	byFunc := multi(t, named(f, "orders")...)
-	for name, other := range map[string]lock.Locker{
-		"members elsewhere": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
-			return multi(t, named(b, "orders")...).Acquire(ctx, o)
-		}),
-		"members of a function": lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) {
-			return byFunc.Acquire(ctx, o)
-		}),
-		"no MultiLock": b,
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := acquire(t, other, "x", long)
-			require.ErrorIs(t, m.Unlock(t.Context(), h), lock.ErrNotHeld)
-			require.NoError(t, h.Release(t.Context()), "it is still held")
-		})
-	}
-	for name, same := range map[string][2]*lock.MultiLock{
-		"the same":         {m, m},
-		"the same members": {m, multi(t, named(a, "orders")...)},
-		"of a function":    {byFunc, byFunc},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, err := same[0].TryLock(t.Context(), lock.Options{Lease: long})
-			require.NoError(t, err)
-			require.NoError(t, same[1].Unlock(t.Context(), h))
-		})
-	}
 }
 
 // The other members are given back where one panics, whichever call it is.
@@ -558,7 +523,7 @@ func TestMultiLockWithAMemberThatPanics(t *testing.T) {
 			})
 			m := multi(t, lock.Member{Locker: in, Name: "a"}, lock.Member{Locker: bad, Name: "b"}, lock.Member{Locker: in, Name: "c"})
 			require.PanicsWithValue(t, when, func() {
-				h, err := m.TryLock(t.Context(), lock.Options{Lease: long})
+				h, err := m.Acquire(t.Context(), lock.Options{Lease: long})
 				require.NoError(t, err)
 				defer func() { _ = h.Release(t.Context()) }()
 				_ = h.Extend(t.Context(), long)

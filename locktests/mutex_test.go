@@ -33,12 +33,12 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 	require.False(t, held)
 	require.Zero(t, ttl)
 
-	first, err := m.Lock(ctx, lock.Options{Owner: "a", Lease: long})
+	first, err := m.Acquire(ctx, within(lock.Forever, lock.Options{Owner: "a", Lease: long}))
 	require.NoError(t, err)
-	second, err := m.TryLock(ctx, lock.Options{Owner: "a", Lease: long / 4})
+	second, err := m.Acquire(ctx, lock.Options{Owner: "a", Lease: long / 4})
 	require.NoError(t, err)
 	require.Equal(t, 2, second.Lease().Holds)
-	_, err = m.TryLockFor(ctx, 10*time.Millisecond, lock.Options{Owner: "b"})
+	_, err = m.Acquire(ctx, within(10*time.Millisecond, lock.Options{Owner: "b"}))
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	locked, held, count, ttl = state("a")
 	require.True(t, locked)
@@ -50,14 +50,12 @@ func TestMutexTellsWhoHoldsIt(t *testing.T) {
 	require.False(t, held)
 	require.Zero(t, count)
 
-	other := open(t, s, lock.Config{}).Mutex("other")
-	require.ErrorIs(t, other.Unlock(ctx, first), lock.ErrNotHeld)
-	require.NoError(t, m.Unlock(ctx, first))
+	require.NoError(t, first.Release(ctx))
 	_, _, count, ttl = state("a")
 	require.Equal(t, 1, count)
 	require.LessOrEqual(t, ttl, long/4, "what is left is the shorter lease")
-	require.NoError(t, m.Unlock(ctx, second))
-	require.ErrorIs(t, m.Unlock(ctx, second), lock.ErrNotHeld)
+	require.NoError(t, second.Release(ctx))
+	require.ErrorIs(t, second.Release(ctx), lock.ErrReleased)
 	locked, _, _, _ = state("a")
 	require.False(t, locked)
 	require.Equal(t, "orders", m.Name())
@@ -278,7 +276,7 @@ func TestTTLOfAnEndlessLease(t *testing.T) {
 	require.Equal(t, lock.Forever, ttl)
 
 	m := c.RWMutex("stock", lock.RWOptions{})
-	_, err = m.Write().TryLock(ctx, lock.Options{Lease: lock.Forever})
+	_, err = m.Write().Acquire(ctx, lock.Options{Lease: lock.Forever})
 	require.NoError(t, err)
 	for _, grant := range rdb.ZRange(ctx, "lock:{stock}", 0, -1).Val() {
 		require.NoError(t, rdb.ZAdd(ctx, "lock:{stock}", redis.Z{Member: grant, Score: 1e13 + 1e15 + 2e15}).Err())
@@ -286,17 +284,4 @@ func TestTTLOfAnEndlessLease(t *testing.T) {
 	ttl, err = m.TTL(ctx)
 	require.NoError(t, err)
 	require.Equal(t, lock.Forever, ttl)
-}
-
-// A hold of another client is not one of this mutex: its server may be another one.
-func TestUnlockOfAHoldOfAnotherClient(t *testing.T) {
-	t.Parallel()
-	a, b := open(t, redistest.Start(t), lock.Config{}), open(t, redistest.Start(t), lock.Config{})
-	h := acquire(t, b, "x", long)
-	require.ErrorIs(t, a.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
-	require.NoError(t, h.Release(t.Context()), "it is still held")
-	r, err := b.RWMutex("orders", lock.RWOptions{}).Read().TryLock(t.Context(), lock.Options{Lease: long})
-	require.NoError(t, err)
-	require.ErrorIs(t, a.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), r), lock.ErrNotHeld)
-	require.NoError(t, r.Release(t.Context()), "it is still held")
 }

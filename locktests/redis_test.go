@@ -202,3 +202,9 @@ func soonerThan(t *testing.T, rdb *redis.Client, limit time.Duration, why string
 // beforePoll is a limit for what a message brings: without one, a waiter asks again three
 // seconds after its last request, which was sent a moment ago.
 const beforePoll = 2 * time.Second
+
+// within are options that wait for so long.
+func within(wait time.Duration, o lock.Options) lock.Options {
+	o.Wait = wait
+	return o
+}

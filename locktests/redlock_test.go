@@ -118,7 +118,7 @@ func TestRedlockTellsWhatItGranted(t *testing.T) {
 	e := &events{}
 	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e})
 	m := r.Mutex("orders")
-	h, err := m.Lock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "a", Lease: long}))
 	require.NoError(t, err)
 	q.await(t, 3)
 	l := h.Lease()
@@ -131,18 +131,17 @@ func TestRedlockTellsWhatItGranted(t *testing.T) {
 		require.Contains(t, fields, l.Request, "the same request everywhere")
 	}
 
-	again, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	again, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
 	require.Equal(t, 2, again.Lease().Holds)
-	_, err = m.TryLockFor(t.Context(), time.Millisecond, lock.Options{Owner: "b"})
+	_, err = m.Acquire(t.Context(), within(time.Millisecond, lock.Options{Owner: "b"}))
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.ErrorIs(t, r.Mutex("other").Unlock(t.Context(), h), lock.ErrNotHeld)
-	require.NoError(t, m.Unlock(t.Context(), h))
-	third, err := m.TryLock(t.Context(), lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, h.Release(t.Context()))
+	third, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
 	require.Equal(t, 2, third.Lease().Holds, "the first one is over")
-	require.NoError(t, m.Unlock(t.Context(), again))
-	require.NoError(t, m.Unlock(t.Context(), third))
+	require.NoError(t, again.Release(t.Context()))
+	require.NoError(t, third.Release(t.Context()))
 	q.await(t, 0)
 
 	var kinds []lock.EventKind
@@ -338,7 +337,7 @@ func TestRedlockIsNotBlockedByItself(t *testing.T) {
 		deliver = append(deliver, d)
 		t.Cleanup(d)
 	}
-	h, err := r.Mutex("orders").TryLockFor(t.Context(), patient, lock.Options{Lease: long})
+	h, err := r.Mutex("orders").Acquire(t.Context(), within(patient, lock.Options{Lease: long}))
 	require.NoError(t, err, "both servers have a grant of the first round")
 	for _, d := range deliver {
 		d()
@@ -394,28 +393,4 @@ func TestRedlockClose(t *testing.T) {
 	_, err := r.Acquire(t.Context(), "orders", lock.Options{})
 	require.ErrorIs(t, err, lock.ErrClosed)
 	r.Close()
-}
-
-// The hold of another Redlock is not one of this mutex, though both have the same name.
-func TestRedlockUnlockOfAnotherHold(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	single := open(t, q[0], lock.Config{Prefix: "other"})
-	others := map[string]lock.Locker{
-		"another Redlock": q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Prefix: "another"}),
-		"a Mutex":         single,
-		"a MultiLock": lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return multi(t, named(single, name)...).Acquire(ctx, o)
-		}),
-	}
-	for name, other := range others {
-		t.Run(name, func(t *testing.T) {
-			h := acquire(t, other, "a", long)
-			require.ErrorIs(t, r.Mutex("orders").Unlock(t.Context(), h), lock.ErrNotHeld)
-			require.NoError(t, h.Release(t.Context()), "it is still held")
-		})
-	}
-	require.ErrorIs(t, r.Mutex("other").Unlock(t.Context(), acquire(t, r, "a", long)), lock.ErrNotHeld)
-	require.NoError(t, r.Mutex("orders").Unlock(t.Context(), acquire(t, r, "a", long)))
 }

@@ -379,7 +379,7 @@ func TestRedlockDoesNotWaitForErrorsToGo(t *testing.T) {
 		f[0].answers(broken)
 		f[2].answers(broken)
 		begin := time.Now()
-		_, err := r.Mutex("orders").Lock(t.Context(), lock.Options{})
+		_, err := r.Mutex("orders").Acquire(t.Context(), within(lock.Forever, lock.Options{}))
 		require.ErrorContains(t, err, "connect to the master")
 		require.NotErrorIs(t, err, lock.ErrNotAcquired)
 		require.Zero(t, time.Since(begin))

@@ -99,27 +99,3 @@ func TestHoldContextEndsAtTheRelease(t *testing.T) {
 		})
 	}
 }
-
-func TestUnlockWithoutAHold(t *testing.T) {
-	c := open(t, redistest.Start(t), lock.Config{})
-	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"})
-	require.NoError(t, err)
-	require.ErrorIs(t, c.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
-	require.ErrorIs(t, new(lock.Mutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
-	require.ErrorIs(t, new(lock.RedlockMutex).Unlock(t.Context(), nil), lock.ErrNotHeld)
-	_, err = new(lock.RedlockMutex).TryLock(t.Context(), lock.Options{})
-	require.ErrorContains(t, err, "without a client")
-	require.ErrorIs(t, c.RWMutex("orders", lock.RWOptions{}).Read().Unlock(t.Context(), nil), lock.ErrNotHeld)
-	require.ErrorIs(t, multi.Unlock(t.Context(), nil), lock.ErrNotHeld)
-	var servers []redis.UniversalClient
-	for _, addr := range []string{"a:1", "b:1", "c:1"} {
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
-		defer rdb.Close()
-		servers = append(servers, rdb)
-	}
-	redlock, err := lock.NewRedlock(servers, lock.RedlockConfig{})
-	require.NoError(t, err)
-	defer redlock.Close()
-	require.ErrorIs(t, redlock.Mutex("orders").Unlock(t.Context(), nil), lock.ErrNotHeld)
-	require.Empty(t, multi.Leases(nil))
-}

@@ -64,7 +64,7 @@ func TestRequestsOfManyHolders(t *testing.T) {
 	o := lock.Options{Owner: "a", Lease: long}
 	requests := map[string]func(){
 		"read": func() {
-			h, err := m.Read().TryLock(ctx, o)
+			h, err := m.Read().Acquire(ctx, o)
 			require.NoError(t, err)
 			require.NoError(t, h.Extend(ctx, 2*long))
 			require.NoError(t, h.Release(ctx))

@@ -60,7 +60,7 @@ func loadRW(t *testing.T, c *lock.Client) {
 // keptOut requires that a client is in the way.
 func keptOut(t *testing.T, side *lock.RWSide, owner string) {
 	t.Helper()
-	_, err := side.TryLock(t.Context(), lock.Options{Owner: owner, Lease: long})
+	_, err := side.Acquire(t.Context(), lock.Options{Owner: owner, Lease: long})
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	require.NotErrorIs(t, err, lock.ErrUpgrade)
 }
@@ -68,7 +68,7 @@ func keptOut(t *testing.T, side *lock.RWSide, owner string) {
 // letIn requires that no client is in the way.
 func letIn(t *testing.T, side *lock.RWSide, owner string) *lock.Hold {
 	t.Helper()
-	h, err := side.TryLock(t.Context(), lock.Options{Owner: owner, Lease: long})
+	h, err := side.Acquire(t.Context(), lock.Options{Owner: owner, Lease: long})
 	require.NoError(t, err)
 	return h
 }
@@ -201,11 +201,11 @@ func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
 	s := redistest.Start(t)
 	ctx := t.Context()
 	m := open(t, s, lock.Config{Watchdog: shortWatchdog}).RWMutex("orders", plainRW)
-	dead, err := m.Read().TryLock(ctx, lock.Options{Owner: "dead", Lease: soonOver})
+	dead, err := m.Read().Acquire(ctx, lock.Options{Owner: "dead", Lease: soonOver})
 	require.NoError(t, err)
 	// The other reader lives on, is renewed and extended. None of that prolongs
 	// the dead one's (redisson #7098, #1458), nor does its lease count for them.
-	watched, err := m.Read().TryLock(ctx, lock.Options{Owner: "b"})
+	watched, err := m.Read().Acquire(ctx, lock.Options{Owner: "b"})
 	require.NoError(t, err)
 	extended := letIn(t, m.Read(), "b")
 	require.NoError(t, extended.Extend(ctx, 2*long))
@@ -221,9 +221,9 @@ func TestReaderThatDiedIsInNobodysWayAfterItsLease(t *testing.T) {
 	require.NoError(t, letIn(t, m.Write(), "w").Release(ctx))
 
 	// A writer waits for no longer than the lease, though no client tells it.
-	dead, err = m.Read().TryLock(ctx, lock.Options{Lease: soonOver})
+	dead, err = m.Read().Acquire(ctx, lock.Options{Lease: soonOver})
 	require.NoError(t, err)
-	w, err := m.Write().Lock(ctx, lock.Options{Lease: long})
+	w, err := m.Write().Acquire(ctx, within(lock.Forever, lock.Options{Lease: long}))
 	require.NoError(t, err)
 	require.False(t, time.Now().Before(dead.Lease().Expires))
 	require.NoError(t, w.Release(ctx))
@@ -239,9 +239,9 @@ func TestWatchdogKeepsTheOtherSide(t *testing.T) {
 	const watchdog = shortWatchdog
 	m := open(t, s, lock.Config{Watchdog: watchdog}).RWMutex("orders", plainRW)
 	for _, first := range []string{"read", "write"} {
-		kept, err := m.Write().TryLock(ctx, lock.Options{Owner: "a"})
+		kept, err := m.Write().Acquire(ctx, lock.Options{Owner: "a"})
 		require.NoError(t, err)
-		released, err := m.Read().TryLock(ctx, lock.Options{Owner: "a"})
+		released, err := m.Read().Acquire(ctx, lock.Options{Owner: "a"})
 		require.NoError(t, err)
 		if first == "write" {
 			kept, released = released, kept
@@ -368,18 +368,17 @@ func TestReadWriteLockTellsWhoHoldsIt(t *testing.T) {
 	state(0, false, false, false, false)
 	r1, r2, r3 := letIn(t, m.Read(), "a"), letIn(t, m.Read(), "a"), letIn(t, m.Read(), "b")
 	state(2, true, false, true, false)
-	require.ErrorIs(t, m.Write().Unlock(ctx, r1), lock.ErrNotHeld, "it is a hold of the other side")
-	require.NoError(t, m.Read().Unlock(ctx, r1))
-	require.ErrorIs(t, m.Read().Unlock(ctx, r1), lock.ErrNotHeld)
+	require.NoError(t, r1.Release(ctx))
+	require.ErrorIs(t, r1.Release(ctx), lock.ErrReleased)
 	state(2, true, false, true, false)
-	require.NoError(t, m.Read().Unlock(ctx, r2))
-	require.NoError(t, m.Read().Unlock(ctx, r3))
+	require.NoError(t, r2.Release(ctx))
+	require.NoError(t, r3.Release(ctx))
 	w := letIn(t, m.Write(), "b")
 	state(0, false, true, false, true)
 	r := letIn(t, m.Read(), "b")
 	state(1, true, true, false, true)
-	require.NoError(t, m.Write().Unlock(ctx, w))
-	require.NoError(t, m.Read().Unlock(ctx, r))
+	require.NoError(t, w.Release(ctx))
+	require.NoError(t, r.Release(ctx))
 	state(0, false, false, false, false)
 }
 

@@ -34,14 +34,14 @@ func TestSlotThatStaysMoving(t *testing.T) {
 		{"FairMutex", fair, false},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
-			h, err := kind.of(c).TryLock(t.Context(), o)
+			h, err := kind.of(c).Acquire(t.Context(), o)
 			require.NoError(t, err)
 			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": "lock:{orders}"}})
 			require.NoError(t, err)
 			move, err := fault.Inject(t.Context())
 			require.NoError(t, err)
 			if kind.asks {
-				_, err = kind.of(other).TryLock(t.Context(), o)
+				_, err = kind.of(other).Acquire(t.Context(), o)
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
 			}
 			require.NoError(t, h.Extend(t.Context(), 2*long))
@@ -49,7 +49,7 @@ func TestSlotThatStaysMoving(t *testing.T) {
 			require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 			if kind.asks {
 				for range 3 { // a free lock, whose other keys are not all at one server
-					h, err = kind.of(other).TryLock(t.Context(), o)
+					h, err = kind.of(other).Acquire(t.Context(), o)
 					require.NoError(t, err)
 					waits := make(chan *lock.Hold, 1)
 					go func() {
@@ -74,5 +74,4 @@ func TestSlotThatStaysMoving(t *testing.T) {
 // locker is what the kinds of lock have in common.
 type locker interface {
 	Acquire(ctx context.Context, o lock.Options) (*lock.Hold, error)
-	TryLock(ctx context.Context, o lock.Options) (*lock.Hold, error)
 }

@@ -80,7 +80,7 @@ func TestSpinMutexPauses(t *testing.T) {
 				c, err := lock.New(rdb, lock.Config{})
 				require.NoError(t, err)
 				begin := time.Now()
-				_, err = c.SpinMutex("orders", tt.give).TryLockFor(t.Context(), tt.wait, lock.Options{Lease: long})
+				_, err = c.SpinMutex("orders", tt.give).Acquire(t.Context(), within(tt.wait, lock.Options{Lease: long}))
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
 				require.Equal(t, tt.wait, time.Since(begin))
 				var at []time.Duration
@@ -118,7 +118,7 @@ func TestSpinMutexWaitThatEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled := waiting(ctx, t, slow, lock.Options{Wait: lock.Forever})
 	closed := waiting(t.Context(), t, slow, lock.Options{Wait: lock.Forever})
-	_, err := c.SpinMutex("orders", lock.Backoff{Min: time.Hour}).TryLockFor(t.Context(), 20*time.Millisecond, lock.Options{})
+	_, err := c.SpinMutex("orders", lock.Backoff{Min: time.Hour}).Acquire(t.Context(), within(20*time.Millisecond, lock.Options{}))
 	require.ErrorIs(t, err, lock.ErrNotAcquired)
 	cancel()
 	require.ErrorIs(t, <-cancelled, context.Canceled)
@@ -145,7 +145,7 @@ func TestBackoff(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{})
 	for _, tt := range tests {
-		h, err := c.SpinMutex("orders", tt.give).TryLock(t.Context(), lock.Options{Lease: long})
+		h, err := c.SpinMutex("orders", tt.give).Acquire(t.Context(), lock.Options{Lease: long})
 		if tt.want == "" {
 			require.NoError(t, tt.give.Validate())
 			require.NoError(t, err)

@@ -44,18 +44,20 @@ func TestNoClientStarvesBesideAHandOver(t *testing.T) {
 	c, acked := open(t, s, lock.Config{}), open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
 	for name, get := range map[string]func() (*lock.Hold, error){
 		"spin": func() (*lock.Hold, error) {
-			return c.SpinMutex("orders", lock.Backoff{}).Lock(ctx, lock.Options{Lease: long})
+			return c.SpinMutex("orders", lock.Backoff{}).Acquire(ctx, within(lock.Forever, lock.Options{Lease: long}))
 		},
 		"try": func() (*lock.Hold, error) {
 			for {
-				h, err := c.Mutex("orders").TryLock(ctx, lock.Options{Lease: long})
+				h, err := c.Mutex("orders").Acquire(ctx, lock.Options{Lease: long})
 				if !errors.Is(err, lock.ErrNotAcquired) {
 					return h, err
 				}
 				time.Sleep(5 * time.Millisecond)
 			}
 		},
-		"acked": func() (*lock.Hold, error) { return acked.Mutex("orders").Lock(ctx, lock.Options{Lease: long}) },
+		"acked": func() (*lock.Hold, error) {
+			return acked.Mutex("orders").Acquire(ctx, within(lock.Forever, lock.Options{Lease: long}))
+		},
 	} {
 		for range often(1, 3) {
 			begin := time.Now()

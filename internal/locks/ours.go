@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,25 +22,17 @@ func own() harness.Locks {
 		{
 			Name: "mutex", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Subscribes: true, Commands: keyAndScript(),
 			About: "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub",
-			Open:  ours(func(c *lock.Client) lock.LockerFunc { return c.Acquire }),
+			Open:  ours(func(c *lock.Client) lock.Locker { return c }),
 		},
 		{
 			Name: "mutex-fair", Reentrant: true, ReplicaAcks: true, Fair: true, Subscribes: true,
 			About: "lockchaos' own, served in the order of arrival",
-			Open: ours(func(c *lock.Client) lock.LockerFunc {
-				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-					return c.FairMutex(name).Acquire(ctx, o)
-				}
-			}),
+			Open:  ours(func(c *lock.Client) lock.Locker { return c.Fair() }),
 		},
 		{
 			Name: "mutex-fenced", Reentrant: true, ReplicaAcks: true, Tokens: true, HeldOn: heldOn, Subscribes: true,
 			About: "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens",
-			Open: ours(func(c *lock.Client) lock.LockerFunc {
-				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-					return c.FencedMutex(name).Acquire(ctx, o)
-				}
-			}),
+			Open:  ours(func(c *lock.Client) lock.Locker { return c.Fenced() }),
 		},
 		{
 			Name: "multilock", Reentrant: true, ReplicaAcks: true, Together: true, Subscribes: true, Commands: keyAndScript(),
@@ -51,11 +42,7 @@ func own() harness.Locks {
 		{
 			Name: "mutex-spin", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Commands: keyAndScript(),
 			About: "lockchaos' own, whose waiters poll and do not subscribe",
-			Open: ours(func(c *lock.Client) lock.LockerFunc {
-				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-					return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
-				}
-			}),
+			Open:  ours(func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }),
 		},
 		{
 			Name: "mutex-unnamed", ReplicaAcks: true, HandsOver: true, Subscribes: true, Commands: keyAndScript(),
@@ -85,24 +72,13 @@ func own() harness.Locks {
 			Name: "rwmutex", Kind: history.KindRW, Reentrant: true, ReplicaAcks: true, Subscribes: true,
 			About: "lockchaos' own read-write lock: many readers, or one writer",
 			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
-				return readWrite(
-					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-						return c.RWMutex(name, lock.RWOptions{}).Read().Acquire(ctx, o)
-					}),
-					lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-						return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
-					}),
-				)
+				return readWrite(c.Readers(lock.RWOptions{}), c.Writers(lock.RWOptions{}))
 			}),
 		},
 		{
 			Name: "rwmutex-write", Reentrant: true, ReplicaAcks: true, Subscribes: true,
 			About: "lockchaos' own: the write side of a read-write lock",
-			Open: ours(func(c *lock.Client) lock.LockerFunc {
-				return func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-					return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
-				}
-			}),
+			Open:  ours(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) }),
 		},
 		{
 			Name: "semaphore", Kind: history.KindSemaphore, Endless: true, ReplicaAcks: true, Subscribes: true,
@@ -136,7 +112,7 @@ func config(o harness.LockOptions) lock.Config {
 }
 
 // ours opens a lock that a client of package lock makes.
-func ours(locker func(*lock.Client) lock.LockerFunc) harness.Opener {
+func ours(locker func(*lock.Client) lock.Locker) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		c, err := lock.New(servers[0], config(o))
 		if err != nil {

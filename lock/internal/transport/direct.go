@@ -29,9 +29,6 @@ const (
 //
 // The reply says the same as that of Run, of one try.
 func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
-	if w.one == nil {
-		return Reply{}, false
-	}
 	p, limited := w.quickly()
 	if p == nil {
 		return Reply{}, false
@@ -61,8 +58,8 @@ func (w *Transport) quickly() (p redis.Pipeliner, limited bool) {
 	switch {
 	case w.hooks.none():
 		return w.quick.Pipeline(), true
-	case w.one.Options().ContextTimeoutEnabled:
-		return w.one.Pipeline(), false
+	case w.heedsDeadlines:
+		return w.rdb.Pipeline(), false
 	default:
 		return nil, false
 	}

@@ -34,17 +34,24 @@ const (
 // unseen, we repeat, so that we know of it.
 type Transport struct {
 	rdb         redis.UniversalClient
-	one         *redis.Client        // nil if there are several servers, or the client is wrapped
-	cluster     *redis.ClusterClient // nil if it is none
-	retries     int                  // of a call, as the options of the client say,
-	least, most time.Duration        // and the pauses before them
-	acks        int                  // replicas that are awaited for a call that wants it,
-	ackTimeout  time.Duration        // and for how long
+	cluster     cluster       // nil if it is none
+	retries     int           // of a call, as the options of the client say,
+	least, most time.Duration // and the pauses before them
+	acks        int           // replicas that are awaited for a call that wants it,
+	ackTimeout  time.Duration // and for how long
 
-	quick *redis.Client // one with a short timeout, which shares the connections of one, for while that has no hooks
-	hooks hooks
+	quick          *redis.Client // one with a short timeout, which shares the connections of rdb, for while that has no hooks
+	hooks          hooks
+	heedsDeadlines bool // there is one server, and the deadline of a context ends a request to it
 
 	pipeliner *pipeliner // of what goes to one server
+}
+
+// cluster is what a Transport needs of a [redis.ClusterClient], and of what embeds one.
+type cluster interface {
+	Options() *redis.ClusterOptions
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 }
 
 // New returns a Transport by that client. A call that wants it awaits so many replicas for so long.
@@ -54,19 +61,25 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 	}
 	pool := defaultPool
 	switch rdb := rdb.(type) {
-	case *redis.Client:
+	case interface{ Options() *redis.Options }: // a client, or what embeds one
 		o := rdb.Options()
-		w.one, w.retries, w.least, w.most, pool = rdb, o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff, o.PoolSize
-		w.quick, w.hooks = rdb.WithTimeout(directTimeout), hooksOf(rdb)
-	case *redis.ClusterClient:
+		w.retries, w.least, w.most, pool = o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff, o.PoolSize
+		w.heedsDeadlines = o.ContextTimeoutEnabled
+	case cluster:
 		o := rdb.Options()
 		w.cluster, w.retries, w.least, w.most = rdb, o.MaxRedirects, o.MinRetryBackoff, o.MaxRetryBackoff
+	}
+	if one, ok := rdb.(*redis.Client); ok {
+		w.quick, w.hooks = one.WithTimeout(directTimeout), hooksOf(one)
 	}
 	w.pipeliner = newPipeliner(max(pool/2, 1), func(ctx context.Context, calls []*queuedCall) {
 		w.send(ctx, w.rdb.Pipeline(), calls)
 	})
 	return w
 }
+
+// Sharded reports whether keys have slots, which may move.
+func (w *Transport) Sharded() bool { return w.cluster != nil }
 
 // Run sends a call, together with others where some are made at the same time, repeats it where go-redis
 // would, and returns the reply; or the context's error if that ends before it is sent. sent, which is optional, is set
