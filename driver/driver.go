@@ -104,8 +104,9 @@ type Driver struct {
 	hello   Hello
 	process *exec.Cmd
 	group   int
-	joins   bool        // the group is that of this process
-	send    chan []byte // lines to the driver
+	joins   bool          // the group is that of this process
+	family  *spawn.Family // of all that it started; nil where there are none, or the group is that of this process
+	send    chan []byte   // lines to the driver
 	slots   chan struct{}
 	exited  chan struct{}
 	stop    context.CancelFunc
@@ -180,9 +181,15 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	d.process.Stdout = theirs
 	d.joins = c.Joins
-	if d.joins {
+	if !d.joins {
+		d.family, _ = spawn.NewFamily() // lockchaos doctor says where there is none
+	}
+	switch {
+	case d.joins:
 		err = spawn.Join(d.process)
-	} else {
+	case d.family != nil:
+		err = d.family.Start(d.process)
+	default:
 		err = spawn.Start(d.process)
 	}
 	_ = theirs.Close()
@@ -394,8 +401,8 @@ func (d *Driver) Do(ctx context.Context, op string) (result string, err error) {
 	return r.Result, err
 }
 
-// Close ends the driver's input, waits for it to exit, and kills its process
-// group where it does not. It may be called again.
+// Close ends the driver's input, waits for it to exit, and kills all processes that it started and
+// left: see [spawn.Families]. It may be called again.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.closing = true
@@ -417,14 +424,22 @@ func (d *Driver) Close() error {
 		} else {
 			_ = spawn.Kill(d.group)
 		}
-		spawn.KillWith(envSocket + "=" + filepath.Join(d.socket, "s")) // what left the group
+		if d.family == nil {
+			spawn.KillWith(envSocket + "=" + filepath.Join(d.socket, "s")) // what left the group
+		}
+	}
+	var err error
+	if d.family != nil {
+		err, d.family = d.family.Kill(), nil
+	}
+	if d.process != nil && d.process.Process != nil {
 		<-d.exited
 	}
 	d.wait.Wait()
 	if d.socket == "" {
-		return nil
+		return err
 	}
-	return os.RemoveAll(d.socket)
+	return errors.Join(err, os.RemoveAll(d.socket))
 }
 
 // fail notes how the driver broke, once, and ends all that waits for it.

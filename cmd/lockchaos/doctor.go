@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/container"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -28,6 +29,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			a.doctorContainers(ctx)
 			a.doctorCompose(ctx)
 			a.doctorCompiler()
+			a.doctorDrivers()
 			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis, func(string) {})
 			if err != nil {
 				return err
@@ -129,6 +131,15 @@ func (a *app) doctorCompiler() {
 		return
 	}
 	a.finding(true, "C compiler at %s (make test; faults of clocks and disks)", path)
+}
+
+// doctorDrivers looks for what ends all that a driver starts.
+func (a *app) doctorDrivers() {
+	if err := spawn.Families(); err != nil {
+		a.finding(false, "drivers: a process that a driver starts outlives the run if it leaves the driver's process group and clears its environment: %v", err)
+		return
+	}
+	a.finding(true, "drivers: all processes that a driver starts end with the run (control groups)")
 }
 
 // doctorBoot boots the largest topology and takes it down again.

@@ -1,0 +1,143 @@
+package spawn
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockchaos/lockchaos/internal/await"
+)
+
+// A Family is a process with all that it starts: also what forks twice, leads a session of its own and
+// clears its environment. It is a control group (version 2) of the kernel, which no process can leave
+// that has no right to write to others.
+type Family struct {
+	path string
+	dir  *os.File
+}
+
+// NewFamily makes a family without processes, which Kill ends. Its error says why this machine has
+// none: see [Families].
+func NewFamily() (*Family, error) {
+	if err := Families(); err != nil {
+		return nil, err
+	}
+	return newFamily()
+}
+
+// Start starts the first process of the family as [Start] does.
+func (f *Family) Start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.dir.Fd())
+	return start(cmd)
+}
+
+// endLimit bounds how long the kernel may take to end the processes of a family.
+const endLimit = 10 * time.Second
+
+// Kill ends all processes of the family, and the family.
+func (f *Family) Kill() error {
+	err := errors.Join(end(f.path), f.dir.Close())
+	if err != nil {
+		return fmt.Errorf("end all processes of a family: %w", err)
+	}
+	return nil
+}
+
+// end kills the processes of a control group, and removes it once they have ended.
+func end(path string) error {
+	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	return await.Until(ctx, func() error { return syscall.Rmdir(path) })
+}
+
+// Families says why this machine has no families of processes; nil if it has. They need Linux 5.14, and a
+// control group of version 2 that this process may divide: root may, and systemd gives one to services with
+// Delegate=yes and to sessions of users.
+var Families = sync.OnceValue(func() error { //nolint:gochecknoglobals // it is asked for once
+	f, err := newFamily()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", ":") //nolint:noctx // it ends at once
+	if err = f.Start(cmd); err == nil {
+		err = cmd.Wait()
+	}
+	return errors.Join(err, f.Kill())
+})
+
+const familyPrefix = "lockchaos-"
+
+var families atomic.Int64 //nolint:gochecknoglobals // the names of those of this process
+
+func newFamily() (*Family, error) {
+	parent, err := ownGroup()
+	if err != nil {
+		return nil, err
+	}
+	endOrphaned(parent)
+	path := filepath.Join(parent, fmt.Sprintf("%s%d-%d", familyPrefix, os.Getpid(), families.Add(1)))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); err != nil {
+		return nil, errors.Join(fmt.Errorf("the kernel can't end a control group: %w", err), syscall.Rmdir(path))
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Join(err, syscall.Rmdir(path))
+	}
+	return &Family{path, dir}, nil
+}
+
+// endOrphaned ends the families of a process that was killed.
+func endOrphaned(parent string) {
+	entries, _ := os.ReadDir(parent)
+	for _, e := range entries {
+		number, _, _ := strings.Cut(strings.TrimPrefix(e.Name(), familyPrefix), "-")
+		pid, err := strconv.Atoi(number)
+		if err == nil && strings.HasPrefix(e.Name(), familyPrefix) && Gone(pid) {
+			_ = end(filepath.Join(parent, e.Name()))
+		}
+	}
+}
+
+// ownGroup is the folder of the control group that this process is in.
+func ownGroup() (string, error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	defer mounts.Close()
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		// 26 25 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw: see proc_pid_mountinfo(5)
+		mount, of, _ := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(mount)
+		if len(fields) < 5 || !strings.HasPrefix(of, "cgroup2 ") {
+			continue
+		}
+		for group := range strings.Lines(string(groups)) {
+			if in, ok := strings.CutPrefix(strings.TrimSpace(group), "0::"); ok {
+				return filepath.Join(fields[4], strings.TrimPrefix(in, fields[3])), nil
+			}
+		}
+	}
+	return "", errors.New("no control groups of version 2 are mounted")
+}
