@@ -37,7 +37,7 @@ func (stubWire) DelayClose(string, time.Duration) (func(), error)           { re
 func (stubWire) ProbeBandwidth(context.Context, int) (time.Duration, error) { return 0, nil }
 func (stubWire) ProbeClose(context.Context) (time.Duration, error)          { return 0, nil }
 func (stubWire) Judge(func(traffic.Message) traffic.Action) (func(), error) { return nil, nil }
-func (stubWire) Requests() (begun, open int64)                              { return 0, 0 }
+func (stubWire) Requests() (begun, open, refused int64)                     { return 0, 0, 0 }
 
 // environments are those that, together, can have every fault.
 func environments(t *testing.T) []faults.Environment {

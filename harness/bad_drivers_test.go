@@ -3,6 +3,7 @@
 package harness_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,11 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // badDriver is a driver in a shell that answers hello, pings and releases as it must,
@@ -62,7 +66,20 @@ const (
 func TestBadDrivers(t *testing.T) {
 	t.Parallel()
 	const fromMemory = "the driver answers from memory, or reaches the servers past the proxies"
-	for _, c := range []struct{ name, promises, acquire, release, end, want string }{
+	// Before each fault the harness proves that clients reach the servers: that is not the driver's work.
+	resets := faults.Schedule{}
+	for i := range 4 {
+		resets = append(resets, faults.Step{At: time.Duration(i) * 200 * time.Millisecond, Fault: "reset", Target: "zone-a>redis-1"})
+	}
+	// It has neither session nor descriptors nor environment of the driver, and is waited for, so that it is there.
+	const escapes, escape = "leaves a process behind that forked twice", `env -i setsid /bin/sh -c '
+			exec <&- >&- 2>&-
+			/bin/sh -c "echo \$\$ >>PIDS; echo >PIDS.left; exec sleep 1000" &
+			exit 0'; while ! [ -e PIDS.left ]; do sleep 0.05; done`
+	for _, c := range []struct {
+		name, promises, acquire, release, end, want string
+		plan                                        faults.Schedule
+	}{
 		{name: "closes its connection", acquire: "exec >&-; sleep 1000 & echo $! >>PIDS; wait", want: "it closed its side of the connection"},
 		{name: "reaches the server past the proxies", acquire: grantNear, release: `read -r real <LOCK/address; redis-cli -h "${real%:*}" -p "${real##*:}" DEL lock >/dev/null`, want: fromMemory},
 		{name: "answers from memory and promises to hand over", promises: `"hands_over":true`, acquire: grantByFolder, want: "and 0 requests reached the servers over the links: " + fromMemory},
@@ -70,12 +87,17 @@ func TestBadDrivers(t *testing.T) {
 		{name: "hangs", acquire: "sleep 1000 & echo $! >>PIDS; wait", want: "for a lock"},
 		{name: "goes on at the end of its input", acquire: grantByFolder, end: "sleep 1000 & echo $! >>PIDS; wait", want: fromMemory},
 		{name: "answers from memory", acquire: grantByFolder, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
+		{name: "answers from memory while links are reset", acquire: grantByFolder, plan: resets, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
 		{name: "hangs at the end", acquire: `if [ "${answered:-}" ]; then sleep 1000 & echo $! >>PIDS; wait; else answered=1; ` + grantAll + `; fi`, want: "did not answer request"},
 		{name: "leaves a process of another group behind", acquire: "[ \"${left:-}\" ] || { setsid sleep 1000 >/dev/null 2>&1 & left=$!; echo $left >>PIDS; }; " + grantByFolder, want: fromMemory},
+		{name: escapes, acquire: "[ \"${left:-}\" ] || { " + escape + "; left=1; }; " + grantByFolder, want: fromMemory},
 		{name: "calls all requests refused", acquire: `echo "{\"re\":$id,\"result\":\"fail\"}"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if err := spawn.Families(); c.name == escapes && err != nil {
+				runtest.Lacks(t, fmt.Errorf("nothing ends such a process here, as lockchaos doctor says: %w", err))
+			}
 			config := runtest.Setup(t)
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
@@ -89,7 +111,10 @@ func TestBadDrivers(t *testing.T) {
 			if c.release != "" { // it asks over the links once, and starts programs for each grant
 				r.Length = 4 * time.Second
 			}
-			r.Workload.Clients, r.Workload.Locks = 4, 1
+			r.Workload.Clients, r.Workload.Locks, r.Plan = 4, 1, c.plan
+			if c.plan != nil { // several looks at the servers for each grant
+				r.Length, r.Workload.Hold, r.Faults = 4*time.Second, 2*time.Second, ""
+			}
 			require.NoError(t, r.Run(t.Context(), config))
 
 			told, _, report := runtest.Judged(t, config.Dir)
@@ -102,6 +127,49 @@ func TestBadDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A driver that exits in the middle of a run takes its clients with it. The lock is correct: its grants have no
+// lease, and it renews them until it exits, so that another zone may have them after that.
+func TestBadDrivers_ExitsInTheMiddle(t *testing.T) {
+	t.Parallel()
+	config := runtest.Setup(t)
+	dir := t.TempDir()
+	// The lock is a folder with the number of the driver that has it, whose end is the end of the hold.
+	// The driver that is granted the lock first ends half a second later, while its client works.
+	acquire := `if mkdir LOCK 2>/dev/null || { read -r of <LOCK/pid && ! kill -0 "$of"; } 2>/dev/null; then
+			mkdir -p LOCK && echo $$ >LOCK/pid
+			` + grantAll + `
+			! mkdir LOCK.first 2>/dev/null || { sleep 0.5; exit 0; }
+		else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
+	text := strings.NewReplacer("PROMISES", `"watchdog":true`, "ACQUIRE", acquire, "rmdir LOCK", "rm -r LOCK", "RELEASE", "", "END\n", "").Replace(badDriver)
+	text = strings.NewReplacer("PIDS", filepath.Join(dir, "pids"), "LOCK", filepath.Join(dir, "lock")).Replace(text)
+	path := filepath.Join(dir, "driver.sh")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+	spec, err := harness.Program(path)
+	require.NoError(t, err)
+	r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Kind: "watchdog", Faults: faults.MixNone, Length: 4 * time.Second}
+	r.Workload = workload.Config{Clients: 4, Locks: 1, Hold: 2 * time.Second}
+	require.NoError(t, r.Run(t.Context(), config))
+
+	told, h, report := runtest.Judged(t, config.Dir)
+	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
+	require.Contains(t, told.DriverFault, "can't be used: it ended: exit status 0")
+	crashed, wrote := map[string]time.Duration{}, false
+	for i := range h.Events {
+		e := &h.Events[i]
+		client, _, _ := strings.Cut(e.Owner, "#")
+		end, dead := crashed[client]
+		switch {
+		case e.Op == history.Crash:
+			crashed[client] = e.Time
+		case e.Op == history.Access && e.Type == history.OK:
+			require.False(t, dead, "event %d: %s crashed at %v, and wrote at %v", i, client, end, e.Time)
+			wrote = wrote || len(crashed) > 0
+		}
+	}
+	require.Len(t, crashed, 2, "each client of the zone")
+	require.True(t, wrote, "the clients of the other zone go on")
 }
 
 // A driver that does not start is told by what it did.

@@ -31,7 +31,7 @@ func (st *Session) meter(ctx context.Context, s faults.Step) *meter {
 		if !ok {
 			return nil
 		}
-		begun, open := c.Requests()
+		begun, open, _ := c.Requests()
 		m.links, m.from = append(m.links, c), m.from+begun-open
 	}
 	return m
@@ -41,7 +41,7 @@ func (st *Session) meter(ctx context.Context, s faults.Step) *meter {
 func (m *meter) read() int64 {
 	met := -m.from
 	for _, c := range m.links {
-		begun, _ := c.Requests()
+		begun, _, _ := c.Requests()
 		met += begun
 	}
 	return met

@@ -97,8 +97,8 @@ func (g *grants) moved() int64 {
 	return g.moves
 }
 
-// requests counts those over the links of clients to each server that keeps locks, so
-// far. It is false where links can't be counted.
+// requests counts those that got through to each server that keeps locks over the links of clients,
+// so far. It is false where links can't be counted.
 func requests(d topologies.Deployment) (to map[string]int64, ok bool) {
 	t := d.Topology()
 	to = map[string]int64{}
@@ -110,8 +110,8 @@ func requests(d topologies.Deployment) (to map[string]int64, ok bool) {
 		if !counts {
 			return nil, false
 		}
-		begun, _ := wire.Requests()
-		to[l.To] += begun
+		begun, _, refused := wire.Requests()
+		to[l.To] += begun - refused
 		ok = true
 	}
 	return to, ok

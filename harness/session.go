@@ -318,6 +318,14 @@ func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	return h, err
 }
 
+// Gone is closed once the process of the lock has ended, which crashes its clients; it is nil for a lock without one.
+func (c counted) Gone() <-chan struct{} {
+	if m, ok := c.Locker.(workload.Mortal); ok {
+		return m.Gone()
+	}
+	return nil
+}
+
 // Ask counts grants as Acquire does.
 func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 	h, err := workload.Ask(ctx, c.Locker, r, o)

@@ -238,9 +238,9 @@ type Interceptor interface {
 	// Judge asks what is to become of each message that passes, until it is
 	// stopped.
 	Judge(judge func(traffic.Message) traffic.Action) (stop func(), err error)
-	// Requests are how many requests clients have begun, and how many of them have no
-	// reply so far.
-	Requests() (begun, open int64)
+	// Requests are how many requests clients have begun, how many of them have no reply so
+	// far, and how many are connections that were refused.
+	Requests() (begun, open, refused int64)
 }
 
 // A Stream is a direction of data on a link. It is an alias, so that a fault can

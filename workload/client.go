@@ -450,7 +450,7 @@ func (c *Client) Write(ctx context.Context, name string, r Resource) history.Typ
 
 // A Mortal is a lock in a process of its own, with which its clients end.
 type Mortal interface {
-	// Gone is closed once that process has ended.
+	// Gone is closed once that process has ended; nil for a lock in the process of the run.
 	Gone() <-chan struct{}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
 // readyTimeout bounds how long a deployment may take to become ready. A
@@ -156,7 +157,7 @@ func (d *deployment) role(ctx context.Context, name string) (string, error) {
 }
 
 // proofKey is written to see whether writes go through.
-const proofKey = "lockchaos:ready"
+const proofKey = probe.Key
 
 // proofOf is a proof key that a shard's master serves.
 func (d *deployment) proofOf(shard string) string { return cmp.Or(d.proofs[shard], proofKey) }

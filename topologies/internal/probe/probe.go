@@ -10,6 +10,9 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
+// Key begins the names of the keys that are written to find out whether a deployment is ready.
+const Key = "lockchaos:ready"
+
 // Ask sends a request over a fresh connection and waits for the first byte of
 // its answer, until the context's deadline. What the answer says does not
 // matter: a server that asks for a password lives as well.

@@ -54,7 +54,7 @@ func (w *Link) Name() string { return w.link.Name() }
 func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	refuse := func() {
 		if !ours {
-			w.requests.begun.Add(1)
+			w.requests.refuse()
 		}
 		abort(client)
 	}
@@ -81,7 +81,7 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	if w.cuts > 0 { // since the server was dialled
 		w.mu.Unlock()
 		if !ours {
-			w.requests.begun.Add(1)
+			w.requests.refuse()
 		}
 		p.abort()
 		return

@@ -207,11 +207,11 @@ func TestStrangersAreRefused(t *testing.T) {
 
 func TestRequestsOfClientsAreCounted(t *testing.T) {
 	_, w, virtual := pair(t)
-	counts := func() (begun, open int64) { return w.(*proxynet.Link).Requests() }
+	counts := func() (begun, open, refused int64) { return w.(*proxynet.Link).Requests() }
 	reads := func(want, wantOpen int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			begun, open := counts()
+			begun, open, _ := counts()
 			return begun == want && open == wantOpen
 		}, time.Minute, time.Millisecond)
 	}
@@ -223,7 +223,7 @@ func TestRequestsOfClientsAreCounted(t *testing.T) {
 
 	c := dial(t, caller, virtual) // the server sends each line back, which is its reply
 	lines := bufio.NewScanner(c)
-	for _, line := range []string{"PING", "HELLO 3", "GET k"} {
+	for _, line := range []string{"PING", "HELLO 3", "SET lockchaos:ready 1", "DEL lockchaos:ready{x}", "GET k"} {
 		_, err = fmt.Fprintln(c, line)
 		require.NoError(t, err)
 		require.True(t, lines.Scan())
@@ -256,6 +256,8 @@ func TestRequestsOfClientsAreCounted(t *testing.T) {
 		refused.Close()
 	}
 	reads(4, 0) // a connection that was refused
+	_, _, refused := counts()
+	require.EqualValues(t, 1, refused)
 	together()
 	mend()
 }
