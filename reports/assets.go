@@ -13,6 +13,10 @@ var (
 	pageJS string
 	//go:embed assets/timeline.js
 	timelineJS string
+	//go:embed assets/index.js
+	indexJS string
+	//go:embed assets/live.js
+	liveJS string
 	//go:embed assets/index.html
 	indexHTML string
 	//go:embed assets/live.html

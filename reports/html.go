@@ -25,6 +25,7 @@ type page struct {
 	Results
 	CSS        template.CSS
 	JS         template.JS
+	Script     string        // what allows that script, and no other
 	Diagram    template.HTML // the messages until the violation; empty where no two parties are known
 	Block      template.HTML // what the script draws the timeline from
 	Map        template.HTML // the topology; empty if none was recorded
@@ -62,7 +63,7 @@ func WriteHTML(w io.Writer, in Input) error { return newModel(in).writeHTML(w) }
 func (m *model) writeHTML(w io.Writer) error {
 	p := page{
 		Input: m.Input, Results: m.results(),
-		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS),
+		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS), Script: scriptHash(pageJS + timelineJS),
 		Proof: m.properties(),
 	}
 	issue, err := p.markdown("issue")

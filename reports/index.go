@@ -281,7 +281,7 @@ func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	var b bytes.Buffer
 	if err := t.Execute(&b, map[string]any{
 		"Kinds": kinds,
-		"CSS":   template.CSS(paletteCSS + pageCSS), "Runs": runs,
+		"CSS":   template.CSS(paletteCSS + pageCSS), "JS": template.JS(indexJS), "Script": scriptHash(indexJS), "Runs": runs,
 		"Summary": summary, "Joint": joint,
 	}); err != nil {
 		return fmt.Errorf("write index: %w", err)

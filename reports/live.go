@@ -36,9 +36,9 @@ const (
 	// maxLiveLine how long a line may be.
 	maxLiveEvents = 200_000
 	maxLiveLine   = 1 << 20
-	// liveIsolation is the policy of the page that watches a run. It has nothing of another
-	// author but names, which it shows as text, and asks this server alone.
-	liveIsolation = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; " +
+	// liveIsolation is the policy of the page that watches a run, with its script. It has nothing
+	// of another author but names, which it shows as text, and asks this server alone.
+	liveIsolation = "default-src 'none'; script-src %s; style-src 'unsafe-inline'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -165,11 +165,11 @@ func (h *handler) watch(w http.ResponseWriter, run string) {
 		return
 	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{"CSS": template.CSS(paletteCSS + pageCSS), "Name": say.OneLine(run)}); err != nil {
+	if err := t.Execute(&b, map[string]any{"CSS": template.CSS(paletteCSS + pageCSS), "JS": template.JS(liveJS), "Name": say.OneLine(run)}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Security-Policy", liveIsolation)
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(liveIsolation, scriptHash(liveJS)))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(b.Bytes()) // who asked may have gone
 }

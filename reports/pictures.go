@@ -37,8 +37,12 @@ func (m *model) drawPictures() ([]picture, error) {
 			case err != nil:
 				return nil, fmt.Errorf("draw violation: %w", err)
 			}
+			page, err := allowScript([]byte(say.Plain(b.String())))
+			if err != nil {
+				return nil, fmt.Errorf("draw violation: %w", err)
+			}
 			drawn[v.Lock] = true
-			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: []byte(say.Plain(b.String()))})
+			pictures = append(pictures, picture{Lock: v.Lock, File: "porcupine-" + fileName(v.Lock) + ".html", page: page})
 		}
 	}
 	m.pictures = pictures

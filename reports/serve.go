@@ -22,7 +22,8 @@ const (
 	maxLiveHistory = 64 << 20
 	// isolation is the policy of every page. A run directory may come from another
 	// author, with pages and scripts in it: each page is alone in an origin of its own,
-	// and loads, sends, frames and opens nothing.
+	// and loads, sends, frames and opens nothing. Which scripts run, the pages of this version say
+	// themselves, by their hashes; those of other versions have others.
 	isolation = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
