@@ -38,6 +38,8 @@ func TestReadRunRefusesWhatNoRunWrites(t *testing.T) {
 		{`{"version":1,"progress":"5"}`, `field "progress": found a string that can't stand there`},
 		{`{"version":1,"lock":"` + "\xff" + `"}`, "byte 0xff at column 22 is not UTF-8"},
 		{`{"version":1,"progress":` + strings.Repeat("9", 1<<20) + `}`, "bytes)"},
+		{`{"version":1,"settings":` + strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20) + `}`, "exceeded max depth"},
+		{`{"version":1,"lock":"` + strings.Repeat("x", 64<<20) + `"}`, "longer than 67108864 bytes"},
 	} {
 		_, err := history.ReadRun(strings.NewReader(test.give))
 		require.ErrorContains(t, err, test.want)

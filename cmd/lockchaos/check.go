@@ -70,7 +70,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
 				}
 				if exitCode(err) == exitUsage {
-					fmt.Fprintf(a.stderr, "lockchaos: %s\n", say.Plain(err.Error()))
+					sayError(a.stderr, err, args)
 					err = verdictError(exitUsage)
 				}
 				result = worst(result, err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -68,9 +69,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitInterrupted
 	}
 	if err != nil && !errors.As(err, &finding) {
-		fmt.Fprintf(stderr, "lockchaos: %s\n", say.Plain(err.Error()))
+		sayError(stderr, err, args)
 	}
 	return code
+}
+
+// sayError prints an error. It may have several lines, but none that the name of a file in args forged.
+func sayError(stderr io.Writer, err error, args []string) {
+	words := err.Error()
+	for _, arg := range args {
+		words = strings.ReplaceAll(words, arg, say.OneLine(arg))
+	}
+	fmt.Fprintf(stderr, "lockchaos: %s\n", say.Plain(words))
 }
 
 // A verdictError is an exit code that is no error: what was asked for was
