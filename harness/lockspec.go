@@ -40,6 +40,9 @@ type LockSpec struct {
 	Tokens bool
 	// Endless says that a grant has no lease: it lasts until it is released.
 	Endless bool
+	// Lease is that of a grant for which none was asked, where it is not [LockOptions.Watchdog],
+	// as of a library with a default of its own. Zero: it is.
+	Lease time.Duration
 	// Watchdog promises that a grant without a lease is extended until it is released.
 	// All locks that are not Foreign do, unless they are Endless.
 	Watchdog bool
@@ -215,6 +218,12 @@ func (l LockSpec) Unpromised() []string {
 		}
 	}
 	return none
+}
+
+// LeaseOf is the lease of a grant for which so much was asked; 0: nothing was, and the lock's
+// watchdog has that lease. No other client is granted the lock before its end, if the release is lost.
+func (l LockSpec) LeaseOf(asked, watchdog time.Duration) time.Duration {
+	return cmp.Or(asked, l.Lease, watchdog)
 }
 
 // onRedis reports whether the lock is on Redis, where it is on servers at all.

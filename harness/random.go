@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
@@ -156,6 +157,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			s.notice("left out: " + why)
 		}
 		run.Plan = planned(plan)
+		run.Progress = r.progress(d.Topology())
 		run.Settings, err = r.settings()
 		return err
 	}
@@ -213,6 +215,17 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	return nil
+}
+
+// progress is the bound of [checker.Progress] on a topology; 0 for its default. Where a failover may
+// lose what ended a grant, or a request leaves votes behind, a correct lock may stay taken for a
+// lease, which may be longer than that.
+func (r RandomRun) progress(t topologies.Topology) time.Duration {
+	lease := r.Lock.LeaseOf(r.Workload.Lease, r.Options.Watchdog)
+	if t.Replicas() == 0 && t.Name != topologies.Independent || lease < checker.ProgressBound {
+		return 0
+	}
+	return checker.ProgressBound + lease
 }
 
 func later(a, b time.Time) time.Time {

@@ -61,7 +61,7 @@ func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Con
 	if l.Kind == history.KindSemaphore {
 		c.Mode = history.Permit
 	}
-	c.Together, c.Endless, c.Extends = l.Together, l.Endless, l.Connects && !l.NoExtend
+	c.Together, c.Endless, c.Extends = l.Together, l.Endless, !l.NoExtend && !l.Endless
 	asked := c.Lease
 	c = c.WithDefaults()
 	if l.Connects && asked == 0 && c.Lease > 0 {

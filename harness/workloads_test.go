@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,20 @@ func violations(report checker.Report) map[string]bool {
 		}
 	}
 	return kinds
+}
+
+// Clients extend what they hold of locks of all kinds, not of drivers alone.
+func TestLiveHoldsAreExtended(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	r := harness.RandomRun{
+		Topology: "single", Lock: runtest.Lock("mutex"), Kind: "contended,late-release", Faults: faults.MixNone, Length: 3 * time.Second,
+		Workload: workload.Config{Clients: 4, Wait: 500 * time.Millisecond},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.NotEqual(t, checker.Invalid, report.Verdict, "%+v", report)
+	require.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Op == history.Extend && e.Type == history.OK }))
 }
 
 // Each kind of lock is recorded so that its own property judges it: it holds, and

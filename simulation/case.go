@@ -50,6 +50,7 @@ type Case struct {
 	Wait     time.Duration `json:"wait,omitempty"`
 	Permits  int           `json:"permits,omitempty"`
 	Careless bool          `json:"careless,omitempty"`
+	Extends  bool          `json:"extends,omitempty"` // see [workload.Config.Extends]
 
 	ReplicaAcks int           `json:"replica_acks,omitempty"`
 	Watchdog    time.Duration `json:"watchdog,omitempty"` // default 600 ms
@@ -176,7 +177,7 @@ func (c Case) config(l harness.LockSpec) workload.Config {
 	w := workload.Config{
 		Kinds: strings.Split(c.Workload, ","), Clients: c.Clients, Locks: c.Locks, Hold: c.Hold, Think: c.Think,
 		Lease: c.Lease, Wait: c.Wait, Permits: c.Permits, Careless: c.Careless, Seed: c.Seed,
-		Together: l.Together, Endless: l.Endless,
+		Together: l.Together, Endless: l.Endless, Extends: c.Extends,
 	}
 	if l.Kind == history.KindSemaphore {
 		w.Mode = history.Permit

@@ -134,7 +134,10 @@ func (k Campaign) Validate(l harness.LockSpec) error {
 }
 
 // campaignStream keeps what is drawn here apart from what a run draws of the same seed.
-const campaignStream = 0xca5e
+const (
+	campaignStream = 0xca5e
+	extendStream   = 0xe47e
+)
 
 // faultsWithin is the time in which faults begin; what follows is quiet, so that it can
 // be seen whether the lock is of use again.
@@ -211,7 +214,7 @@ func ghostGrants(plan []world.Fault, lease time.Duration) time.Duration {
 
 // leaseOf is the lease of the grants in a case; some workloads have one of their own.
 func leaseOf(l harness.LockSpec, c Case) time.Duration {
-	return cmp.Or(c.config(l).Lease, c.Watchdog, defaultWatchdog)
+	return l.LeaseOf(c.config(l).Lease, cmp.Or(c.Watchdog, defaultWatchdog))
 }
 
 // Draw draws a case: what the clients do, how patient and how careful they are, and two
@@ -237,6 +240,8 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	if c.Workload == "crash" && c.Lease == 0 {
 		c.Lease = 500 * ms
 	}
+	c.Locks = locksOf(l)
+	k.extend(l, &c)
 	// Careless clients use a resource after their lease as well, which convicts a lock
 	// only if their holds are shorter than the lease in any case.
 	careless := d.IntN(4) == 0
@@ -258,6 +263,32 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	return c, nil
 }
 
+// locksTogether is how many locks there are of a service that grants several at once: a request is
+// for two or three of them.
+const locksTogether = 3
+
+// locksOf is how many locks clients ask for.
+func locksOf(l harness.LockSpec) int {
+	if l.Together {
+		return locksTogether
+	}
+	return 1
+}
+
+// extend has the clients of every other case extend what they hold, half of those after late
+// releases. It draws from a stream of its own, so that all else is as in a case without it.
+func (k Campaign) extend(l harness.LockSpec, c *Case) {
+	d := drawing{Rand: rand.New(rand.NewPCG(c.Seed, extendStream))} //nolint:gosec // it is no secret
+	c.Extends = !l.NoExtend && !l.Endless && d.IntN(2) == 0
+	if late := "late-release"; c.Workload == workload.Contended && d.IntN(2) == 0 && slices.Contains(suited(l, []string{late}), late) {
+		c.Workload = late
+		c.Lease = min(c.Lease, longestLate)
+	}
+}
+
+// longestLate is the longest lease in a case of late releases, for each of which a client waits.
+const longestLate = 500 * time.Millisecond
+
 // workloadsOf are the workloads of a campaign: what the lock is for, and what goes wrong
 // with clients.
 func workloadsOf(l harness.LockSpec) []string {
@@ -272,6 +303,11 @@ func workloadsOf(l harness.LockSpec) []string {
 	case l.Reentrant:
 		wanted = append(wanted, "re-entrant", "re-entrant", "re-entrant")
 	}
+	return suited(l, wanted)
+}
+
+// suited are those of some workloads that the lock can have.
+func suited(l harness.LockSpec, wanted []string) []string {
 	known := map[string]workload.Kind{}
 	for _, k := range workload.Kinds() {
 		known[k.Name] = k

@@ -24,7 +24,7 @@ const sweptFor = 400 * time.Millisecond
 func SweepBase(l harness.LockSpec, k Campaign, seed uint64) Case {
 	c := Case{
 		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, ReplicaAcks: k.ReplicaAcks, Seed: seed, Length: sweptFor,
-		Workload: l.DefaultWorkload(), Clients: 2, Lease: time.Second, Wait: time.Second, Hold: 50 * time.Millisecond,
+		Workload: l.DefaultWorkload(), Clients: 2, Locks: locksOf(l), Lease: time.Second, Wait: time.Second, Hold: 50 * time.Millisecond,
 	}
 	c.Progress = cmp.Or(k.Progress, Patience(l, c))
 	return c

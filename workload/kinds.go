@@ -153,7 +153,20 @@ func (w *worker) hold(ctx context.Context, name string, length time.Duration) {
 	w.release(ctx)
 }
 
-func contended(ctx context.Context, w *worker) { w.hold(ctx, w.lock(), w.length()) }
+func contended(ctx context.Context, w *worker) {
+	name, length := w.lock(), w.length()
+	if !w.Extends || w.Lease == 0 || w.rng.IntN(4) > 0 {
+		w.hold(ctx, name, length)
+		return
+	}
+	if !w.ask(ctx, w.one(name)) {
+		return
+	}
+	w.work(ctx, name, length/2)
+	w.extend(ctx)
+	w.work(ctx, name, length/2)
+	w.release(ctx)
+}
 
 func skewed(ctx context.Context, w *worker) {
 	if w.skewed == nil {

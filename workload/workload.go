@@ -45,8 +45,8 @@ type Config struct {
 	// Endless says that the lock's grants have no end, so that no lease is asked
 	// for.
 	Endless bool `json:"-"`
-	// Extends says that clients extend their leases in kinds of workload that are not about
-	// that.
+	// Extends says that some clients extend the leases that they asked for, in kinds of workload
+	// that are not about that: contended and late-release.
 	Extends bool `json:"-"`
 	// Permits is how many permits a semaphore has. Default 3.
 	Permits int `json:"permits,omitempty"`

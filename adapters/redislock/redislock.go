@@ -25,7 +25,7 @@ import (
 
 const (
 	prefix       = "redislock:"
-	defaultLease = 30 * time.Second
+	DefaultLease = 30 * time.Second
 	// defaultPause is the one of the library's own example.
 	defaultPause = 100 * time.Millisecond
 )
@@ -53,7 +53,7 @@ func New(rdb redis.UniversalClient, retry func() redislock.RetryStrategy) *Locke
 
 // Acquire asks until the lock is granted or the wait is over.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, defaultLease)
+	lease, err := adapt.Lease(ctx, name, o, DefaultLease)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ import (
 
 const (
 	prefix       = "redsync:"
-	defaultLease = 30 * time.Second
+	DefaultLease = 30 * time.Second
 	// The library pauses for this long by default.
 	shortestPause, longestPause = 50 * time.Millisecond, 250 * time.Millisecond
 )
@@ -87,7 +87,7 @@ func (l *Locker) mutex(name string, lease time.Duration, value string) *redsync.
 // Acquire asks until the lock is granted or the wait is over, whatever the errors
 // of the tries before. It is a refusal only if all of them were.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, defaultLease)
+	lease, err := adapt.Lease(ctx, name, o, DefaultLease)
 	if err != nil {
 		return nil, err
 	}

@@ -23,22 +23,22 @@ import (
 func others() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "redislock", Key: redislock.Key, Foreign: true,
+			Name: "redislock", Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
 			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
 			Open:  openRedislock(nil),
 		},
 		{
-			Name: "redislock-backoff", Key: redislock.Key, Foreign: true,
+			Name: "redislock-backoff", Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
 			About: "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)",
 			Open:  openRedislock(func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }),
 		},
 		{
-			Name: "redsync", Everywhere: true, Key: redsync.Key, Foreign: true, Commands: keyAndScript(),
+			Name: "redsync", Everywhere: true, Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
 			About: "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms",
 			Open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Foreign: true, Commands: keyAndScript(),
+			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
 			About: "as redsync, but it continues as soon as a majority has answered",
 			Open:  openRedsync(redsync.Config{FailFast: true}),
 		},
