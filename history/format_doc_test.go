@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -72,5 +73,29 @@ func TestDocumentSaysWhatIsRefused(t *testing.T) {
 		last := strings.LastIndex(strings.TrimSpace(lines), "\n") + 1
 		_, err = history.ReadAll(strings.NewReader(lines[:last]))
 		require.NoError(t, err, "what is before the wrong line is right")
+	}
+}
+
+// The example of a capacity that changes is a history, of which is judged what the document says.
+func TestDocumentSaysHowACapacityChanges(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile(formatDoc)
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(doc), "A second `declare` of a semaphore")
+	section, _, _ = strings.Cut(section, "\n## ")
+	example := regexp.MustCompile(`(?m)^    \{.*\n`).FindAllString(section, -1)
+	h, err := history.ReadAll(strings.NewReader(strings.ReplaceAll(strings.Join(example, ""), "    {", "{")))
+	require.NoError(t, err)
+	require.Len(t, h.Events, 8)
+	require.Equal(t, history.Event{
+		Index: 3, Time: 100, Process: history.NoProcess, Type: history.OK, Op: history.Declare,
+		Lock: "k", Kind: history.KindSemaphore, Capacity: 1, From: 200,
+	}, h.Events[3])
+	for _, r := range checker.Check(t.Context(), h, checker.Standard()...).Results {
+		if r.Name == "capacity" || r.Name == "linearizability" {
+			require.Equal(t, checker.Unknown, r.Verdict, "%+v", r)
+		} else {
+			require.NotEqual(t, checker.Invalid, r.Verdict, "%+v", r)
+		}
 	}
 }
