@@ -58,6 +58,21 @@ type Asker struct {
 // An Owner is one of a lock.
 type Owner struct{ Lock, Name string }
 
+// Accept says what a [Reader] would refuse of the events, and fills in what it would: for what makes
+// events otherwise. The error is of the first event that is wrong, of which it does not tell the place.
+func (h *History) Accept() error {
+	all := newSequence()
+	for i := range h.Events {
+		if err := h.Events[i].Validate(); err != nil {
+			return err
+		}
+		if err := all.accept(&h.Events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ReadAll reads a whole history. Its errors name the line.
 func ReadAll(r io.Reader) (*History, error) {
 	h := &History{}

@@ -2,7 +2,7 @@ package oracle
 
 import (
 	"cmp"
-	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -14,137 +14,38 @@ import (
 // so coarse that many stamps are equal.
 const unit = 10 * time.Millisecond
 
-// longest is how many operations a history has at the most, of all locks together:
-// a search follows no more than 31 of one lock.
-const longest = 28
-
 // A Generator makes small random histories: what a correct lock answers to
 // clients whose requests and answers are late or lost, and for most of them a
 // few changes that may make them impossible.
 type Generator struct {
 	r     *rand.Rand
 	shape shape
+
+	specs             []history.Event
+	ops               []planned
+	processes, owners int
 }
 
-// A shape is how large a history may be, and what is usual in it. Half of the
-// histories are small, so that what is found in one is easy to read; the others are
-// unusual in one or two ways.
+// A shape is how large a history may be, and how likely it is in percent what happens in it.
 type shape struct {
-	clients    int // at the most
-	operations int // on one lock at the most, before changes
-	locks      int
-	capacity   int  // of a semaphore, at the most
-	crashes    int  // how many clients may crash
-	crash      int  // how likely each is to, in percent
-	lost       int  // how likely the holder is told of a lease that is over, in percent
-	keepers    int  // how likely a client has a watchdog that is a process of its own, in percent
-	unsure     int  // how likely the outcome of a request is unknown, in percent
-	sharing    int  // how likely each other client has the owner of the first, in percent
-	leases     int  // how likely an acquire or extend asks for a lease, in percent
-	dense      bool // requests follow one another closely, so that many stamps are the same
+	clients, sessions, locks, capacity int // at the most
+	crash, lost, unsure, sharing       int // of a client, a lease that is over, a request, and clients with one owner
+	leases, fresh, careless            int // of requests with a lease, sessions with an owner of their own, and wrong answers
+	dense                              bool
 }
 
-func (g *Generator) anyShape() shape {
-	s := shape{clients: 4, operations: 8, locks: 1, capacity: 3, crashes: 1, crash: 12, lost: 20, leases: 80, unsure: 11}
-	if g.chance(20) {
-		s.sharing = 40
-	}
-	if g.chance(12) {
-		s.locks = 2
-	}
-	if g.chance(50) {
-		return s
-	}
-	for range 1 + g.r.IntN(2) {
-		switch g.r.IntN(10) {
-		case 0:
-			s.clients = 7
-		case 1:
-			s.operations = 14
-		case 2:
-			s.locks = 3
-		case 3:
-			s.capacity = 6
-		case 4:
-			s.crashes, s.crash, s.lost = 4, 40, 50
-		case 5:
-			s.keepers = 50
-		case 6:
-			s.leases = []int{0, 30, 100}[g.r.IntN(3)]
-		case 7:
-			s.unsure = 35
-		case 8:
-			s.sharing = 80
-		default:
-			s.dense = true
-		}
-	}
-	return s
+// A planned is an operation of a client, before the lock has answered it.
+type planned struct {
+	operation
+
+	effect  time.Duration // never if there is none
+	session int
+	unsure  bool // whatever the lock does, the client does not learn it
 }
 
 // NewGenerator makes the same histories for the same seed.
 func NewGenerator(seed uint64) *Generator {
 	return &Generator{r: rand.New(rand.NewPCG(seed, 0x6f7261636c65))}
-}
-
-// Next is the next history. It has at least one operation, and is one that a
-// reader accepts.
-func (g *Generator) Next() *history.History {
-	for g.shape = g.anyShape(); ; {
-		specs, ops := g.simulate()
-		if g.chance(75) {
-			for range 1 + g.r.IntN(4) {
-				ops = g.change(ops)
-			}
-		}
-		g.vary(specs, ops)
-		if len(ops) == 0 || len(ops) > longest || crowded(ops) {
-			continue
-		}
-		if h := render(specs, ops); h != nil {
-			return h
-		}
-	}
-}
-
-// vary says some of it in another way, or later: owners go without a name, writes of
-// read-write locks are called exclusive, locks are declared to be fenced or not, and the
-// answers of extends are late.
-func (g *Generator) vary(specs []history.Event, ops []operation) {
-	if g.chance(12) {
-		owner := ownerName(g.r.IntN(3))
-		for i := range ops {
-			if op := &ops[i]; op.op != history.Crash && (op.owner == owner || g.chance(10)) {
-				op.owner, op.unnamed = processOwner(op.process), true
-			}
-		}
-	}
-	exclusive, late := g.chance(10), g.chance(15)
-	for i := range ops {
-		op := &ops[i]
-		if exclusive && op.mode == history.Write && g.chance(50) {
-			op.mode = history.Exclusive
-		}
-		if late && op.op == history.Extend && op.complete != never && g.chance(50) {
-			op.complete += g.units(3, 20)
-		}
-	}
-	for i := range specs {
-		if g.chance(8) {
-			specs[i].Fenced = new(g.chance(50))
-		}
-	}
-}
-
-// crowded reports whether a lock may have more grants at a time than a search follows.
-func crowded(ops []operation) bool {
-	number := make(map[string]int)
-	for i := range ops {
-		if granted(&ops[i]) {
-			number[ops[i].lock]++
-		}
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Values(number)), func(n int) bool { return n > maxGrants })
 }
 
 func (g *Generator) chance(percent int) bool { return g.r.IntN(100) < percent }
@@ -153,457 +54,325 @@ func (g *Generator) units(low, high int) time.Duration {
 	return unit * time.Duration(low+g.r.IntN(high-low+1))
 }
 
-// spec is what a random lock promises.
-func (g *Generator) spec(name string) (spec history.Event, fenced bool) {
-	spec = history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name, Kind: history.KindMutex}
-	switch g.r.IntN(6) {
-	case 0:
-	case 1:
-		spec.Reentrant = true
-	case 2:
-		fenced = true
-		spec.Reentrant = g.chance(30)
-	case 3:
-		spec.Kind = history.KindRW
-		spec.Reentrant = g.chance(30)
-		fenced = g.chance(10)
-	case 4:
-		spec.Kind = history.KindSemaphore
-		spec.Capacity = 1 + g.r.IntN(g.shape.capacity)
-		fenced = g.chance(10)
-	default:
-		spec.Fair = true
-		switch g.r.IntN(5) {
-		case 0:
-			spec.Kind = history.KindRW
-		case 1:
-			spec.Kind, spec.Capacity = history.KindSemaphore, 1+g.r.IntN(g.shape.capacity)
-		default:
-			spec.Reentrant = g.chance(20)
+func pick[T any](g *Generator, of ...T) T { return of[g.r.IntN(len(of))] }
+
+// Next is the next history. It has at least one operation, and is one that a reader accepts. Half of the
+// histories are small, so that what is found in one is easy to read; the others are unusual in one or two ways.
+func (g *Generator) Next() *history.History {
+	for {
+		g.shape = shape{
+			clients: 4, sessions: 2, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, lost: 20, leases: 80, unsure: 11,
+			sharing: pick(g, 0, 0, 0, 0, 40), fresh: pick(g, 0, 0, 100), careless: pick(g, 0, 12),
+		}
+		for range pick(g, 0, 0, 1, 2) {
+			s := &g.shape
+			pick(g,
+				func() { s.clients = 7 }, func() { s.sessions = 4 }, func() { s.locks = 3 }, func() { s.capacity = 6 },
+				func() { s.crash, s.lost = 40, 50 }, func() { s.leases = pick(g, 0, 30, 100) }, func() { s.unsure = 35 },
+				func() { s.sharing = 80 }, func() { s.dense = true },
+			)()
+		}
+		ops := g.simulate()
+		if g.chance(75) {
+			for range 1 + g.r.IntN(4) {
+				ops = g.change(ops)
+			}
+		}
+		g.vary(ops)
+		if h := render(g.specs, ops); h != nil && len(ops) > 0 && !crowded(ops) {
+			return h
 		}
 	}
-	if g.chance(15) {
-		spec.Drift = g.units(1, 3)
-	}
-	return spec, fenced
 }
 
-// A client does one thing after the other.
-type client struct {
-	process, owner int
-	free           time.Duration
-	crashed        time.Duration
-	keeps          *client // of a watchdog: whose holds it prolongs
-}
-
-// A slot is the time of an operation that is still to be chosen.
-type slot struct {
-	client           int
-	invoke, complete time.Duration
-	effect           time.Duration
-}
-
-// A held is a grant of the simulated lock.
-type held struct {
-	owner, process int
-	mode           history.Mode
-	count, permits int
-	end            time.Duration
-	token          int64
-}
-
-// A simulated is a correct lock, or a careless one.
-type simulated struct {
-	spec history.Event
-	// careless says of each request in turn whether the lock grants it, or
-	// confirms it, whatever it needs.
-	careless func() bool
-	fenced   bool
-	grants   []held
-	token    int64
-	queued   int64
-}
-
-// simulate lets clients use correct locks.
-func (g *Generator) simulate() ([]history.Event, []operation) {
-	names := []string{"k", "l", "m"}[:g.shape.locks]
-	var specs []history.Event
-	percent := 0
-	if g.chance(45) {
-		percent = 12
-	}
-	locks := make([]*simulated, len(names))
-	for i, name := range names {
-		spec, fenced := g.spec(name)
-		specs = append(specs, spec)
-		locks[i] = &simulated{spec: spec, fenced: fenced, careless: func() bool { return g.chance(percent) }}
-	}
-	clients := make([]*client, 2+g.r.IntN(g.shape.clients-1))
-	processes, owners := len(clients), len(clients)
-	for i := range clients {
-		clients[i] = &client{process: i + 1, owner: i, free: g.units(0, 2), crashed: never}
-	}
-	for _, c := range clients[1:] {
-		if g.chance(g.shape.sharing) {
-			c.owner = clients[0].owner
+// crowded reports whether a lock has more operations or grants than a search follows.
+func crowded(ops []operation) bool {
+	number, granted := make(map[string]int), make(map[string]int)
+	return slices.ContainsFunc(ops, func(o operation) bool {
+		number[o.Lock]++
+		if o.granted() {
+			granted[o.Lock]++
 		}
-	}
-	for _, c := range clients {
-		if g.chance(g.shape.keepers) {
-			processes++
-			clients = append(clients, &client{process: processes, free: g.units(0, 2), crashed: never, keeps: c})
-		}
-	}
-	fresh := g.chance(25)
-	number := 4 + g.r.IntN(g.shape.operations-3)*len(names)
-	var slots []slot
-	for range number {
-		at := g.r.IntN(len(clients))
-		c := clients[at]
-		s := slot{client: at}
-		if g.shape.dense {
-			s.invoke = c.free + g.units(0, 1)
-			s.complete = s.invoke + g.units(1, 2)
+		return number[o.Lock] > maxOperations || granted[o.Lock] > maxGrants
+	})
+}
+
+// simulate lets clients use locks, of which each is correct or careless.
+func (g *Generator) simulate() []operation {
+	g.specs, g.ops, g.processes, g.owners = nil, nil, 0, 0
+	fenced := make(map[string]bool)
+	for _, name := range []string{"k", "l", "m"}[:g.shape.locks] {
+		spec := history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name}
+		spec.Kind = pick(g, history.KindMutex, history.KindMutex, history.KindMutex, history.KindRW, history.KindSemaphore)
+		spec.Fair, fenced[name] = g.chance(20), g.chance(30)
+		if spec.Kind == history.KindSemaphore {
+			spec.Capacity = 1 + g.r.IntN(g.shape.capacity)
 		} else {
-			s.invoke = c.free + g.units(0, 3)
-			s.complete = s.invoke + g.units(1, 4)
+			spec.Reentrant = g.chance(30)
 		}
-		if g.chance(10) {
-			s.complete += g.units(1, 10)
+		if g.chance(15) {
+			spec.Drift = g.units(1, 3)
 		}
-		s.effect = s.invoke + time.Duration(g.r.Int64N(int64(s.complete-s.invoke)+1))
-		c.free = s.complete + unit
-		if g.chance(5) {
-			c.free = s.complete
+		if g.chance(8) {
+			spec.Fenced = new(g.chance(50))
 		}
-		slots = append(slots, s)
+		g.specs = append(g.specs, spec)
 	}
+	for range 2 + g.r.IntN(g.shape.clients-1) {
+		g.live()
+	}
+	slices.SortStableFunc(g.ops, func(a, b planned) int { return cmp.Compare(a.effect, b.effect) })
 	var ops []operation
-	for range g.shape.crashes {
-		if g.chance(g.shape.crash) {
-			clients[g.r.IntN(len(clients))].crashed = g.units(2, 14)
+	for i := range g.specs {
+		ops = append(ops, g.play(&g.specs[i], fenced[g.specs[i].Lock])...)
+	}
+	for i := range g.ops {
+		if g.ops[i].Op == history.Crash {
+			ops = append(ops, g.ops[i].operation)
 		}
 	}
-	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.effect, b.effect) })
-	type late struct {
-		at    time.Duration
-		op    operation
-		owner int
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range ops { // ties are in a random order
+		ops[i].first, ops[i].last = g.r.IntN(1000), g.r.IntN(1000)
 	}
-	var pending []late
-	version := int64(0)
-	for _, s := range slots {
-		c := clients[s.client]
-		lock := locks[g.r.IntN(len(locks))]
-		pending = slices.DeleteFunc(pending, func(l late) bool {
-			if l.at > s.effect {
-				return false
-			}
-			for _, lock := range locks {
-				if lock.spec.Lock == l.op.lock {
-					op := l.op
-					lock.answer(&op, l.owner, l.at)
-				}
-			}
-			return true
-		})
-		for _, lock := range locks {
-			lock.grants = slices.DeleteFunc(lock.grants, func(h held) bool {
-				end := h.end - lock.spec.Drift
-				for _, other := range clients {
-					if h.end == never && other.process == h.process {
-						end = other.crashed
-					}
-				}
-				if end > s.effect || !g.chance(70) {
-					return false
-				}
-				if g.chance(g.shape.lost) {
-					ops = append(ops, operation{
-						op: history.Lost, kind: history.OK, process: 100 + h.owner, lock: lock.spec.Lock, owner: ownerName(h.owner),
-						mode: h.mode, queued: -1, invoke: s.complete, complete: s.complete,
-					})
-				}
-				return true
-			})
-		}
-		if s.invoke >= c.crashed {
-			// Its work is done by another process.
-			processes++
-			owners++
-			c.process, c.owner, c.crashed = processes, owners, never
-		}
-		if c.keeps != nil {
-			c.owner = c.keeps.owner
-		}
-		op := g.choose(lock, c, s)
-		if op.op == history.Access {
-			op.value = version2(version)
-			version++
-		}
-		out := op
-		switch {
-		case s.complete >= c.crashed:
-			// It is not answered any more.
-			op.kind, op.complete = history.Info, never
-			if g.chance(50) {
-				lock.answer(&out, c.owner, s.effect)
-			}
-		case op.op != history.Access && g.chance(g.shape.unsure):
-			op.kind = history.Info
-			switch g.r.IntN(3) {
-			case 0:
-				lock.answer(&out, c.owner, s.effect)
-			case 1:
-				pending = append(pending, late{at: s.effect + g.units(1, 15), op: op, owner: c.owner})
-			default:
-			}
-			if g.chance(20) {
-				op.complete = never
-			}
-			processes++
-			c.process = processes
-			if g.chance(50) {
-				owners++
-				c.owner = owners
-			}
-		case op.op == history.Access:
-			op.kind = history.OK
-		default:
-			lock.answer(&op, c.owner, s.effect)
-			if op.op == history.Release && op.kind == history.OK && fresh {
-				owners++
-				c.owner = owners
-			}
-		}
-		ops = append(ops, op)
-		if s.complete >= c.crashed {
-			ops = append(ops, operation{
-				op: history.Crash, kind: history.Info, process: op.process, invoke: c.crashed, complete: c.crashed,
-			})
-			processes++
-			owners++
-			c.process, c.owner, c.crashed = processes, owners, never
-		}
-	}
-	for _, c := range clients {
-		if c.crashed != never && c.crashed > c.free {
-			ops = append(ops, operation{
-				op: history.Crash, kind: history.Info, process: c.process, invoke: c.crashed, complete: c.crashed,
-			})
-		}
-	}
-	// Ties are in a random order.
-	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.invoke, b.invoke) })
-	for i := range ops {
-		ops[i].first = g.r.IntN(1000)
-		ops[i].last = g.r.IntN(1000)
-	}
-	return specs, ops
+	return ops
 }
 
-func ownerName(owner int) string { return string(rune('a' + owner%26)) }
-
-func version2(version int64) string {
-	return string(rune('0'+version%10)) + ">" + string(rune('0'+(version+1)%10))
+// identify gives what follows a process of its own, and perhaps another owner.
+func (g *Generator) identify(owner string, other bool) (int, string) {
+	g.processes++
+	if other || owner == "" {
+		owner = string(rune('a' + g.owners%26))
+		g.owners++
+	}
+	return g.processes, owner
 }
 
-// choose is what a client does next.
-func (g *Generator) choose(lock *simulated, c *client, s slot) operation {
-	op := operation{
-		kind: history.OK, process: c.process, lock: lock.spec.Lock, owner: ownerName(c.owner), queued: -1,
-		invoke: s.invoke, complete: s.complete,
+// live plans what one client does: sessions, each of which acquires a lock, does something, and mostly releases.
+func (g *Generator) live() {
+	process, owner := g.identify("", true)
+	if len(g.ops) > 0 && g.chance(g.shape.sharing) {
+		owner = "a"
 	}
-	var mine *held
-	for i := range lock.grants {
-		if lock.grants[i].owner == c.owner && (mine == nil || g.chance(50)) {
-			mine = &lock.grants[i]
-		}
+	free, crash := g.units(0, 2), never
+	if g.chance(g.shape.crash) {
+		crash = g.units(2, 14)
 	}
-	pick := g.r.IntN(100)
-	if c.keeps != nil {
-		op.op = history.Extend
-		if mine != nil {
-			op.mode = mine.mode
+	for range 1 + g.r.IntN(g.shape.sessions) {
+		spec := pick(g, g.specs...)
+		session := len(g.ops)
+		if g.chance(g.shape.fresh) && session > 0 {
+			_, owner = g.identify("", true)
 		}
-	} else if mine != nil {
-		op.mode = mine.mode
-		again := 8
-		if lock.spec.Reentrant || lock.spec.Kind != "" {
-			again = 25
+		todo := []history.Op{history.Acquire}
+		for range g.r.IntN(4) {
+			todo = append(todo, pick(g, history.Acquire, history.Extend, history.Extend, history.Access))
 		}
-		switch {
-		case pick < again:
-			op.op = history.Acquire
-		case pick < 40:
-			op.op = history.Extend
-		case pick < 50:
-			op.op = history.Access
-			op.token = mine.token
-		default:
-			op.op = history.Release
+		if g.chance(85) {
+			todo = append(todo, history.Release)
 		}
-	} else {
-		switch {
-		case pick < 80:
-			op.op = history.Acquire
-		case pick < 90:
-			op.op = history.Release
-		case pick < 96:
-			op.op = history.Extend
-		default:
-			op.op = history.Access
+		if g.chance(8) {
+			todo = todo[1:]
 		}
-	}
-	switch lock.spec.Kind {
-	case history.KindRW:
-		if op.op == history.Acquire || op.mode == "" {
-			op.mode = history.Read
-			if g.chance(45) {
-				op.mode = history.Write
+		mode := pick(g, history.Read, history.Write)
+		for _, op := range todo {
+			if op == history.Acquire && g.chance(20) {
+				mode = pick(g, history.Read, history.Write)
 			}
-		}
-		if op.op != history.Acquire && g.chance(20) {
-			op.mode = ""
-		}
-	case history.KindSemaphore:
-		op.mode = history.Permit
-		switch {
-		case op.op == history.Acquire && g.chance(30):
-			op.permits = 1 + g.r.IntN(max(2, (g.shape.capacity+1)/2))
-		case op.op == history.Release && mine != nil && g.chance(40):
-			op.permits = mine.permits
-			if g.chance(30) {
-				op.permits = 0
-				for _, h := range lock.grants {
-					if h.owner == c.owner {
-						op.permits += h.permits
-					}
+			p := g.plan(op, spec, mode)
+			p.Process, p.Owner, p.session = process, owner, session
+			gap, length := g.units(0, 3), g.units(1, 4)
+			if g.shape.dense {
+				gap, length = g.units(0, 1), g.units(1, 2)
+			}
+			if g.chance(10) {
+				length += g.units(1, 10)
+			}
+			p.Time, p.complete = free+gap, free+gap+length
+			p.effect = p.Time + time.Duration(g.r.Int64N(int64(length)+1))
+			if op == history.Extend && g.chance(50) { // by a watchdog, beside what its client does
+				p.Process, _ = g.identify(owner, false)
+			} else {
+				free = p.complete + pick(g, unit, unit, unit, 0)
+			}
+			if p.complete >= crash {
+				p.kind, p.unsure, p.complete = history.Info, true, never
+				if g.chance(50) || p.effect >= crash {
+					p.effect = never
+				}
+				if p.Time < crash {
+					g.ops = append(g.ops, p)
+				}
+				g.ops = append(g.ops, planned{effect: crash, operation: operation{
+					Event: history.Event{Op: history.Crash, Process: process, Time: crash}, kind: history.Info, complete: crash,
+				}})
+				process, owner = g.identify("", true)
+				free, crash = max(free, crash)+unit, never
+				break
+			}
+			if p.unsure = g.chance(g.shape.unsure); p.unsure {
+				p.kind = history.Info
+				p.effect = pick(g, p.effect, p.effect+g.units(1, 15), never)
+				if p.Process == process {
+					process, owner = g.identify(owner, g.chance(50))
+				}
+				if g.chance(20) {
+					p.complete = never
 				}
 			}
-		default:
-		}
-	default:
-		op.mode = ""
-	}
-	if op.op == history.Access {
-		op.resource = "r"
-		op.mode = ""
-		if lock.fenced && g.chance(30) {
-			op.token = 0
+			g.ops = append(g.ops, p)
 		}
 	}
-	if op.op == history.Extend && c.keeps == nil && g.chance(50) {
-		op.process = 100 + c.owner
-	}
-	if op.op == history.Acquire || op.op == history.Extend {
-		pick := g.r.IntN(8)
-		switch {
-		case !g.chance(g.shape.leases): // kept alive by a watchdog
-		case pick < 2:
-			op.lease = g.units(30, 60)
-		case pick == 2:
-			op.lease = g.units(1, 2)
-		default:
-			op.lease = g.units(2, 14)
-		}
-	}
-	return op
 }
 
-// answer lets the operation take effect, and sets its outcome.
-func (l *simulated) answer(op *operation, owner int, at time.Duration) {
-	end := never
-	if op.lease > 0 {
-		end = at + op.lease
-		if owner%2 == 0 {
-			op.expires = op.invoke + op.lease
-		}
-	}
-	op.kind = history.OK
-	if op.op == history.Acquire {
-		l.acquire(op, owner, end)
-		return
-	}
-	has := 0
-	for i := range l.grants {
-		if l.grants[i].owner == owner && (op.mode == "" || l.grants[i].mode == op.mode) {
-			has += l.grants[i].permits
-		}
-	}
-	careless := l.careless()
+// plan is what is asked for.
+func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) planned {
+	p := planned{operation: operation{Event: history.Event{Op: op, Lock: spec.Lock}, kind: history.OK, ends: never}}
 	switch {
-	case careless && has == 0:
-		return
-	case careless:
-		op.kind, op.expires = history.Fail, 0
-		return
+	case op == history.Access:
+		p.Resource = "r"
+		return p
+	case spec.Kind == history.KindRW && (op == history.Acquire || g.chance(80)):
+		p.Mode = mode
+	case spec.Kind == history.KindSemaphore:
+		p.Mode = history.Permit
+		if op != history.Extend && g.chance(30) {
+			p.Permits = 1 + g.r.IntN(max(2, (g.shape.capacity+1)/2))
+		}
 	}
-	if has == 0 || op.mode == history.Permit && op.op == history.Release && has < op.permits {
-		op.kind, op.expires = history.Fail, 0
-		return
+	if op != history.Release && g.chance(g.shape.leases) {
+		p.Lease = pick(g, g.units(30, 60), g.units(1, 2), g.units(2, 14), g.units(2, 14))
+		p.ends = never // which play counts from when it is sent
 	}
-	if op.mode == history.Permit && op.op == history.Release && has == op.permits {
-		l.grants = slices.DeleteFunc(l.grants, func(h held) bool { return h.owner == owner })
-		return
+	return p
+}
+
+// play has a lock answer what was planned, in the order of the effects, and returns that. It grants, or
+// confirms, what the search says that it can, unless it is careless.
+func (g *Generator) play(spec *history.Event, fenced bool) []operation {
+	var played, crashes []operation
+	var mine []*planned
+	for i := range g.ops {
+		switch p := &g.ops[i]; {
+		case p.Op == history.Crash:
+			crashes = append(crashes, p.operation)
+		case p.Lock == spec.Lock && len(mine) < maxOperations:
+			if p.Lease > 0 {
+				p.ends = p.Time + p.Lease
+			}
+			mine = append(mine, p)
+			played = append(played, p.operation)
+			played[len(played)-1].kind = history.OK
+		}
 	}
-	for i := range l.grants {
-		h := &l.grants[i]
-		if h.owner != owner || op.mode != "" && h.mode != op.mode || op.op == history.Release && op.permits > 0 && h.permits != op.permits {
+	s := newSearch(*spec, append(played, crashes...))
+	var w world
+	refused, tokens, version, at := make(map[int]bool), make([]int64, maxOperations+1), 0, -1
+	played = nil
+	for _, p := range mine {
+		if p.Op != history.Access {
+			at++
+		}
+		if refused[p.session] && p.Op != history.Acquire {
 			continue
 		}
-		if op.op == history.Extend {
-			h.end = end
-			return
+		if p.effect != never {
+			for i := w.n - 1; i >= 0; i-- {
+				end, setter := s.end(&w.grants[i]), &s.effects[w.grants[i].setter]
+				if end > p.effect || !g.chance(70) {
+					continue
+				}
+				if w.remove(i); g.chance(g.shape.lost) {
+					process, _ := g.identify(setter.Owner, false)
+					when := p.Time + g.units(0, 3)
+					played = append(played, operation{
+						Event: history.Event{Op: history.Lost, Process: process, Lock: spec.Lock, Owner: setter.Owner, Mode: setter.Mode, Time: when},
+						kind:  history.OK, complete: when, ends: never,
+					})
+				}
+			}
+			p.kind = history.OK
+			if p.Op == history.Access {
+				if fenced && g.chance(70) {
+					p.Token = tokens[0]
+				}
+				p.Value = string(rune('0'+version%10)) + ">" + string(rune('0'+(version+1)%10))
+				version++
+			} else {
+				g.answer(s, &w, at, p)
+				refused[p.session] = p.Op == history.Acquire && p.kind == history.Fail && !p.unsure && g.chance(80)
+			}
+			if granted := slices.IndexFunc(w.grants[:w.n], func(of grant) bool { return at >= 0 && of.parts&(1<<at) != 0 }); p.Op == history.Acquire && granted >= 0 {
+				if first := bits.TrailingZeros32(uint32(w.grants[granted].parts)); first != at {
+					tokens[at+1] = tokens[first+1]
+				} else {
+					tokens[0]++
+					tokens[at+1] = tokens[0]
+				}
+				if fenced {
+					p.Token = tokens[at+1]
+				}
+				if spec.Fair {
+					p.Queued = new(tokens[0])
+				}
+			}
 		}
-		h.count--
-		if h.count == 0 {
-			l.grants = slices.Delete(l.grants, i, i+1)
+		if p.unsure {
+			p.kind, p.Token, p.Queued = history.Info, 0, nil
 		}
-		return
+		if p.kind == history.OK && p.ends != never && g.chance(50) {
+			p.recorded = p.ends
+		}
+		if p.kind == history.Fail {
+			p.Token, p.Queued = 0, nil
+		}
+		played = append(played, p.operation)
 	}
-	op.kind = history.Info
+	return played
 }
 
-func (l *simulated) acquire(op *operation, owner int, end time.Duration) {
-	out := max(1, op.permits)
-	careless := l.careless()
-	for i := range l.grants {
-		h := &l.grants[i]
-		switch {
-		case op.mode == history.Permit:
-			out += h.permits
-		case h.owner == owner && h.mode == op.mode:
-			if op.mode != history.Read && !l.spec.Reentrant {
-				op.kind, op.expires = history.Fail, 0
-				return
-			}
-			h.count++
-			h.end = end
-			op.token = h.token
-			return
-		case h.owner == owner, careless:
-		case op.mode == history.Read && h.mode == history.Read:
-		default:
-			op.kind, op.expires = history.Fail, 0
-			return
+// answer lets an operation take effect in one of the ways in which it can, or refuses it.
+func (g *Generator) answer(s *search, w *world, at int, p *planned) {
+	e, careless := &s.effects[at], g.chance(g.shape.careless)
+	next := s.after(*w, at)
+	switch {
+	case len(next) > 0 && careless && p.Op != history.Acquire:
+		p.kind = history.Fail
+	case len(next) > 0:
+		*w = pick(g, next...)
+	case careless && p.Op == history.Acquire && w.n < maxGrants:
+		w.grants[w.n] = grant{owner: e.owner, mode: e.mode, count: 1, permits: int8(e.Amount()), setter: int8(at), parts: 1 << at}
+		w.n++
+	case careless:
+	default:
+		p.kind, e.kind = history.Fail, history.Fail
+		if p.Op != history.Acquire && len(s.after(*w, at)) == 0 { // some of it is held
+			p.kind = history.Info
+			p.complete = never
+		}
+		e.kind = history.OK
+	}
+}
+
+// vary says some of it in another way, or later: owners go without a name, writes of
+// read-write locks are called exclusive, and the answers of extends are late.
+func (g *Generator) vary(ops []operation) {
+	unnamed, exclusive, late := "", g.chance(10), g.chance(15)
+	if g.chance(12) {
+		unnamed = string(rune('a' + g.r.IntN(3)))
+	}
+	for i := range ops {
+		o := &ops[i]
+		if unnamed != "" && o.Op != history.Crash && (o.Owner == unnamed || g.chance(10)) {
+			o.Owner = processOwner(o.Process)
+		}
+		if exclusive && o.Mode == history.Write && g.chance(50) {
+			o.Mode = history.Exclusive
+		}
+		if late && o.Op == history.Extend && o.complete != never && g.chance(50) {
+			o.complete += g.units(3, 20)
 		}
 	}
-	if op.mode == history.Permit && out > l.spec.Capacity && !careless {
-		op.kind, op.expires = history.Fail, 0
-		return
-	}
-	l.token++
-	if l.fenced {
-		op.token = l.token
-	}
-	if l.spec.Fair {
-		op.queued = l.queued
-		l.queued++
-	}
-	l.grants = append(l.grants, held{
-		owner: owner, process: op.process, mode: op.mode, count: 1, permits: max(1, op.permits), end: end, token: op.token,
-	})
 }
 
 // change makes one change at random.
@@ -612,82 +381,68 @@ func (g *Generator) change(ops []operation) []operation {
 		return ops
 	}
 	at := g.r.IntN(len(ops))
-	op := &ops[at]
-	other := &ops[g.r.IntN(len(ops))]
-	single := op.op == history.Lost || op.op == history.Crash
+	o, other := &ops[at], ops[g.r.IntN(len(ops))]
+	step := g.units(-6, 6)
+	shifted := func(o operation) operation {
+		o.Time += step
+		if o.complete != never {
+			o.complete += step
+		}
+		return o
+	}
 	switch g.r.IntN(14) {
 	case 0:
 		return slices.Delete(ops, at, at+1)
 	case 1, 2:
-		if !single {
-			op.kind = []history.Type{history.OK, history.OK, history.Fail, history.Info}[g.r.IntN(4)]
-			if op.complete == never {
-				op.complete = op.invoke + g.units(1, 5)
+		if !single(o.Op) {
+			o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info)
+			if o.complete == never {
+				o.complete = o.Time + g.units(1, 5)
 			}
 		}
 	case 3, 4:
-		step := g.units(-6, 6)
-		op.invoke += step
-		if op.complete != never {
-			op.complete += step
-		}
+		*o = shifted(*o)
 	case 5:
-		if !single && op.complete != never {
-			op.complete += g.units(-4, 6)
+		if !single(o.Op) && o.complete != never {
+			o.complete += g.units(-4, 6)
 		}
 	case 6:
-		if op.op != history.Crash && other.op != history.Crash && op.op != history.Access {
-			op.owner = other.owner
+		if o.Op != history.Crash && other.Op != history.Crash && o.Op != history.Access {
+			o.Owner = other.Owner
 		}
 	case 7:
-		if op.op == history.Acquire || op.op == history.Extend {
-			op.lease, op.expires = g.units(1, 20), 0
-			if g.chance(40) {
-				op.lease = 0
-			}
-			if g.chance(40) {
-				op.expires = op.invoke + g.units(0, 12)
-			}
+		if o.asksLease() {
+			o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(0, 12))
 		}
 	case 8:
-		if op.token > 0 {
-			op.token = max(1, op.token+int64(g.r.IntN(4))-2)
+		if o.Token > 0 {
+			o.Token = max(1, o.Token+int64(g.r.IntN(4))-2)
 		}
-		if op.queued >= 0 {
-			op.queued = max(0, op.queued+int64(g.r.IntN(6))-3)
+		if o.Queued != nil {
+			o.Queued = new(max(0, *o.Queued+int64(g.r.IntN(6))-3))
 		}
 	case 9:
-		if op.mode == history.Permit && op.op != history.Extend {
-			op.permits = g.r.IntN(max(4, g.shape.capacity))
+		if o.Mode == history.Permit && o.Op != history.Extend {
+			o.Permits = g.r.IntN(max(4, g.shape.capacity))
 		}
-		if op.mode == history.Read || op.mode == history.Write {
-			op.mode = []history.Mode{history.Read, history.Write}[g.r.IntN(2)]
+		if o.Mode == history.Read || o.Mode == history.Write {
+			o.Mode = pick(g, history.Read, history.Write)
 		}
 	case 10:
-		if op.op == history.Acquire || op.op == history.Release || op.op == history.Extend {
-			op.op = []history.Op{history.Acquire, history.Release, history.Extend}[g.r.IntN(3)]
+		if o.asksLease() || o.Op == history.Release {
+			o.Op = pick(g, history.Acquire, history.Release, history.Extend)
 		}
-	case 11:
-		if op.op != history.Crash {
-			when := op.invoke + g.units(-3, 8)
-			lost := operation{
-				op: history.Lost, kind: history.OK, process: 200 + g.r.IntN(3), lock: op.lock, owner: op.owner, mode: op.mode, queued: -1,
-				invoke: when, complete: when,
-			}
-			return append(ops, lost)
+	case 11, 12:
+		made := operation{Event: history.Event{Op: history.Lost, Process: 200 + g.r.IntN(3), Lock: o.Lock, Owner: o.Owner, Mode: o.Mode}, kind: history.OK, ends: never}
+		if made.Time = o.Time + g.units(-3, 8); o.Op == history.Crash || g.chance(50) {
+			made.Event, made.kind = history.Event{Op: history.Crash, Process: o.Process, Time: other.Time + g.units(-2, 6)}, history.Info
 		}
-	case 12:
-		when := other.invoke + g.units(-2, 6)
-		return append(ops, operation{op: history.Crash, kind: history.Info, process: op.process, invoke: when, complete: when})
+		made.complete = made.Time
+		return append(ops, made)
 	default:
-		if !single {
-			copied := *op
-			step := g.units(0, 10)
-			copied.process += 300
-			copied.invoke += step
-			if copied.complete != never {
-				copied.complete += step
-			}
+		if !single(o.Op) {
+			copied := shifted(*o)
+			copied.Process += 300
 			return append(ops, copied)
 		}
 	}

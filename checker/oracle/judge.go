@@ -1,0 +1,207 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// A Lock is what the documents say of one lock's part of a history.
+type Lock struct {
+	Name string
+	// Mode is what kind of lock it is: mutex, re-entrant, fenced, read-write,
+	// permits or fair.
+	Mode string
+	// Possible says that the part is possible.
+	Possible bool
+	// Doubts are the owners of whose holds too little is known, and why.
+	Doubts map[string]string
+
+	// inner says that it is possible where inner grants have the token of their
+	// hold, and inOrder that the tokens of all others grow, too.
+	inner, inOrder bool
+	// rest says that the part is possible without the owners in doubt, and unrefused that it is
+	// if no release or extend was refused.
+	rest, unrefused bool
+	// weak says that it is possible if a release or a refused extend can end every
+	// hold of its owner, and the outcomes of all other extends are unknown: what
+	// breaks it are not the acquires alone.
+	weak bool
+
+	ops    []operation
+	grants []*operation // the acquires that were answered ok
+	spec   history.Event
+}
+
+// Answer is possible, impossible, or unknown: which needs an owner whose account
+// may not be told.
+func (l *Lock) Answer() string {
+	switch {
+	case l.Possible:
+		return "possible"
+	case l.rest:
+		return unknown
+	default:
+		return "impossible"
+	}
+}
+
+// An Opinion is what the documents say of a history.
+type Opinion struct {
+	Locks []*Lock
+
+	ops   []operation
+	until time.Duration
+	// faults says that faults were injected, or that the last line was cut short:
+	// then it shows something only if the faults took effect.
+	faults bool
+}
+
+// Judge forms an opinion of a small history: at most 31 operations on a lock.
+func Judge(h *history.History) *Opinion {
+	o := &Opinion{ops: operations(h), until: h.End(), faults: h.Truncated > 0}
+	for i := range h.Events {
+		o.faults = o.faults || h.Events[i].Op == history.Inject
+	}
+	specs := declared(h)
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		var mine []operation // with the crashes, which are of all locks
+		for _, op := range o.ops {
+			if op.Op == history.Crash || op.Lock == name && op.Op != history.Access {
+				mine = append(mine, op)
+			}
+		}
+		o.Locks = append(o.Locks, judge(specs[name], mine))
+	}
+	return o
+}
+
+// judge tries all worlds of one lock.
+func judge(spec history.Event, ops []operation) *Lock {
+	l := &Lock{Name: spec.Lock, ops: ops, spec: spec, Doubts: doubts(spec, ops), rest: true, unrefused: true, weak: true}
+	for i := range ops {
+		if ops[i].is(history.Acquire, history.OK) {
+			l.grants = append(l.grants, &ops[i])
+		}
+	}
+	tokens := slices.ContainsFunc(l.grants, func(g *operation) bool { return g.Token > 0 })
+	switch {
+	case spec.Fair:
+		l.Mode = "fair"
+	case spec.Kind == history.KindSemaphore:
+		l.Mode = "permits"
+	case spec.Kind == history.KindRW:
+		l.Mode = "read-write"
+	case tokens:
+		l.Mode = "fenced"
+	case spec.Reentrant:
+		l.Mode = "re-entrant"
+	default:
+		l.Mode = "mutex"
+	}
+	s := newSearch(spec, ops)
+	if l.Possible = s.possible(Ignore); l.Possible {
+		l.inner = !tokens || s.possible(SameInner)
+		l.inOrder = l.inner && (!tokens || s.possible(InOrder))
+		return l
+	}
+	without := func(is func(operation) bool) bool {
+		return newSearch(spec, slices.DeleteFunc(slices.Clone(ops), is)).possible(Ignore)
+	}
+	l.rest = len(l.Doubts) > 0 && without(func(o operation) bool { return l.Doubts[o.Owner] != "" && o.Op != history.Crash })
+	l.unrefused = without(func(o operation) bool { return o.Op != history.Acquire && o.kind == history.Fail })
+	l.weak = newSearch(spec, weaker(ops)).endAnswered().possible(Ignore)
+	return l
+}
+
+// weaker are the operations with unknown outcomes of all releases and extends but
+// the refused ones.
+func weaker(ops []operation) []operation {
+	weak := slices.Clone(ops)
+	for i := range weak {
+		if o := &weak[i]; (o.Op == history.Release || o.Op == history.Extend) && o.kind != history.Fail {
+			o.optional, o.complete = true, never
+		}
+	}
+	return weak
+}
+
+// late reports whether half of the grants or more were answered at their own end or after it.
+func (l *Lock) late() bool {
+	late := 0
+	for _, g := range l.grants {
+		if g.complete >= g.ends {
+			late++
+		}
+	}
+	return late > 0 && 2*late >= len(l.grants)
+}
+
+// certain reports whether the lock was held for certain at some instant: a
+// request for all of it, granted at that instant, would be impossible.
+func (l *Lock) certain() bool {
+	return !l.Possible && !l.weak || slices.ContainsFunc(l.ops, func(o operation) bool {
+		return slices.ContainsFunc([]time.Duration{o.Time, o.complete, o.ends - l.spec.Drift}, func(stamp time.Duration) bool {
+			return stamp < never/2 && (!l.admits(stamp-1) || !l.admits(stamp+1))
+		})
+	})
+}
+
+// admits reports whether another owner may have had all of the lock at an instant.
+func (l *Lock) admits(at time.Duration) bool {
+	probe := operation{
+		Event: history.Event{Op: history.Acquire, Process: -2, Lock: l.Name, Owner: "\x00", Mode: history.Write, Permits: max(1, l.spec.Capacity), Time: at},
+		kind:  history.OK, complete: at, ends: 1, first: -1, last: -1,
+	}
+	ops := l.ops
+	if !l.Possible {
+		ops = weaker(ops)
+	}
+	s := newSearch(l.spec, append(slices.Clone(ops), probe))
+	if !l.Possible {
+		s.endAnswered()
+	}
+	s.effects[len(s.effects)-1].end = at // it is gone at once
+	return s.possible(Ignore)
+}
+
+// precedes reports whether one acquire can have taken effect before another.
+func (l *Lock) precedes(first, second *operation) bool {
+	s := newSearch(l.spec, l.ops)
+	for i := range s.effects {
+		switch s.effects[i].first {
+		case first.first:
+			s.precede[0] = i
+		case second.first:
+			s.precede[1] = i
+		}
+	}
+	return s.possible(Ignore)
+}
+
+// untouched is until when a grant lasts for certain: its lease, or the next thing
+// that its owner or a crash did.
+func (l *Lock) untouched(g *operation) time.Duration {
+	until := g.ends
+	if until != never {
+		until -= l.spec.Drift
+	}
+	for i := range l.ops {
+		if o := &l.ops[i]; o != g && (o.Owner == g.Owner || o.Op == history.Crash) && o.complete >= g.Time {
+			until = min(until, o.Time)
+		}
+	}
+	return until
+}
+
+// earlier reports whether an owner had asked for the lock before, successfully or perhaps so, in a request that is so.
+func (l *Lock) earlier(g *operation, so func(*operation) bool) bool {
+	return slices.ContainsFunc(l.ops, func(o operation) bool {
+		return o.granted() && o.Owner == g.Owner && o.first < g.first && so(&o)
+	})
+}
+
+// first reports whether a grant can't be part of a hold that its owner had before.
+func (l *Lock) first(g *operation) bool { return !l.earlier(g, func(*operation) bool { return true }) }
