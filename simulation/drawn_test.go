@@ -21,22 +21,6 @@ func TestPatienceCountsTheLeaseOfTheLibrary(t *testing.T) {
 	}
 }
 
-// In this case the lock is free and asked for until a lease of the library is over: requests meet the votes that
-// others left behind.
-func TestVotesLeftBehindForALeaseOfTheLibrary(t *testing.T) {
-	l := spec(t, "redsync-failfast")
-	c, err := simulation.Campaign{Topology: topologies.Independent}.Draw(l, 423)
-	require.NoError(t, err)
-	o := run(t, l, c)
-	found, err := c.Findings(t.Context(), l, o)
-	require.NoError(t, err)
-	require.Empty(t, found)
-	c.Progress = 2*time.Second + c.Watchdog // which is no lease of it
-	found, err = c.Findings(t.Context(), l, o)
-	require.NoError(t, err)
-	require.NotEmpty(t, found)
-}
-
 // A service that grants several locks at once is asked for several: a bug in how it gives them back shows.
 func TestSeveralLocksAreSimulated(t *testing.T) {
 	k := simulation.Campaign{Topology: topologies.Single}

@@ -12,10 +12,11 @@
 // where a report differs from what the documents say, and [Shrink] makes a history
 // that shows a difference as small as it gets.
 //
-// The search is exhaustive, so that the histories are bounded: 28 operations on up to
-// three locks of different kinds, 7 clients and as many watchdogs, semaphores of up to
-// 6 permits, 12 grants of a lock, and 4 clients that crash. Requests may have a lease or
-// none, clients may share an owner, up to a third of the outcomes are unknown, and stamps
-// are on a grid, so that many are the same. Half of the histories have no more than 4
-// clients, 8 operations on a lock before changes, and one crash.
+// The search is exhaustive, so that the histories are bounded: 31 operations and 12
+// grants on each of up to three locks of different kinds, and 7 clients. Requests may have
+// a lease or none, clients may share an owner or have none with a name, up to a third of the
+// outcomes are unknown, and stamps are on a grid, so that many are the same: of one owner where
+// their order does not matter. Half of the histories have no more than 4 clients with two
+// sessions each on a lock. Tests of the checker also judge them by several clocks, and
+// after others of many lengths; what a reader has to refuse is tested here.
 package oracle

@@ -239,3 +239,108 @@ func TestShrink(t *testing.T) {
 		}
 	}
 }
+
+// mistakes are what the documents refuse. Each changes an event of a history, and tells whether it could.
+var mistakes = map[string]func(h *history.History, at int) bool{
+	"another lock":             completion(func(e *history.Event) { e.Lock += "x" }),
+	"another owner":            completion(func(e *history.Event) { e.Owner += "x" }),
+	"another mode":             completion(func(e *history.Event) { e.Mode, e.Permits = other(e.Mode), 0 }),
+	"other permits":            completion(func(e *history.Event) { e.Mode, e.Permits = history.Permit, 77 }),
+	"another lease":            completion(func(e *history.Event) { e.Lease = 77; e.Expires = 0 }),
+	"another resource":         completion(func(e *history.Event) { e.Resource += "x" }),
+	"another op":               completion(func(e *history.Event) { e.Op = history.Inject }),
+	"an end of an info":        completion(func(e *history.Event) { e.Type, e.Expires = history.Info, 77 }),
+	"an end of a refusal":      completion(func(e *history.Event) { e.Type, e.Expires = history.Fail, 77 }),
+	"a token of an info":       completion(func(e *history.Event) { e.Op, e.Type, e.Token = history.Acquire, history.Info, 77 }),
+	"a negative token":         completion(func(e *history.Event) { e.Op, e.Type, e.Token = history.Acquire, history.OK, -1 }),
+	"a fault":                  completion(func(e *history.Event) { e.Fault = "cut" }),
+	"an unknown kind":          declaration(func(e *history.Event) { e.Kind = "semaphor" }),
+	"no kind":                  declaration(func(e *history.Event) { e.Kind, e.Capacity = "", 0 }),
+	"a capacity of a mutex":    declaration(func(e *history.Event) { e.Kind, e.Capacity = history.KindMutex, 2 }),
+	"a capacity from the past": declaration(func(e *history.Event) { e.From = 1 }),
+	"a second declare": func(h *history.History, at int) bool {
+		if h.Events[at].Op != history.Declare {
+			return false
+		}
+		h.Events = slices.Insert(h.Events, at, h.Events[at])
+		return true
+	},
+	"a late declare": func(h *history.History, at int) bool {
+		e := h.Events[at]
+		if !e.Op.OfHolder() || h.Events[0].Op != history.Declare || h.Events[0].Lock != e.Lock {
+			return false
+		}
+		declare := h.Events[0]
+		declare.Time = h.End()
+		h.Events = append(h.Events[1:], declare)
+		return true
+	},
+	"time running backwards": func(h *history.History, at int) bool {
+		h.Events[at].Time = -1
+		if at > 0 {
+			h.Events[at].Time = h.Events[at-1].Time - 1
+		}
+		return true
+	},
+	"two answers at one stamp": func(h *history.History, at int) bool {
+		e := h.Events[at]
+		if e.Op != history.Extend || e.Type != history.OK {
+			return false
+		}
+		invoke, ok := e, e
+		invoke.Process, invoke.Type, invoke.Expires, ok.Process = 999, history.Invoke, 0, 999
+		h.Events = slices.Insert(h.Events, at+1, invoke, ok)
+		return true
+	},
+}
+
+func other(m history.Mode) history.Mode {
+	if m == history.Read {
+		return history.Write
+	}
+	return history.Read
+}
+
+func completion(change func(e *history.Event)) func(*history.History, int) bool {
+	return func(h *history.History, at int) bool {
+		e := &h.Events[at]
+		if e.Process < 0 || e.Type == history.Invoke || e.Op == history.Lost || e.Op == history.Crash {
+			return false
+		}
+		before := *e
+		change(e)
+		return before.Resource != "" || e.Resource == "" || before.Op == history.Access
+	}
+}
+
+func declaration(change func(e *history.Event)) func(*history.History, int) bool {
+	return func(h *history.History, at int) bool {
+		if h.Events[at].Op != history.Declare {
+			return false
+		}
+		change(&h.Events[at])
+		return true
+	}
+}
+
+// TestMistakesAreRefused makes one mistake in a history that a reader accepts.
+func TestMistakesAreRefused(t *testing.T) {
+	t.Parallel()
+	g := oracle.NewGenerator(11)
+	for name, make := range mistakes {
+		for made := 0; made < 50; {
+			h := g.Next()
+			for at := range h.Events {
+				wrong := &history.History{Events: slices.Clone(h.Events)}
+				if !make(wrong, at) {
+					continue
+				}
+				made++
+				if _, err := history.ReadAll(strings.NewReader(oracle.Lines(wrong))); err == nil {
+					t.Errorf("%s is accepted:\n%s", name, oracle.Lines(wrong))
+				}
+				break
+			}
+		}
+	}
+}
