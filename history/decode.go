@@ -14,7 +14,8 @@ import (
 // A decoder makes events of lines.
 //
 // It reads by itself what programs write: one flat object of known fields, plain strings and whole
-// numbers. A value that is unusual (an escape, something nested, a fraction) it leaves to
+// numbers. json.Unmarshal alone, which refuses less, takes four times as long for a line (10.1 against 2.4 µs, of
+// 20,000 lines on a machine with other work), and to read is half of what the judge of a long history does. A value that is unusual (an escape, something nested, a fraction) it leaves to
 // encoding/json, and so it does the whole line where that is wrong, to say how.
 type decoder struct {
 	seed maphash.Seed

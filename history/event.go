@@ -78,6 +78,64 @@ const ObserveClients = "clients"
 // NoProcess is the process number of faults and observations, which no process made.
 const NoProcess = -1
 
+// Life says how long a fault acts, on [Inject].
+type Life string
+
+// The lives of faults.
+const (
+	Lasting   Life = "lasting"   // from its injection to its heal
+	Momentary Life = "momentary" // over as soon as it has happened
+	Triggered Life = "triggered" // from the message that it waits for
+	Repeating Life = "repeating" // on and off, until its heal
+)
+
+// Effect is one thing that a fault does to its target, on [Inject].
+type Effect string
+
+// The effects of faults. A target of "{a b}" is a group of parties; any other is a
+// server, or links.
+const (
+	Isolates    Effect = "isolates"     // parties can't reach each other: a group all others, or as the fault's shape says
+	Cuts        Effect = "cuts"         // links refuse connections
+	Stalls      Effect = "stalls"       // data on links waits until the heal
+	Delays      Effect = "delays"       // data on links arrives late
+	Disconnects Effect = "disconnects"  // open connections are closed
+	Loses       Effect = "loses"        // a message never arrives
+	Stops       Effect = "stops"        // the server answers nothing while the fault lasts
+	Suspends    Effect = "suspends"     // with Stops: the server's process stands still, and keeps what it knows
+	Restarts    Effect = "restarts"     // the server's process ends and begins again, with what its disk kept
+	Forgets     Effect = "forgets"      // the server loses data, whatever its disk keeps
+	Refuses     Effect = "refuses"      // the server answers requests with an error
+	Withholds   Effect = "withholds"    // the server leaves requests unanswered for a while
+	Promotes    Effect = "promotes"     // another server becomes the master
+	Moves       Effect = "moves"        // data goes to another server
+	ShiftsClock Effect = "shifts-clock" // the server's wall clock is wrong
+	StopsClient Effect = "stops-client" // a client stands still, or is gone
+)
+
+// What a history may have met: the names of counts that say what it covers. A
+// workload says which of them it is for, and the judge counts them.
+const (
+	MetContention = "contention" // requests that overlapped a hold of another process
+	MetHandOvers  = "hand-overs" // grants of a lock that was asked for while another owner held it
+	MetRefusals   = "refusals"   // requests that were refused
+	MetNotHeld    = "not-held"   // releases and extends that were refused, since the caller did not hold the lock
+	MetUnknown    = "unknown"    // operations whose outcome is unknown
+	MetExpiries   = "expiries"   // holds that outlived their lease, or that the holder was told were lost
+	MetRenewals   = "renewals"   // extends that were confirmed
+	MetReentries  = "re-entries" // grants to an owner that held the lock in the same mode
+	MetDowngrades = "downgrades" // grants to read to an owner that was writing
+	MetShared     = "shared"     // holds of a lock that began while another owner held it too
+	MetQueued     = "queued"     // grants that say their place in a queue
+	MetSeveral    = "several"    // holds that began while the owner held another lock
+	MetCrashes    = "crashes"    // processes that were gone
+	MetStale      = "stale"      // accesses with a token that the resource refused
+)
+
+// Abandoned is the error of an access that its holder gave up by itself, because
+// its lease was over. Any other access that failed was refused by the resource.
+const Abandoned = "abandoned: the lease is over"
+
 // An Event is one line of a history: one end of an operation, as it was seen
 // on the run's own clock.
 //

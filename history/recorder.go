@@ -1,7 +1,9 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +17,6 @@ import (
 const (
 	flushBytes = 64 << 10
 	flushEvery = 50 * time.Millisecond
-	// together is how many events are encoded in one go: one by one, between the
-	// requests of the caller, each finds the processor's caches full of something else.
-	together = 32
 )
 
 // A Recorder stamps events and appends them to a writer as JSON lines.
@@ -29,13 +28,13 @@ const (
 type Recorder struct {
 	mu      sync.Mutex
 	w       io.Writer
-	stamped []Event // that aren't lines yet
-	buf     []byte
+	buf     bytes.Buffer  // lines
+	lines   *json.Encoder // to buf
 	base    time.Time
 	last    time.Duration
 	flushed time.Duration
 	next    int64
-	events  sequence // of those that are lines
+	events  sequence
 	closed  bool
 	prompt  bool     // write each event at once
 	merges  bool     // keep events back, to be put in order
@@ -47,7 +46,10 @@ type Recorder struct {
 
 // NewRecorder returns a recorder whose clock starts now.
 func NewRecorder(w io.Writer) *Recorder {
-	return &Recorder{w: w, base: time.Now(), events: newSequence()}
+	r := &Recorder{w: w, base: time.Now(), events: newSequence()}
+	r.lines = json.NewEncoder(&r.buf)
+	r.lines.SetEscapeHTML(false)
+	return r
 }
 
 // NewRelay returns a recorder of a process whose events another one merges
@@ -123,52 +125,40 @@ func (r *Recorder) record(e *Event) {
 	r.append(e)
 }
 
-// append stamps an event that is not before the last one.
+// append stamps an event that is not before the last one, and makes a line of it. An event that breaks the format
+// is written, and the first of them is the error of the recording.
 func (r *Recorder) append(e *Event) {
 	e.Time = max(e.Time, r.last+1)
 	e.Index = r.next
 	r.last = e.Time
 	r.next++
-	r.stamped = append(r.stamped, *e)
 	if r.also != nil {
 		*r.also = append(*r.also, *e)
 	}
-	due := r.prompt || e.Time-r.flushed >= flushEvery
-	if due || len(r.stamped) == together || e.Params != nil || e.Effects != nil { // which is the caller's
-		r.encode()
+	err := r.lines.Encode(e)
+	if err == nil {
+		err = e.Validate()
 	}
-	if due || len(r.buf) >= flushBytes {
+	if err == nil {
+		filled := *e // what was recorded stays as it is
+		err = r.events.accept(&filled)
+	}
+	if err != nil && r.wrong == nil {
+		r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)
+	}
+	if r.prompt || e.Time-r.flushed >= flushEvery || r.buf.Len() >= flushBytes {
 		r.flush()
 	}
 }
 
-// encode makes lines of the events that are stamped. An event that breaks the format is written, and the first of
-// them is the error of the recording.
-func (r *Recorder) encode() {
-	for i := range r.stamped {
-		e := &r.stamped[i]
-		var had uint64
-		r.buf, had = appendEvent(r.buf, e)
-		err := cmp.Or(e.ranges(), e.valid(had))
-		if err == nil {
-			err = r.events.accept(e)
-		}
-		if err != nil && r.wrong == nil {
-			r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)
-		}
-	}
-	r.stamped = r.stamped[:0] // the next ones will be written over these
-}
-
 func (r *Recorder) flush() {
-	r.encode()
 	r.flushed = r.last
-	if r.err == nil && len(r.buf) > 0 {
-		if _, err := r.w.Write(r.buf); err != nil {
+	if r.err == nil && r.buf.Len() > 0 {
+		if _, err := r.w.Write(r.buf.Bytes()); err != nil {
 			r.err = fmt.Errorf("write history: %w", err)
 		}
 	}
-	r.buf = r.buf[:0] // also after an error, which is final
+	r.buf.Reset() // also after an error, which is final
 }
 
 // Flush writes what is buffered and reports the first error of the recording.
@@ -191,7 +181,6 @@ func (r *Recorder) Close() error {
 	if r.merges {
 		r.writeKept()
 	}
-	r.encode()
 	for _, open := range r.events.openNow() {
 		e := *open
 		e.Time = time.Since(r.base)
