@@ -40,7 +40,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	var text, terminal, markdown, page bytes.Buffer
 	require.NoError(t, reports.WriteText(&text, r, reports.TextOptions{}))
 	require.Contains(t, strings.Join(strings.Fields(text.String()), " "), "measured "+in.Run.Causes[0].Text)
-	require.NoError(t, reports.WriteText(&terminal, r, reports.TextOptions{Width: 180, Dir: "runs/1"}))
+	require.NoError(t, reports.WriteText(&terminal, r, reports.TextOptions{Width: 80, Dir: "runs/1"}))
 	require.Contains(t, terminal.String(), "a limit of this deployment\n")
 	require.LessOrEqual(t, strings.Count(terminal.String(), "\n"), 14)
 	require.NoError(t, reports.WriteMarkdown(&markdown, r))

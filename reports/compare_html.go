@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // WriteComparison writes a comparison as one HTML file that needs no network:
@@ -48,25 +49,27 @@ func WriteComparison(w io.Writer, a, b Named) error {
 // comparedPlots are the plots of two runs, on the axes that suit both. Where
 // one of them has too little to plot there are none.
 func comparedPlots(models [2]*model, runs [2]Results) ([]template.HTML, error) {
-	latency := models[0].latencyScale().both(models[1].latencyScale())
+	requests := [2]durations{models[0].requestDurations(), models[1].requestDurations()}
+	span := func(i int) scale { return models[i].span(requests[i].most, requests[i].short, requests[i].open) }
+	latency := span(0).both(span(1))
 	throughput := models[0].throughputScale(latency.win).both(models[1].throughputScale(latency.win))
-	var plots []template.HTML
+	var all []*chart.Plot
 	for i, d := range models {
 		if o := runs[i].Operations[string(history.Acquire)]; o.Total() < minPlot {
 			return nil, nil
 		}
-		f, err := d.latencyPlot(fmt.Sprintf("%c: latency", 'A'+i), latency)
-		if err != nil {
-			return nil, err
-		}
-		plots = append(plots, f.html())
+		all = append(all, d.durationPlot(fmt.Sprintf("%c: latency", 'A'+i), requests[i], latency))
 	}
 	for i, d := range models {
-		f, err := d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, say.Span(rateStep(throughput.win))), throughput)
+		all = append(all, d.throughputPlot(fmt.Sprintf("%c: per %s", 'A'+i, say.Span(rateStep(throughput.win))), throughput))
+	}
+	var plots []template.HTML
+	for _, p := range all {
+		svg, err := p.SVG(p.Title.Text)
 		if err != nil {
 			return nil, err
 		}
-		plots = append(plots, f.html())
+		plots = append(plots, plotted{svg: svg}.html())
 	}
 	return plots, nil
 }

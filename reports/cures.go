@@ -113,6 +113,10 @@ func cureRows() []cureRow {
 			Kinds: []string{checker.UseAfterLease}, When: (*telling).learntLate,
 		},
 		{
+			Cure:  Cure{ID: "only-when-granted", Text: "use the resource after a grant only: a refusal, and a request without an answer, are none"},
+			Kinds: []string{checker.UseAfterLease}, When: (*telling).neverHeld,
+		},
+		{
 			Cure:  Cure{ID: "finish-first", Text: "finish the change before the lock is released"},
 			Kinds: []string{checker.LostUpdate, checker.UseAfterLease, checker.StaleAccess}, When: (*telling).releasedEarly,
 		},
@@ -121,7 +125,7 @@ func cureRows() []cureRow {
 				ID: "stop-with-the-hold", Text: "stop when the hold ends",
 				Config: "Hold.Lost says so; the context under Hold.Context for all work", Cost: "work ends in the middle: it must be safe to repeat",
 			},
-			Kinds: []string{checker.UseAfterLease}, When: func(t *telling) bool { return !t.learntLate() && !t.releasedEarly() },
+			Kinds: []string{checker.UseAfterLease}, When: func(t *telling) bool { return !t.learntLate() && !t.releasedEarly() && !t.neverHeld() },
 		},
 		{
 			Cure: Cure{

@@ -53,27 +53,23 @@ func WriteDir(dir string, in Input) error {
 		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r) }},
 		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
 		{HTMLFile, m.writeHTML},
-		{LatencyFile, m.plotWriter("latency", m.latencyFigure)},
-		{HoldsFile, m.plotWriter("holds", m.holdsFigure)},
-		{ThroughputFile, m.plotWriter("throughput", m.throughputFigure)},
 	}
 	if len(in.Missing) > 0 {
 		files = slices.DeleteFunc(files, func(f file) bool {
 			return f.name == ResultsFile || f.name == JUnitFile || f.name == MarkdownFile
 		})
 	}
-	plots := m.plotFiles()
-	for _, f := range files {
-		path := filepath.Join(dir, f.name)
-		if slices.Contains([]string{LatencyFile, HoldsFile, ThroughputFile}, f.name) && !slices.Contains(plots, f.name) {
-			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier version
-				errs = append(errs, err)
-			}
-			continue
-		}
-		if err := history.WriteFile(path, f.write); err != nil {
+	plots, err := m.plots()
+	errs = append(errs, err)
+	for _, name := range []string{LatencyFile, HoldsFile, ThroughputFile} {
+		if i := slices.IndexFunc(plots, func(p plotted) bool { return p.file == name }); i >= 0 {
+			files = append(files, file{name, plots[i].write})
+		} else if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier version
 			errs = append(errs, err)
 		}
+	}
+	for _, f := range files {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, f.name), f.write))
 	}
 	pictures, err := m.drawPictures()
 	errs = append(errs, err)

@@ -217,7 +217,6 @@ func TestWriteErrors(t *testing.T) {
 		"junit":    reports.WriteJUnit(brokenWriter{}, r),
 		"markdown": reports.WriteMarkdown(brokenWriter{}, r),
 		"html":     reports.WriteHTML(brokenWriter{}, in),
-		"latency":  reports.WriteLatency(brokenWriter{}, in),
 	} {
 		require.ErrorIs(t, err, os.ErrClosed, name)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
@@ -28,8 +29,8 @@ func TestGuideIsComplete(t *testing.T) {
 	for _, m := range legends {
 		says(m[1])
 	}
-	_, holds := newModel(heldOnce()).holdDurations()
-	for _, words := range append(holds.Words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
+	holds := newModel(heldOnce()).holdDurations()
+	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
 		says(words)
 	}
 	for _, f := range chart.Families() {
@@ -40,7 +41,7 @@ func TestGuideIsComplete(t *testing.T) {
 		flag := newModel(Input{}).markWords(&checker.Violation{Kind: kind.Name})
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[Counts](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[InEffect](), reflect.TypeFor[FaultTime](), reflect.TypeFor[history.Cause](), reflect.TypeFor[history.Suspect](), reflect.TypeFor[history.Arm](), reflect.TypeFor[Counts](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
 		for field := range of.Fields() {
 			if !field.IsExported() {
 				continue

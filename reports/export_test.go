@@ -1,9 +1,11 @@
 package reports
 
-import "io"
-
-// WriteLatency writes latency.svg.
-func WriteLatency(w io.Writer, in Input) error {
-	m := newModel(in)
-	return m.plotWriter("latency", m.latencyFigure)(w)
+// Plots are those of a run.
+func Plots(in Input) (string, error) {
+	all, err := newModel(in).plots()
+	svg := ""
+	for _, p := range all {
+		svg += p.svg
+	}
+	return svg, err
 }

@@ -25,16 +25,13 @@ type page struct {
 	Results
 	CSS        template.CSS
 	JS         template.JS
-	Script     string        // what allows that script, and no other
-	Diagram    template.HTML // the messages until the violation; empty where no two parties are known
-	Block      template.HTML // what the script draws the timeline from
-	Map        template.HTML // the topology; empty if none was recorded
-	Moment     time.Duration // that the map shows
-	Plots      []string      // their files
-	Latency    template.HTML // empty if there is too little for a plot
-	Holds      template.HTML
-	Throughput template.HTML
-	Others     template.HTML // the latency of the other operations; empty if there is too little
+	Script     string          // what allows that script, and no other
+	Diagram    template.HTML   // the messages until the violation; empty where no two parties are known
+	Block      template.HTML   // what the script draws the timeline from
+	Map        template.HTML   // the topology; empty if none was recorded
+	Moment     time.Duration   // that the map shows
+	Plots      []template.HTML // empty if there is too little for a plot
+	PlotFiles  []string
 	Rows       []latencyRow
 	Proof      []property
 	Violations []violationRow
@@ -86,8 +83,14 @@ func (m *model) writeHTML(w io.Writer) error {
 	p.Block = template.HTML(block)
 	p.Moment = m.moment()
 	p.Map = template.HTML(m.topologyFigure(p.Moment))
-	if err := m.plots(&p); err != nil {
+	plots, err := m.plots()
+	if err != nil {
 		return fmt.Errorf("write html: %w", err)
+	}
+	for _, plot := range plots {
+		if p.Plots = append(p.Plots, plot.html()); plot.file != "" {
+			p.PlotFiles = append(p.PlotFiles, plot.file)
+		}
 	}
 	p.Rows = p.rows()
 	if l, ok := m.holdLatency(); ok {
@@ -121,42 +124,6 @@ func (m *model) writeHTML(w io.Writer) error {
 // minPlot is how many requests for a lock it takes for a plot to say more than
 // the table does.
 const minPlot = 20
-
-// plotFiles are the files of the plots that a run has enough requests for.
-func (m *model) plotFiles() []string {
-	if o := outcomes(m.ops)[string(history.Acquire)]; o.Total() < minPlot {
-		return nil
-	}
-	return []string{LatencyFile, HoldsFile, ThroughputFile}
-}
-
-// plots draws the plots, if there is enough to plot.
-func (m *model) plots(p *page) error {
-	if p.Plots = m.plotFiles(); len(p.Plots) == 0 {
-		return nil
-	}
-	latency, err := m.plotOnce("latency", m.latencyFigure)
-	if err != nil {
-		return err
-	}
-	holds, err := m.plotOnce("holds", m.holdsFigure)
-	if err != nil {
-		return err
-	}
-	throughput, err := m.plotOnce("throughput", m.throughputFigure)
-	if err != nil {
-		return err
-	}
-	others, err := m.plotOnce("operations", m.operationsFigure)
-	if err != nil {
-		return err
-	}
-	p.Latency, p.Holds, p.Throughput = latency.html(), holds.html(), throughput.html()
-	if others.body != "" {
-		p.Others = others.html()
-	}
-	return nil
-}
 
 // at writes an instant as the page's address has it: in seconds.
 func at(t time.Duration) string {

@@ -389,7 +389,8 @@ func addsNothing(t *testing.T, in reports.Input, known map[string]int) {
 	require.Equal(t, 1, strings.Count(page, "<script"))
 	require.Equal(t, 1, strings.Count(page, "</script"))
 	require.Equal(t, 1, strings.Count(page, "<style"))
-	drawing := string(written(t, func(w io.Writer) error { return reports.WriteLatency(w, in) }))
+	drawing, err := reports.Plots(in)
+	require.NoError(t, err)
 	for _, markup := range []string{withoutCode(page), withoutCode(drawing)} {
 		d := xml.NewDecoder(strings.NewReader(markup))
 		d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity

@@ -15,8 +15,10 @@ type kindRow struct {
 	Headline string
 	// OneOwner is the headline where the record names one owner for all holds: empty for Headline.
 	OneOwner string
-	Mark     string // on the flag of the timeline; empty for the name of the kind
-	Outcome  string // a sentence that is true of each such violation; empty: that of the checker
+	// NoHold is the headline where the client had no hold at all: empty for Headline.
+	NoHold  string
+	Mark    string // on the flag of the timeline; empty for the name of the kind
+	Outcome string // a sentence that is true of each such violation; empty: that of the checker
 	// Look is where the code of a lock can be wrong, and SharedLook the same of a lock that several
 	// may hold.
 	Look, SharedLook string
@@ -84,6 +86,7 @@ func kindRows() []kindRow {
 			Kind: checker.UseAfterLease, Control: true, Others: true,
 			Mark:     "used after its lease",
 			Headline: "Client {actor} used {resource} {late} after its time on {name} was over",
+			NoHold:   "Client {actor} used {resource} without holding {name}",
 		},
 		{
 			Kind: checker.LostUpdate, Control: true,

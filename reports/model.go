@@ -58,7 +58,7 @@ type model struct {
 	allLanes []*lane                         // found when the first timeline asks
 	laneIs   map[[2]string]*lane             // the same, by lock and client
 	guards   map[string][]string             // the locks of each resource, once they were asked for
-	figures  map[string]figure               // by name, once they were drawn
+	drawn    []plotted                       // once they were drawn
 	pictures []picture                       // drawn when the first page asks
 }
 

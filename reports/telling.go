@@ -105,6 +105,9 @@ func (t *telling) headline() string {
 	if t.row.OneOwner != "" && len(owners) == 1 && (t.row.Overlap || len(processes) > 1) {
 		words = t.row.OneOwner
 	}
+	if t.row.NoHold != "" && t.neverHeld() {
+		words = t.row.NoHold
+	}
 	var names []string
 	for p := range processes {
 		names = append(names, fmt.Sprintf("p%d", p))
@@ -352,6 +355,12 @@ func (t *telling) singleToken() bool { return t.m.kindOf(t.v.Lock) != history.Ki
 // learntLate reports whether a client learnt of its grant when the lease was over.
 func (t *telling) learntLate() bool {
 	return slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return believes(h) <= h.Start })
+}
+
+// neverHeld reports whether the client that the violation is about had no hold before it.
+func (t *telling) neverHeld() bool {
+	e := t.m.lastEvent(t.v)
+	return e != nil && t.m.holdFor(t.v, e) == nil
 }
 
 // releasedEarly reports whether an access of the evidence was under way when its client released the lock.

@@ -121,7 +121,7 @@ func (t *textReport) story(room int) {
 func (t *textReport) facts() {
 	for i, c := range t.Causes {
 		if i < maxCauseLines || t.whole {
-			t.add(map[bool]string{true: "measured"}[i == 0], c.Text)
+			t.wrap(map[bool]string{true: "measured"}[i == 0], c.Text) // the verdict stands at the end
 		}
 	}
 	switch {
@@ -203,6 +203,11 @@ func (t *textReport) add(label, text string) {
 		t.lines = append(t.lines, pad(label)+say.Shorten(text, t.Width-labelWidth))
 		return
 	}
+	t.wrap(label, text)
+}
+
+// wrap adds an entry in as many lines as it takes.
+func (t *textReport) wrap(label, text string) {
 	line, width := pad(label), 0
 	for word := range strings.FieldsSeq(text) {
 		n := utf8.RuneCountInString(word)

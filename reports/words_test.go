@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 func TestSpan(t *testing.T) {
@@ -61,20 +60,6 @@ func TestTargetWords(t *testing.T) {
 		what, were := targetWords(tt.give, top)
 		require.Equal(t, [2]string{tt.what, tt.were}, [2]string{what, were})
 	}
-}
-
-func TestNiceStep(t *testing.T) {
-	for length, want := range map[time.Duration]time.Duration{
-		0:                       0,
-		3 * time.Nanosecond:     1,
-		time.Millisecond:        200 * time.Microsecond,
-		2956 * time.Millisecond: 500 * time.Millisecond,
-		60 * time.Second:        10 * time.Second,
-	} {
-		require.Equal(t, want, chart.NiceStep(length, 9), length)
-	}
-	require.Equal(t, "0.05 s", chart.TickLabel(50*time.Millisecond, 10*time.Millisecond))
-	require.Equal(t, "20 s", chart.TickLabel(20*time.Second, 10*time.Second))
 }
 
 func TestNatural(t *testing.T) {

@@ -5,348 +5,251 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"github.com/lockchaos/lockchaos/internal/say"
 )
 
-// A Tint is a colour that plotters draw with. It stands for a variable of the palette;
-// restyle puts the variables in, so that one SVG serves light and dark.
-type Tint string
+// A Tint is a colour that is legible on light and on dark paper, as 0xRRGGBB.
+type Tint uint32
 
 // The tints of what is drawn in plots.
 const (
-	Ink  Tint = "#010203"
-	Soft Tint = "#C0C1C2" // of the grid
-	OK   Tint = "#81BFFC"
-	Info Tint = "#FFA400"
-	Fail Tint = "#FF1E90"
+	Ink  Tint = 0x76808C
+	OK   Tint = 0x2F86D6
+	Info Tint = 0xD98200
+	Fail Tint = 0xE0187F
+	bad  Tint = 0xD1242F
 )
+
+func (t Tint) color(alpha uint8) color.NRGBA {
+	return color.NRGBA{R: uint8(t >> 16), G: uint8(t >> 8), B: uint8(t), A: alpha} //nolint:gosec // a byte each
+}
 
 // A Family are bands that are drawn alike.
 type Family struct {
-	Name     string
-	Variable string // of the palette, and the end of the class
-	tint     Tint
+	Name string
+	tint Tint
 }
 
 // Families are all families of bands: faults by what they are done to.
 func Families() []Family {
 	return []Family{
-		{"fault of the network", "band", "#B58A1E"},
-		{"failover or partition", "band-failover", "#8A63D2"},
-		{"fault of a server", "band-server", "#5E6B7B"},
-		{"fault of a clock", "band-clock", "#0A9D7A"},
-		{"fault of a client", "band-client", "#C2571A"},
+		{"fault of the network", 0xB58A1E}, {"failover or partition", 0x8A63D2}, {"fault of a server", 0x5E6B7B}, {"fault of a clock", 0x0A9D7A}, {"fault of a client", 0xC2571A},
 	}
 }
 
-// rgb is the tint as a colour with so much opacity.
-func (t Tint) rgb(alpha uint8) color.NRGBA {
-	var c color.NRGBA
-	if _, err := fmt.Sscanf(string(t), "#%02X%02X%02X", &c.R, &c.G, &c.B); err != nil {
-		return color.NRGBA{A: alpha} // the tints are constants: this does not happen
-	}
-	c.A = alpha
-	return c
-}
-
-// Stroke is a line of this width in the tint; dashes are lengths on and off.
-func (t Tint) Stroke(width float64, dashes ...vg.Length) draw.LineStyle {
-	return draw.LineStyle{Color: t.rgb(255), Width: vg.Length(width), Dashes: dashes}
-}
-
-// plotHeight is the height of the data and its axes.
-const plotHeight = 210.0
-
-// emptyPlot is a plot with the axes of the reports.
-func emptyPlot() *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	face := font.Font{Typeface: "Liberation", Variant: "Sans", Size: SmallSize}
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = face
-		axis.Tick.Label.Font = face
-		axis.LineStyle = Ink.Stroke(0.8)
-		axis.Tick.LineStyle = Ink.Stroke(0.8)
-		axis.Tick.Length = 4
-		axis.Padding = 0
-	}
-	return p
-}
-
-// A Plot is drawn over a stretch of time, with the look of the timelines.
-type Plot struct {
-	*plot.Plot
-
-	Title string
-	Keys  []Key
-	Bands []Band
-	Marks []Mark
-
-	from, to time.Duration
-}
-
-// A Key is an entry of a plot's legend.
-type Key struct {
-	Text string
-	Draw func(s *Drawing, x, y float64) // at the left end of its middle
-}
-
-// A Band shades a part of the time, from an instant on that a line marks.
+// A Band shades a part of the time.
 type Band struct {
 	Number   int // what it is called in a table
 	From, To time.Duration
 	Family   int // as an index into [Families]
-	Name     string
-	Title    string // what a pointer that rests on it shows
 }
 
-// A Mark is a cross above the plot.
-type Mark struct {
-	At    time.Duration
-	Title string
+// A Plot has the time of a run in seconds to the right, and faults as bands behind its data.
+type Plot struct {
+	*plot.Plot
+
+	bands []Band
+	marks []time.Duration
+	err   error // the first of those that were added and can't be drawn
 }
 
-// NewPlot is a plot from one instant to another, without data. The bands lie below what is
-// added.
-func NewPlot(from, to time.Duration, title, yLabel string, bands []Band) *Plot {
-	p := &Plot{Plot: emptyPlot(), Title: title, Bands: bands, from: from, to: to}
-	p.Y.Label.Text = yLabel
-	p.X.Min, p.X.Max = from.Seconds(), to.Seconds()
-	p.X.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
-		step := NiceStep(fromSeconds(to-from), 9)
-		var ticks []plot.Tick
-		if step <= 0 {
-			return ticks
+// NewPlot is a plot from one instant to another, whose values are from low to high: without data, and with
+// a cross above it at each mark.
+func NewPlot(from, to time.Duration, title, label string, low, high float64, bands []Band, marks []time.Duration) *Plot {
+	p := &Plot{Plot: inTint(title, label), bands: bands, marks: marks}
+	p.X.Label.Text = "seconds"
+	p.X.Min, p.X.Max = from.Seconds(), max(to, from+time.Millisecond).Seconds()
+	p.Y.Min, p.Y.Max = low, high
+	for _, b := range bands {
+		left, right := max(b.From.Seconds(), p.X.Min), min(max(b.To.Seconds(), b.From.Seconds()+(p.X.Max-p.X.Min)/1000), p.X.Max)
+		shade, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
+		if p.err = err; err != nil || left > right {
+			continue
 		}
-		for t := (fromSeconds(from) + step - 1) / step * step; t <= fromSeconds(to); t += step {
-			ticks = append(ticks, plot.Tick{Value: t.Seconds(), Label: TickLabel(t, step)})
+		family := Families()[b.Family]
+		shade.Color, shade.LineStyle = family.tint.color(40), draw.LineStyle{}
+		p.Add(shade)
+		if !slices.ContainsFunc(bands[:slices.Index(bands, b)], func(o Band) bool { return o.Family == b.Family }) {
+			p.Legend.Add(family.Name, shade)
 		}
-		return ticks
-	})
-	p.Add(shades{bands}, grid{})
+	}
+	p.grid()
 	return p
 }
 
-func fromSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// x is where an instant lies, clipped to the time of the plot.
-func (p *Plot) x(t time.Duration) float64 {
-	share := float64(min(max(t, p.from), p.to)-p.from) / float64(max(p.to-p.from, 1))
-	return Left + share*(Width-Left-Right)
+// inTint is a plot with grey texts and axes.
+func inTint(title, label string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	p.Title.Text, p.Y.Label.Text = title, label
+	p.Legend.Top = true
+	texts := []*draw.TextStyle{&p.Title.TextStyle, &p.Legend.TextStyle}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.Tick.Color = Ink.color(255), Ink.color(255)
+		texts = append(texts, &a.Label.TextStyle, &a.Tick.Label)
+	}
+	for _, t := range texts {
+		t.Color, t.Font.Variant = Ink.color(255), "Sans"
+	}
+	return p
 }
 
-// Figure draws the plot with its title, its legend, and the names of the bands and the marks
-// above it. Its data area lies exactly below that of a timeline.
-func (p *Plot) Figure() (body string, height float64, err error) {
-	canvas := vgsvg.New(vg.Length(Width), vg.Length(plotHeight))
-	area := draw.New(canvas)
-	for range 4 { // tick labels at the edges move the data area a little each time
-		data := p.DataCanvas(area)
-		area = draw.Crop(area, vg.Length(Left)-data.Min.X, vg.Length(Width-Right)-data.Max.X,
-			0, vg.Length(plotHeight-2)-data.Max.Y)
+func (p *Plot) grid() {
+	g := plotter.NewGrid()
+	g.Vertical.Color, g.Horizontal.Color = nil, Ink.color(70)
+	p.Add(g)
+}
+
+// Logarithmic gives the values a logarithmic axis. They must be above 0.
+func (p *Plot) Logarithmic() {
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+}
+
+// AddPoints draws points by a glyph each, or many of them as a cloud.
+func (p *Plot) AddPoints(name string, points plotter.XYs, tint Tint, glyph draw.GlyphDrawer) {
+	const most = 400
+	if len(points) == 0 {
+		return
 	}
-	p.Draw(area)
-	inner, err := restyle(canvas)
+	s, err := plotter.NewScatter(points)
 	if err != nil {
-		return "", 0, fmt.Errorf("draw %s: %w", p.Title, err)
+		p.err = err
+		return
 	}
-	var s Drawing
-	s.Text("t-group", 4, 14, p.Title)
-	x := max(Left, 4+Wide(p.Title, SmallSize)*1.1+18)
-	for _, k := range p.Keys {
-		k.Draw(&s, x, 10)
-		s.Text("t-small", x+26, 14, k.Text)
-		x += 26 + Wide(k.Text, SmallSize) + 16
+	s.GlyphStyle = draw.GlyphStyle{Color: tint.color(255), Radius: vg.Points(2), Shape: glyph}
+	p.Legend.Add(name, s)
+	if len(points) <= most {
+		p.Add(s)
+		return
 	}
-	head := p.drawBands(&s)
-	if len(p.Marks) > 0 {
-		for _, c := range Clusters(p.Marks, func(m Mark) float64 { return p.x(m.At) }) {
-			s.Line("t-flag-pole", c.X, head+8, c.X, head+14)
-			s.Path("t-bad-mark t-plot-mark", Cross(c.X, head+4, 4), fmt.Sprintf("%s from %s on: %s", say.Count(len(c.Of), "violation"), say.Instant(c.Of[0].At), c.Of[0].Title))
-			if len(c.Of) > 1 {
-				s.Text("t-small t-bad-text", c.X+7, head+8, say.Thousands(int64(len(c.Of))))
+	cloud := plotter.NewHeatMap(p.density(points), shades(tint))
+	cloud.Rasterized = true
+	p.Add(cloud)
+}
+
+// AddLine draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap,
+// nothing is known between them.
+func (p *Plot) AddLine(name string, points plotter.XYs, gap float64, tint Tint, dashes ...vg.Length) {
+	for len(points) > 0 {
+		n := 1
+		for n < len(points) && points[n].X-points[n-1].X <= gap {
+			n++
+		}
+		line, err := plotter.NewLine(points[:n])
+		if err != nil {
+			p.err = err
+			return
+		}
+		line.LineStyle = draw.LineStyle{Color: tint.color(255), Width: vg.Points(1.4), Dashes: dashes}
+		p.Add(line)
+		if points = points[n:]; len(points) == 0 {
+			p.Legend.Add(name, line)
+		}
+	}
+}
+
+// SVG is the plot as an element of a page, or a file.
+func (p *Plot) SVG(label string) (string, error) {
+	var numbers plotter.XYLabels
+	for _, b := range p.bands {
+		if at := b.From.Seconds(); at >= p.X.Min && at <= p.X.Max {
+			numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: at, Y: p.Y.Min}), append(numbers.Labels, fmt.Sprint(b.Number))
+		}
+	}
+	var marks plotter.XYs
+	for _, at := range p.marks {
+		marks = append(marks, plotter.XY{X: min(max(at.Seconds(), p.X.Min), p.X.Max), Y: p.Y.Max})
+	}
+	if p.err == nil && len(numbers.XYs) > 0 {
+		l, err := plotter.NewLabels(numbers)
+		if p.err = err; err == nil {
+			for i := range l.TextStyle {
+				l.TextStyle[i].Color = Ink.color(255)
 			}
+			p.Add(l)
 		}
-		head += 14
 	}
-	s.Raw(`<g class="plot" transform="translate(0 `, Num(head), `)">`, inner, `</g>`)
-	for _, b := range p.Bands {
-		s.Rect("t-hover", p.x(b.From), head, max(p.x(b.To)-p.x(b.From), 3), plotHeight-20, 0, fmt.Sprintf("%d: %s", b.Number, b.Title))
+	slices.SortFunc(marks, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
+	marks = slices.CompactFunc(marks, func(a, b plotter.XY) bool { return b.X-a.X < (p.X.Max-p.X.Min)/300 })
+	p.AddPoints("violation", marks, bad, draw.CrossGlyph{})
+	if p.err != nil {
+		return "", fmt.Errorf("draw %s: %w", label, p.err)
 	}
-	return s.String(), head + plotHeight, nil
+	return svg(p.Plot, 1000, 280, label)
 }
 
-// drawBands writes which families of bands there are, and where each begins: with its
-// number, and its name where there is room. It returns where the plot may begin.
-func (p *Plot) drawBands(s *Drawing) float64 {
-	head := 26.0
-	if len(p.Bands) == 0 {
-		return head
-	}
-	x := Left
-	for i, family := range Families() {
-		if !slices.ContainsFunc(p.Bands, func(b Band) bool { return b.Family == i }) {
-			continue
-		}
-		s.Rect("t-band t-"+family.Variable, x, head-3, 20, 12, 0, "")
-		s.Text("t-small", x+26, head+7, family.Name)
-		x += 26 + Wide(family.Name, SmallSize) + 16
-	}
-	head += 16
-	type label struct {
-		at, end float64
-		text    string
-		of      []int
-	}
-	var labels []label
-	for i, b := range p.Bands {
-		at, of := p.x(b.From), []int{b.Number}
-		if n := len(labels); n > 0 && at <= labels[n-1].end { // they share a label
-			at, of = labels[n-1].at, append(labels[n-1].of, b.Number)
-			labels = labels[:n-1]
-		}
-		text := fmt.Sprint(of[0])
-		switch {
-		case len(of) > 3:
-			text += fmt.Sprintf("–%d", b.Number)
-		case len(of) > 1:
-			text = strings.Trim(strings.ReplaceAll(fmt.Sprint(of), " ", ", "), "[]")
-		}
-		next := Width
-		if i+1 < len(p.Bands) {
-			next = p.x(p.Bands[i+1].From)
-		}
-		if long := text + " " + say.Shorten(b.Name, 40); len(of) == 1 && at+Wide(long, SmallSize) < next {
-			text = long
-		}
-		labels = append(labels, label{at, at + Wide(text, SmallSize) + 4, text, of})
-	}
-	for _, l := range labels {
-		class, x := "t-tick-left", l.at
-		if l.end > Width {
-			class, x = "t-tick end", Width
-		}
-		s.Text(class, x, head+7, l.text)
-	}
-	return head + 12
-}
-
-// A Cluster is a mark for things that lie close to each other.
-type Cluster[T any] struct {
-	X  float64
-	Of []T
-}
-
-// Clusters puts things, in order of their places, into as many marks as have room beside each
-// other, each with its number where that is not one.
-func Clusters[T any](all []T, at func(T) float64) []Cluster[T] {
-	var clusters []Cluster[T]
-	for _, v := range all {
-		x := at(v)
-		if n := len(clusters); n > 0 {
-			last := &clusters[n-1]
-			room := 9.0
-			if len(last.Of) > 1 {
-				room += 5 + Wide(say.Thousands(int64(len(last.Of))), SmallSize)
-			}
-			if x < last.X+room {
-				last.Of = append(last.Of, v)
-				continue
-			}
-		}
-		clusters = append(clusters, Cluster[T]{x, []T{v}})
-	}
-	return clusters
-}
-
-var (
-	svgFont  = regexp.MustCompile(`font-family:[^"]*?(;font-size|")`)
-	svgBlank = regexp.MustCompile(`\s*\n\s*`)
-)
-
-// restyle takes the drawing out of its SVG element, hands its colours and
-// fonts over to the style sheet, and drops what a page does not need.
-func restyle(canvas *vgsvg.Canvas) (string, error) {
+// svg draws a plot.
+func svg(p *plot.Plot, width, height vg.Length, label string) (string, error) {
+	c := vgsvg.New(width, height)
+	p.Draw(draw.Crop(draw.New(c), 4, -8, 4, -4))
 	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return "", fmt.Errorf("write svg: %w", err)
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("draw %s: %w", label, err)
 	}
-	_, s, _ := strings.Cut(b.String(), "<svg")
-	_, s, _ = strings.Cut(s, ">")
-	s = strings.TrimSuffix(strings.TrimSpace(s), "</svg>")
-	s = svgFont.ReplaceAllString(s, "$1")
-	replace := []string{
-		"xlink:href", "href", "data:image/jpg;", "data:image/png;",
-		`style=";`, `style="`, ` style=""`, "", `style="font-size:11px;fill:#010203"`, "", `style="font-size:11px"`, "",
-	}
-	for t, name := range map[Tint]string{Ink: "soft", Soft: "grid", OK: "ok", Info: "info", Fail: "fail"} {
-		replace = append(replace, ":"+string(t), ":var(--"+name+")")
-	}
-	for _, f := range Families() {
-		replace = append(replace, ":"+string(f.tint), ":var(--"+f.Variable+")")
-	}
-	s = strings.NewReplacer(replace...).Replace(s)
-	return svgBlank.ReplaceAllString(s, " "), nil
+	_, body, _ := strings.Cut(b.String(), "<svg") // a page has no XML declaration within
+	return `<svg class="plot" role="img" aria-label="` + Escape(label) + `"` + strings.ReplaceAll(body, "\n\t", " "), nil
 }
 
-// shades draws bands. It comes first, so that grid and data lie above it.
-type shades struct{ bands []Band }
+// cells are how many points lie in each part of a plot.
+type cells struct {
+	p      *Plot
+	counts [columns][rows]float64
+}
 
-// Plot implements [plot.Plotter].
-func (b shades) Plot(c draw.Canvas, p *plot.Plot) {
-	for _, band := range b.bands {
-		from, to := c.X(p.X.Norm(band.From.Seconds())), c.X(p.X.Norm(band.To.Seconds()))
-		to = max(to, from+1)
-		tint := Families()[band.Family].tint
-		c.FillPolygon(tint.rgb(30), []vg.Point{
-			{X: from, Y: c.Min.Y}, {X: to, Y: c.Min.Y}, {X: to, Y: c.Max.Y}, {X: from, Y: c.Max.Y},
-		})
-		c.StrokeLine2(tint.Stroke(0.8), from, c.Min.Y, from, c.Max.Y)
+const columns, rows = 300, 60
+
+// density counts points in the parts of the plot.
+func (p *Plot) density(points plotter.XYs) *cells {
+	c := &cells{p: p}
+	for _, pt := range points {
+		x, y := int(p.X.Norm(pt.X)*columns), int(p.Y.Norm(pt.Y)*rows)
+		c.counts[min(max(x, 0), columns-1)][min(max(y, 0), rows-1)]++
 	}
+	return c
 }
 
-// grid draws a line at every labelled tick of the y axis.
-type grid struct{}
+// Dims implements [plotter.GridXYZ], as X, Y and Z do.
+func (c *cells) Dims() (int, int) { return columns, rows }
 
-// Plot implements [plot.Plotter].
-func (grid) Plot(c draw.Canvas, p *plot.Plot) {
-	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-		if y := c.Y(p.Y.Norm(t.Value)); !t.IsMinor() && c.ContainsY(y) {
-			c.StrokeLine2(Soft.Stroke(0.8), c.Min.X, y, c.Max.X, y)
-		}
+// X is the middle of a column.
+func (c *cells) X(i int) float64 { return c.p.X.Min + (c.p.X.Max-c.p.X.Min)*(float64(i)+0.5)/columns }
+
+// Y is the middle of a row, on a logarithmic axis.
+func (c *cells) Y(i int) float64 {
+	return c.p.Y.Min * math.Pow(c.p.Y.Max/c.p.Y.Min, (float64(i)+0.5)/rows)
+}
+
+// Z is how many points there are, on a logarithmic scale; not a number for none.
+func (c *cells) Z(x, y int) float64 {
+	if c.counts[x][y] == 0 {
+		return math.NaN()
 	}
+	return math.Log1p(c.counts[x][y])
 }
 
-// A Point lies at a time, in seconds, and a value.
-type Point struct{ X, Y float64 }
+// shades are the colours of a cloud, from few points to many.
+type shades Tint
 
-// A Polyline joins points; a value that is not a number interrupts it.
-type Polyline struct {
-	Points []Point
-	Style  draw.LineStyle
-}
-
-// Plot implements [plot.Plotter].
-func (l Polyline) Plot(c draw.Canvas, p *plot.Plot) {
-	var run []vg.Point
-	for _, pt := range l.Points {
-		if math.IsNaN(pt.Y) {
-			c.StrokeLines(l.Style, run)
-			run = nil
-			continue
-		}
-		run = append(run, vg.Point{X: c.X(p.X.Norm(pt.X)), Y: c.Y(p.Y.Norm(pt.Y))})
+// Colors implements the palette of a heat map.
+func (s shades) Colors() []color.Color {
+	var all []color.Color
+	for alpha := 80; alpha <= 255; alpha += 25 {
+		all = append(all, Tint(s).color(uint8(alpha))) //nolint:gosec // it is below 256
 	}
-	c.StrokeLines(l.Style, run)
+	return all
 }
+
+// leastRanked is how many samples have a percentile at all.
+const leastRanked = 5
+
+// Carries reports whether a sample of this size has enough above a percentile, in
+// permille, for it to be more than one of the extremes.
+func Carries(n, permille int) bool { return n >= leastRanked && n*(1000-permille) >= 1000 }

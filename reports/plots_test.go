@@ -1,15 +1,13 @@
 package reports
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports/internal/chart"
 )
 
 // heldOnce is a history in which holds end in every way.
@@ -45,11 +43,11 @@ func heldOnce() Input {
 
 func TestHoldDurations(t *testing.T) {
 	m := newModel(heldOnce())
-	s, dd := m.holdDurations()
-	require.Equal(t, []chart.Point{{X: 0.120, Y: 0.100}}, dd.Most, "from its grant to the request that released it")
-	require.ElementsMatch(t, []chart.Point{{X: 0.300, Y: 0.270}, {X: 0.240, Y: 0.200}}, dd.Slashes, "by its lease, and lost")
-	require.Equal(t, []chart.Point{{X: 0.130, Y: 0.080}}, dd.Rings)
-	require.Equal(t, scale{window{0, time.Second}, 0.080, 0.270}, s)
+	d := m.holdDurations()
+	require.Equal(t, plotter.XYs{{X: 0.120, Y: 0.100}}, d.most, "from its grant to the request that released it")
+	require.ElementsMatch(t, plotter.XYs{{X: 0.300, Y: 0.270}, {X: 0.240, Y: 0.200}}, d.short, "by its lease, and lost")
+	require.Equal(t, plotter.XYs{{X: 0.130, Y: 0.080}}, d.open)
+	require.Equal(t, scale{window{0, time.Second}, 0.080 / 1.5, 0.8}, m.span(d.most, d.short, d.open))
 	l, ok := m.holdLatency()
 	require.True(t, ok)
 	require.Equal(t, Latency{
@@ -60,22 +58,51 @@ func TestHoldDurations(t *testing.T) {
 	in.Run.Scenario = "a script, which stops no client"
 	l, _ = newModel(in).holdLatency()
 	require.Equal(t, 2, l.Count)
-
-	var svg bytes.Buffer
-	require.NoError(t, m.plotWriter("holds", m.holdsFigure)(&svg))
-	for _, words := range []string{">released<", ">ended by its lease, or lost<", ">end unknown<"} {
-		require.Equal(t, 1, strings.Count(svg.String(), words), words)
+	svg, err := m.durationPlot("Holds", d, m.span(d.most)).SVG("holds")
+	require.NoError(t, err)
+	for _, words := range append(d.words[:], "Holds", "seconds") {
+		require.Contains(t, svg, ">"+words+"<")
 	}
 }
 
 // Where nothing ended there is nothing to plot, and no row of figures.
 func TestNoHolds(t *testing.T) {
 	m := newModel(Input{})
-	s, dd := m.holdDurations()
-	require.Empty(t, dd.Most)
-	require.Empty(t, dd.Slashes)
-	require.Positive(t, s.high)
+	d := m.holdDurations()
+	require.Empty(t, d.most)
+	require.Empty(t, d.short)
 	_, ok := m.holdLatency()
 	require.False(t, ok)
-	require.NoError(t, m.plotWriter("holds", m.holdsFigure)(&bytes.Buffer{}))
+	_, err := m.durationPlot("Holds", d, m.span(d.most)).SVG("holds")
+	require.NoError(t, err)
+}
+
+// Many dots become a cloud, and lines of percentiles are interrupted where a part of the time has too few.
+func TestManyRequestsArePlotted(t *testing.T) {
+	s := &history.History{}
+	for i := range 3000 {
+		at := time.Duration(i) * time.Millisecond
+		if i >= 1500 {
+			at += 10 * time.Second
+		}
+		e := history.Event{Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "a", Owner: "o", Time: at, Index: int64(2 * i)}
+		s.Events = append(s.Events, e)
+		e.Type, e.Time, e.Index = history.OK, at+time.Duration(1+i%7)*100*time.Microsecond, int64(2*i+1)
+		s.Events = append(s.Events, e)
+	}
+	m := newModel(Input{History: s})
+	d := m.requestDurations()
+	line, gap := m.quantiles(d.most, 500, 20)
+	apart := 0
+	for i := range line[1:] {
+		apart += b2i(line[i+1].X-line[i].X > gap)
+	}
+	require.Equal(t, 1, apart)
+	all, err := m.plots()
+	require.NoError(t, err)
+	require.Contains(t, all[0].svg, "data:image/")
+	require.Less(t, len(all[0].svg), 60_000, "of 3,000 requests")
+	again, err := m.plots()
+	require.NoError(t, err)
+	require.Equal(t, all, again)
 }
