@@ -62,7 +62,7 @@ func (m *model) span(all ...plotter.XYs) scale {
 }
 
 // newPlot is a plot of the run, with its faults and violations.
-func (m *model) newPlot(s scale, title, label string) *chart.Plot {
+func (m *model) newPlot(s scale, title, label string, logarithmic bool) *chart.Plot {
 	var bands []chart.Band
 	for i := range m.faults {
 		if f := &m.faults[i]; f.OK {
@@ -73,7 +73,7 @@ func (m *model) newPlot(s scale, title, label string) *chart.Plot {
 	for _, v := range m.distinct() {
 		marks = append(marks, m.since(v))
 	}
-	return chart.NewPlot(s.win.from, s.win.to, title, label, s.low, s.high, bands, marks)
+	return chart.NewPlot(s.win.from, s.win.to, title, label, s.low, s.high, logarithmic, bands, marks)
 }
 
 // point is how long an operation took, as a point of a plot.
@@ -155,8 +155,7 @@ const minQuantile = 400
 
 // durationPlot plots lengths of time, and their percentiles where there are enough.
 func (m *model) durationPlot(title string, d durations, s scale) *chart.Plot {
-	p := m.newPlot(s, title, "seconds")
-	p.Logarithmic()
+	p := m.newPlot(s, title, "seconds", true)
 	p.AddPoints(d.words[0], d.most, chart.OK, draw.BoxGlyph{})
 	p.AddPoints(d.words[1], d.short, chart.Fail, draw.TriangleGlyph{})
 	p.AddPoints(d.words[2], d.open, chart.Info, draw.RingGlyph{})
@@ -207,8 +206,7 @@ func (m *model) operationsPlot() *chart.Plot {
 	if !slices.ContainsFunc(all, func(points plotter.XYs) bool { return len(points) >= minPlot }) {
 		return nil
 	}
-	p := m.newPlot(m.span(all...), "Latency of the other operations", "seconds")
-	p.Logarithmic()
+	p := m.newPlot(m.span(all...), "Latency of the other operations", "seconds", true)
 	for i, points := range all {
 		if len(points) >= minPlot {
 			m.addPercentiles(p, string(ops[i])+" ", points, []chart.Tint{chart.Info, chart.Ink, chart.OK}[i])
@@ -250,7 +248,7 @@ func (m *model) throughputScale(w window) scale {
 // throughputPlot plots how many requests for a lock were answered a second, by outcome.
 func (m *model) throughputPlot(title string, s scale) *chart.Plot {
 	step := rateStep(s.win).Seconds()
-	p := m.newPlot(s, title, "answers per second")
+	p := m.newPlot(s, title, "answers per second", false)
 	all := m.answers(s.win)
 	for _, series := range []struct {
 		outcome history.Type

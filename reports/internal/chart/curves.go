@@ -29,10 +29,9 @@ type CurvePoint struct{ Share, Micros float64 }
 // longer. It is empty when no curve has two points.
 func DrawCurves(title string, curves []Curve) (string, error) {
 	tints := []Tint{OK, Info, Fail, 0x0A9D7A, 0x8A63D2, 0xB58A1E, bad, 0x4A9FA8}
-	p := &Plot{Plot: inTint(title, "µs")}
+	p := newPlot(title, "µs")
 	p.Logarithmic()
 	p.X.Tick.Marker = plot.TickerFunc(shareTicks)
-	p.Legend.Left = true
 	p.grid()
 	drawn := false
 	for _, c := range curves {
@@ -56,7 +55,7 @@ func DrawCurves(title string, curves []Curve) (string, error) {
 		return "", p.err
 	}
 	p.X.Max += 1e-9 // so that a tick at the end is on the axis
-	return svg(p.Plot, 760, 340, title)
+	return p.svg(860, 320, title)
 }
 
 // shareTicks label the median, and every further tenth of what is left.

@@ -56,15 +56,22 @@ type Band struct {
 type Plot struct {
 	*plot.Plot
 
-	bands []Band
-	marks []time.Duration
-	err   error // the first of those that were added and can't be drawn
+	legend plot.Legend
+	bands  []Band
+	marks  []time.Duration
+	log    bool
+	err    error // the first of those that were added and can't be drawn
 }
 
 // NewPlot is a plot from one instant to another, whose values are from low to high: without data, and with
 // a cross above it at each mark.
-func NewPlot(from, to time.Duration, title, label string, low, high float64, bands []Band, marks []time.Duration) *Plot {
-	p := &Plot{Plot: inTint(title, label), bands: bands, marks: marks}
+func NewPlot(from, to time.Duration, title, label string, low, high float64, logarithmic bool, bands []Band, marks []time.Duration) *Plot {
+	p := newPlot(title, label)
+	p.bands, p.marks = bands, marks
+	if logarithmic {
+		p.Logarithmic()
+		low, high = math.Log10(low), math.Log10(high)
+	}
 	p.X.Label.Text = "seconds"
 	p.X.Min, p.X.Max = from.Seconds(), max(to, from+time.Millisecond).Seconds()
 	p.Y.Min, p.Y.Max = low, high
@@ -78,20 +85,20 @@ func NewPlot(from, to time.Duration, title, label string, low, high float64, ban
 		shade.Color, shade.LineStyle = family.tint.color(40), draw.LineStyle{}
 		p.Add(shade)
 		if !slices.ContainsFunc(bands[:slices.Index(bands, b)], func(o Band) bool { return o.Family == b.Family }) {
-			p.Legend.Add(family.Name, shade)
+			p.legend.Add(family.Name, shade)
 		}
 	}
 	p.grid()
 	return p
 }
 
-// inTint is a plot with grey texts and axes.
-func inTint(title, label string) *plot.Plot {
-	p := plot.New()
+// newPlot is a plot with grey texts and axes, and its legend beside it.
+func newPlot(title, label string) *Plot {
+	p := &Plot{Plot: plot.New(), legend: plot.NewLegend()}
 	p.BackgroundColor = nil
 	p.Title.Text, p.Y.Label.Text = title, label
-	p.Legend.Top = true
-	texts := []*draw.TextStyle{&p.Title.TextStyle, &p.Legend.TextStyle}
+	p.legend.Top, p.legend.Left = true, true
+	texts := []*draw.TextStyle{&p.Title.TextStyle, &p.legend.TextStyle}
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Tick.Color = Ink.color(255), Ink.color(255)
 		texts = append(texts, &a.Label.TextStyle, &a.Tick.Label)
@@ -108,9 +115,27 @@ func (p *Plot) grid() {
 	p.Add(g)
 }
 
-// Logarithmic gives the values a logarithmic axis. They must be above 0.
+// Logarithmic gives the values, which must be above 0, a logarithmic axis: what is drawn are their powers of
+// ten, since a cloud takes the axis for a linear one.
 func (p *Plot) Logarithmic() {
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.log = true
+	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
+		ticks := plot.LogTicks{Prec: -1}.Ticks(math.Pow(10, low), math.Pow(10, high))
+		for i := range ticks {
+			ticks[i].Value = math.Log10(ticks[i].Value)
+		}
+		return ticks
+	})
+}
+
+// scaled are points as they are drawn.
+func (p *Plot) scaled(points plotter.XYs) plotter.XYs {
+	if points = slices.Clone(points); p.log {
+		for i := range points {
+			points[i].Y = math.Log10(points[i].Y)
+		}
+	}
+	return points
 }
 
 // AddPoints draws points by a glyph each, or many of them as a cloud.
@@ -119,13 +144,14 @@ func (p *Plot) AddPoints(name string, points plotter.XYs, tint Tint, glyph draw.
 	if len(points) == 0 {
 		return
 	}
+	points = p.scaled(points)
 	s, err := plotter.NewScatter(points)
 	if err != nil {
 		p.err = err
 		return
 	}
 	s.GlyphStyle = draw.GlyphStyle{Color: tint.color(255), Radius: vg.Points(2), Shape: glyph}
-	p.Legend.Add(name, s)
+	p.legend.Add(name, s)
 	if len(points) <= most {
 		p.Add(s)
 		return
@@ -138,6 +164,7 @@ func (p *Plot) AddPoints(name string, points plotter.XYs, tint Tint, glyph draw.
 // AddLine draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap,
 // nothing is known between them.
 func (p *Plot) AddLine(name string, points plotter.XYs, gap float64, tint Tint, dashes ...vg.Length) {
+	points = p.scaled(points)
 	for len(points) > 0 {
 		n := 1
 		for n < len(points) && points[n].X-points[n-1].X <= gap {
@@ -151,7 +178,7 @@ func (p *Plot) AddLine(name string, points plotter.XYs, gap float64, tint Tint, 
 		line.LineStyle = draw.LineStyle{Color: tint.color(255), Width: vg.Points(1.4), Dashes: dashes}
 		p.Add(line)
 		if points = points[n:]; len(points) == 0 {
-			p.Legend.Add(name, line)
+			p.legend.Add(name, line)
 		}
 	}
 }
@@ -165,9 +192,13 @@ func (p *Plot) SVG(label string) (string, error) {
 		}
 	}
 	var marks plotter.XYs
-	for _, at := range p.marks {
-		marks = append(marks, plotter.XY{X: min(max(at.Seconds(), p.X.Min), p.X.Max), Y: p.Y.Max})
+	for _, at := range p.marks { // of those that would cover each other one is drawn
+		at := min(max(at.Seconds(), p.X.Min), p.X.Max)
+		if n := len(marks); n == 0 || at-marks[n-1].X > (p.X.Max-p.X.Min)/300 {
+			marks = append(marks, plotter.XY{X: at, Y: p.Y.Max})
+		}
 	}
+	p.log = false
 	if p.err == nil && len(numbers.XYs) > 0 {
 		l, err := plotter.NewLabels(numbers)
 		if p.err = err; err == nil {
@@ -177,19 +208,19 @@ func (p *Plot) SVG(label string) (string, error) {
 			p.Add(l)
 		}
 	}
-	slices.SortFunc(marks, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
-	marks = slices.CompactFunc(marks, func(a, b plotter.XY) bool { return b.X-a.X < (p.X.Max-p.X.Min)/300 })
 	p.AddPoints("violation", marks, bad, draw.CrossGlyph{})
 	if p.err != nil {
 		return "", fmt.Errorf("draw %s: %w", label, p.err)
 	}
-	return svg(p.Plot, 1000, 280, label)
+	return p.svg(1000, 260, label)
 }
 
-// svg draws a plot.
-func svg(p *plot.Plot, width, height vg.Length, label string) (string, error) {
+// svg draws a plot, with its legend on the right.
+func (p *Plot) svg(width, height vg.Length, label string) (string, error) {
+	const beside = 170
 	c := vgsvg.New(width, height)
-	p.Draw(draw.Crop(draw.New(c), 4, -8, 4, -4))
+	p.Draw(draw.Crop(draw.New(c), 4, -beside, 4, -4))
+	p.legend.Draw(draw.Crop(draw.New(c), width-beside+12, 0, 0, -30))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", fmt.Errorf("draw %s: %w", label, err)
@@ -222,10 +253,8 @@ func (c *cells) Dims() (int, int) { return columns, rows }
 // X is the middle of a column.
 func (c *cells) X(i int) float64 { return c.p.X.Min + (c.p.X.Max-c.p.X.Min)*(float64(i)+0.5)/columns }
 
-// Y is the middle of a row, on a logarithmic axis.
-func (c *cells) Y(i int) float64 {
-	return c.p.Y.Min * math.Pow(c.p.Y.Max/c.p.Y.Min, (float64(i)+0.5)/rows)
-}
+// Y is the middle of a row.
+func (c *cells) Y(i int) float64 { return c.p.Y.Min + (c.p.Y.Max-c.p.Y.Min)*(float64(i)+0.5)/rows }
 
 // Z is how many points there are, on a logarithmic scale; not a number for none.
 func (c *cells) Z(x, y int) float64 {
