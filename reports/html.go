@@ -194,28 +194,6 @@ func (p *page) Machine() string {
 	return strings.Join(append(words, "built with "+m.Go), ", ")
 }
 
-// Glossary are the words that a reader may not know.
-func (p *page) Glossary() [][2]string {
-	return [][2]string{
-		{"granted", "the service answered that a client has the lock"},
-		{"entitled to hold", "from that answer until the first of: the end of the lease, which counts from when the request was sent, less what the lock allows for the drift of clocks; the release; the notice of loss"},
-		{"lease", "how long a grant lasts unless it is extended"},
-		{"hand-over", "a grant to a client that asked while another client held the lock"},
-		{"expiry", "a hold that ended by its lease"},
-		{"overlap", "two holds of one lock at the same time"},
-		{"double grant", "two clients are entitled at the same time to hold a lock that they may not share"},
-		{"premature loss", "the service forgot a grant before its lease ended"},
-		{"lost update", "two clients changed the same version of the protected resource, so that one change is gone"},
-		{"fencing token", "a number that grows with each grant; a resource that refuses old ones is safe from late holders"},
-		{"interval sweep, porcupine", "the two engines that judge: one goes through all holds in order of time, the other looks for an order that explains all answers"},
-		{"assumptions", "what a verdict takes for granted: that faults took effect, that clients met each other, that clocks were right"},
-		{"unknown outcome", "no answer came: it may have happened"},
-		{"took effect", "the effect of a fault was observed; one that was only requested does not count"},
-		{"met it", "requests of clients that came to where the fault was while it was there"},
-		{"unknown", "it could not be decided; this is not a pass"},
-	}
-}
-
 // SomeUnhealed reports whether a fault took effect whose heal was not recorded.
 func (p *page) SomeUnhealed() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.OK && !f.Healed })

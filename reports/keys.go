@@ -22,6 +22,7 @@ type keySpan struct {
 	from, until   time.Duration
 	looks         []time.Duration // that found it
 	vote          bool            // this server granted it; else it was only seen there
+	inferred      bool            // that it did is not in the record
 }
 
 // maxKeySpans bounds the spans of a lock in a window.
@@ -53,8 +54,14 @@ func (m *model) keySpans(lock string, w window) []keySpan {
 	var spans []keySpan
 	var add func(server string, h *holding.Hold, from time.Duration, vote bool)
 	add = func(server string, h *holding.Hold, from time.Duration, vote bool) {
-		lost := min(m.dataEnd(server, from), m.forgottenAt(server, lock, from))
-		s := keySpan{server: server, owner: h.Owner, from: from, until: min(m.keyEnd(h), lost), vote: vote}
+		lost := m.dataEnd(server, lock, from)
+		if i := slices.IndexFunc(m.server(server), func(s stretch) bool { return s.from > from && s.state == "down" }); i >= 0 {
+			lost = min(lost, m.server(server)[i].from) // it may have them from its disk, which a look shows
+		}
+		s := keySpan{server: server, owner: h.Owner, from: from, until: min(m.keyEnd(h), lost), vote: vote, inferred: vote && h.Acquire.Complete.Node == ""}
+		if !vote { // a copy is there as long as it was seen
+			s.until = from
+		}
 		back := history.Never // when a look found it there again, after that
 		for _, l := range looks {
 			if l.server != server || l.at < from {
@@ -126,61 +133,26 @@ func (m *model) keyEnd(h *holding.Hold) time.Duration {
 	return due
 }
 
-// dataEnd is when a server lost the keys that it had at an instant: when it took over
-// another's, or went down as a master for good, or before that. What a look finds later
-// counts more.
-func (m *model) dataEnd(server string, at time.Duration) time.Duration {
-	down, master := history.Never, false
-	for _, s := range m.server(server) {
-		switch {
-		case s.from <= at:
-			master = s.state == "master"
-		case !master || s.state == "replica":
-			return min(down, m.replacedAt(server, at))
-		case s.state == "down":
-			down = min(down, s.from)
-		case s.state == "master":
-			down = history.Never // it may have them from its disk
+// dataEnd is when a server has no longer the keys that it had as a master at an instant: when it became a replica,
+// which copies another server, or a fault removed them. What a look finds later counts more.
+func (m *model) dataEnd(server, lock string, at time.Duration) time.Duration {
+	end := history.Never
+	for _, c := range m.roles {
+		if c.node == server && c.at > at && c.role == roleReplica {
+			end = min(end, c.at)
 		}
 	}
-	return min(down, m.replacedAt(server, at))
-}
-
-// forgottenAt is when a fault removed the key of a lock that a server had at an instant.
-func (m *model) forgottenAt(server, lock string, at time.Duration) time.Duration {
-	forgotten := history.Never
 	for i := range m.faults {
 		f := &m.faults[i]
 		if !f.OK || !f.has(history.Forgets) || !f.hits(server) || f.Start < at {
 			continue
 		}
-		if pattern := f.Params["pattern"]; pattern != "" {
-			if matches, err := path.Match(pattern, lock); err != nil || !matches {
-				continue
-			}
-		}
-		forgotten = min(forgotten, f.at())
-	}
-	return forgotten
-}
-
-// replacedAt is when the keys that a server had at an instant were replaced by another
-// server's: when it became a replica, or was one and another replica was promoted, which it
-// copies from then on.
-func (m *model) replacedAt(server string, at time.Duration) time.Duration {
-	master, shard := m.roleAt(server, at) == "master", m.shardOf(server)
-	for _, c := range m.roles {
-		switch {
-		case c.at <= at || c.role == c.was:
-		case c.node == server && c.role == "replica" && master:
-			return c.at
-		case c.node == server:
-			master = c.role == "master"
-		case c.role == "master" && c.was == "replica" && !master && m.shardOf(c.node) == shard:
-			return c.at
+		pattern := f.Params["pattern"]
+		if matches, err := path.Match(pattern, lock); pattern == "" || err == nil && matches {
+			end = min(end, f.at())
 		}
 	}
-	return history.Never
+	return end
 }
 
 // blockers says which servers still had the key of a hold that was over, at the last look

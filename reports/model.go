@@ -162,22 +162,6 @@ func (m *model) overlapBefore(v *checker.Violation) *checker.Violation {
 	return nil
 }
 
-// shardOf is the server that a server shares its data with as their master at the start.
-func (m *model) shardOf(server string) string {
-	first := ""
-	for _, n := range m.Run.Topology.Nodes {
-		if first == "" && n.Role == "master" {
-			first = n.Name
-		}
-	}
-	for _, n := range m.Run.Topology.Nodes {
-		if n.Name == server && n.Role == roleReplica {
-			return cmp.Or(n.Of, first) // a record may leave it out where there is one
-		}
-	}
-	return server
-}
-
 // distinct are all violations that are listed, in order of time. What two engines found
 // in the same events, or of one lock in the very same time, is one of them: that which
 // explains most.

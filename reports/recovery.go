@@ -130,17 +130,6 @@ func (m *model) lastGranter(holds []*holding.Hold, before time.Duration) string 
 	return m.granter(holds[at-1])
 }
 
-// recoveryWords say how long it took: "1,079 ms (from its heal 4.2 ms)".
-func (f *Fault) recoveryWords() string {
-	switch {
-	case f.Recovery == 0:
-		return "no grant after it"
-	case f.HealRecovery == 0:
-		return say.Span(f.Recovery)
-	}
-	return say.Span(f.Recovery) + " (from its heal " + say.Span(f.HealRecovery) + ")"
-}
-
 // recoveryCell is a recovery in a table, where one was due at all.
 func recoveryCell(due bool, took time.Duration) string {
 	switch {

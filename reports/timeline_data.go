@@ -263,7 +263,7 @@ func (m *model) addKeys(t *timelineData) {
 		k := keyData{Lock: v.Lock, Server: server}
 		for _, s := range spans {
 			if s.server == server {
-				part := keyParts{Name: client(s.owner), From: micros(s.from), To: micros(s.until), Copy: !s.vote}
+				part := keyParts{Name: inferred(client(s.owner), s.inferred), From: micros(s.from), To: micros(s.until), Copy: !s.vote}
 				for _, at := range s.looks {
 					part.Looks = append(part.Looks, micros(at))
 				}

@@ -340,7 +340,7 @@ func (m *model) grantsLife(server string) life {
 	for i := range m.holds {
 		h := &m.holds[i]
 		if h.Lock == v.Lock && focus.meets(h.Start, believes(h)) && slices.Contains(m.voters(h), server) && len(grants) < maxGrants {
-			g := grant{client(h.Owner), window{h.Start, min(believes(h), m.replacedAt(server, h.Start))}}
+			g := grant{inferred(client(h.Owner), h.Acquire.Complete.Node == ""), window{h.Start, min(believes(h), m.dataEnd(server, v.Lock, h.Start))}}
 			grants = append(grants, g)
 			changes = append(changes, g.from)
 			if g.to < m.end {
