@@ -19,16 +19,14 @@ func clientSpecs() []Spec {
 			Life:     history.Momentary,
 			Observed: "the process is gone",
 			Pitfall:  "what it held, it holds until the lease runs out",
-			Story:    Story{Injected: "client {target} {was} killed"}, Seen: isGone,
-			New: onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
+			New:      onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
 		},
 		{
 			Name: "pause-client", Summary: "SIGSTOP to a client of a script, and SIGCONT at the heal",
 			Life:     history.Lasting,
 			Observed: "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "what it was sent waits in its socket, and is read when it wakes",
-			Story:   Story{"client {target} {was} paused", "client {target} went on after the pause"}, Seen: standsStill,
-			New: onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
+			New:     onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
 		},
 		{
 			Name: "throttle-client", Summary: "stop a client of a script and let it run, over and over, as a limit of its processor time does",
@@ -36,7 +34,6 @@ func clientSpecs() []Spec {
 			Params:   []Param{number("stopped", "ms").otherwise("400"), number("runs", "ms").otherwise("100")},
 			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
 			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
-			Story:   Story{"client {target} was stopped and let run, over and over", "client {target} ran without stops again"},
 			New: onClient(func(p ClientProcess, s Step) Fault {
 				return clientThrottle{p, s.millis("stopped"), s.millis("runs")}
 			}),

@@ -60,7 +60,6 @@ func clockSpecs() []Spec {
 		s := &specs[i]
 		s.Family, s.Target, s.Needs, s.Healed = Clock, AtProcess, []topologies.Capability{topologies.Clocks}, "the true time"
 		s.Life, s.Effects = history.Lasting, []history.Effect{history.ShiftsClock}
-		s.Story = Story{Healed: "the clock of {target} was set to the true time"}
 		s.Candidates = lasting(TargetOfLock, 2, func(Environment) string { return breaksByClock })
 	}
 	return specs

@@ -36,7 +36,6 @@ func clusterSpecs() []Spec {
 		},
 		Observed: "the old master sends on who asks for it (ASK)", Healed: "every node says that the new master serves it",
 		Pitfall: "until the heal, scripts with several keys are told to try again; the servers must reach each other where the harness reaches them",
-		Story:   Story{Injected: "a slot was moved to another master", Healed: "the move of the slot was finished"},
 		New: func(site Site, s Step) (Fault, error) {
 			var servers []topologies.Server
 			for _, name := range site.Deployment.Topology().Of(topologies.Redis) {

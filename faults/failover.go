@@ -35,7 +35,6 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "the majority has another master", Healed: "the old master runs and follows the new one",
 			Pitfall: "what a replica had is not lost: cut `redis>MASTER` first, if it is to be",
-			Story:   Story{"{target} {was} killed", "{target} {was} started again"},
 			Aim:     master,
 			New: ofShard(func(site Site, d topologies.Failover, shard string, _ Step) Fault {
 				return crashMaster(d, shard, site.Deployment.Server)
@@ -52,7 +51,6 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "the majority has another master",
 			Pitfall:  "takes about a second, in which the old master takes writes that are lost",
-			Story:    Story{Injected: "a failover was ordered"},
 			New: ofShard(func(_ Site, d topologies.Failover, shard string, _ Step) Fault {
 				return askFailover(d, shard)
 			}),
@@ -76,7 +74,6 @@ func failoverSpecs() []Spec {
 			Candidates: once("", 8, never),
 			Observed:   "a replica is the master, most servers follow it, the name leads to it",
 			Pitfall:    "see [below](#planned-failovers)",
-			Story:      Story{Injected: "a planned failover was made"},
 			Aim:        master,
 			New: func(site Site, s Step) (Fault, error) {
 				r, ok := site.Deployment.(topologies.Replicated)
@@ -107,7 +104,6 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "every link across refuses, and the majority has a master of its own", Healed: "one master, with all the others attached",
 			Pitfall: "nothing is promoted where the minority could not lose a vote: `single`, `independent`",
-			Story:   Story{"{target} {was} cut off from all others", connected},
 			Aim: func(ctx context.Context, d topologies.Deployment, s Step) string {
 				if old := master(ctx, d, s); old != "" {
 					return minority(d, old, s.Target).Name

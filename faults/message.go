@@ -57,7 +57,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
-			Story:   Story{Injected: "one command on {target} was delivered late"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return commands("delay-command", rs, p).late(s.millis("for"))
 			}),
@@ -67,7 +66,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
-			Story:   Story{Injected: "one reply on {target} was delivered late"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return replies("delay-reply", rs, p).late(s.millis("for"))
 			}),
@@ -77,7 +75,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the command was seen, and taken out", Healed: bySelf,
 			Pitfall: "to the client it looks like `drop-reply`; that is the point",
-			Story:   Story{Injected: "one command on {target} was lost"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return commands("drop-command", rs, p).lose(endOf(s))
 			}),
@@ -87,7 +84,6 @@ func messageSpecs() []Spec {
 			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: once("zone>redis", 1, never),
 			Observed: "the message was seen, and taken out", Healed: bySelf,
 			Pitfall: "waiters that ask again now and then only become slow",
-			Story:   Story{Injected: "one message to a subscriber on {target} was lost"},
 			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return dropMessage(rs, p) }),
 		},
 		{
@@ -95,7 +91,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the reply was seen, and taken out", Healed: bySelf,
 			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
-			Story:   Story{Injected: "one reply on {target} was lost"},
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
 				return replies("drop-reply", rs, p).lose(endOf(s))
 			}),
@@ -105,7 +100,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: held,
 			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
 			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
-			Story:   Story{Injected: "one command on {target} was held back"},
 			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return holdCommand(rs, p) }),
 		},
 		{
@@ -113,7 +107,6 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
 			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
 			Pitfall: "a reply that the server does not know the script does not count",
-			Story:   Story{Injected: "one reply on {target} was held back"},
 			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return replies("hold-reply", rs, p).keep() }),
 		},
 	}

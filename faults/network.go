@@ -47,7 +47,6 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
 			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
-			Story:   Story{Injected: "{target} {was} slowed down to a limited bandwidth"},
 			Usable:  paced,
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return limitBandwidth(links, s.Params["stream"], s.whole("rate"))
@@ -59,7 +58,6 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(4),
 			Observed:   "a probe is refused", Healed: "the links answer",
 			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
-			Story:   Story{"{target} {was} cut", connected},
 			New:     onLinks(func(links []topologies.Proxy, _ Step) Fault { return cutLinks(links) }),
 		},
 		{
@@ -69,7 +67,6 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(1),
 			Observed:   "one round: refused, and answered again", Healed: "the links answer",
 			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
-			Story:   Story{"{target} {was} cut and mended, over and over", connected},
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return flapLinks(links, s.millis("down"), s.millis("up"))
 			}),
@@ -87,7 +84,6 @@ func networkSpecs() []Spec {
 			Candidates: lasting(string(topologies.Client), 3, never),
 			Observed:   "a probe is as late as it must be", Healed: "the links answer",
 			Pitfall: "the reply alone: `stream: downstream`",
-			Story:   Story{Injected: "{target} {was} slowed down{params}"},
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return slowLinks(links, s.Params["stream"], s.millis("latency"), s.millis("jitter"))
 			}),
@@ -98,7 +94,6 @@ func networkSpecs() []Spec {
 			Candidates: once(string(topologies.Client), 3, never),
 			Observed:   "how many connections there were",
 			Pitfall:    "no connection at all is an error; clients connect again at once",
-			Story:      Story{Injected: "the connections of {target} were reset"},
 			New:        onLinks(func(links []topologies.Proxy, _ Step) Fault { return resetLinks(links) }),
 		},
 		{
@@ -108,7 +103,6 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(1),
 			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
 			Pitfall: "a reset is not delayed: it is no end in order",
-			Story:   Story{Injected: "{target} passed the end of connections on late"},
 			Usable:  paced,
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return slowClose(links, s.Params["stream"], s.millis("by"))
@@ -121,7 +115,6 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(4),
 			Observed:   "a probe gets no answer within 100 ms more than the one before took", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
-			Story:   Story{"traffic on {target} was held back", connected},
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return stallLinks(links, s.Params["stream"])
 			}),
@@ -134,9 +127,6 @@ func networkSpecs() []Spec {
 	return specs
 }
 
-// connected is the story of links that work again.
-const connected = "{target} {was} connected again"
-
 // partitionSpecs are the faults that keep parties apart.
 func partitionSpecs() []Spec {
 	how := Param{
@@ -145,7 +135,6 @@ func partitionSpecs() []Spec {
 			"stall": {history.Cuts: history.Stalls}, "hold": {history.Cuts: history.Stalls},
 		},
 	}
-	const twoSides = "the deployment was cut in two"
 	specs := []Spec{
 		{
 			Name: "partition", Summary: "cut some parties, as a group, off from all others", Target: AtParties,
@@ -157,7 +146,6 @@ func partitionSpecs() []Spec {
 				return []Candidate{clients, servers}
 			},
 			Pitfall: "it waits for no promotion: `split-brain` does",
-			Story:   Story{"{target} {was} cut off from all others", connected},
 			Aim:     func(_ context.Context, _ topologies.Deployment, s Step) string { return "{" + s.Target + "}" },
 		},
 		{
@@ -166,7 +154,6 @@ func partitionSpecs() []Spec {
 				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Servers(), "|"), Weight: 1, Least: leastFor, Most: mostFor})}
 			},
 			Pitfall: "the target is the server that both sides see",
-			Story:   Story{twoSides + ", but for {target}, which both sides saw", "the two sides were connected again"},
 		},
 		{
 			Name: "partition-halves", Summary: "cut the deployment in two: the first half of each kind of server, rounded down, with zone-a, and the others with zone-b", Target: AtDeployment,
@@ -174,7 +161,6 @@ func partitionSpecs() []Spec {
 				return []Candidate{amongServers(e, Candidate{Weight: 2, Least: leastFor, Most: mostFor})}
 			},
 			Pitfall: "clients of zone-b are with the greater half",
-			Story:   Story{twoSides, "the two halves were connected again"},
 		},
 		{
 			Name: "partition-ring", Summary: "let every server see its neighbours only: a majority, and no two the same one", Target: AtDeployment,
@@ -182,7 +168,6 @@ func partitionSpecs() []Spec {
 				return []Candidate{amongServers(e, Candidate{Weight: 1, Least: leastFor, Most: mostFor})}
 			},
 			Pitfall: "clients see all servers",
-			Story:   Story{"every server saw its neighbours only", "all servers were connected again"},
 		},
 	}
 	for i := range specs {

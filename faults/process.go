@@ -26,8 +26,7 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, restarted),
 			Observed:   "the process is gone", Healed: "the process runs and answers",
 			Pitfall: "no power cut: what was written to a file stays written",
-			Story:   Story{"{target} {was} killed", "{target} {was} started again"}, Seen: isGone,
-			New: onServer(killServer),
+			New:     onServer(killServer),
 		},
 		{
 			Name: "pause", Summary: "SIGSTOP, and SIGCONT at the heal",
@@ -35,8 +34,7 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, away),
 			Observed:   "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "its kernel still accepts connections; a paused replica loses nothing",
-			Story:   Story{"{target} {was} paused", "{target} went on after the pause"}, Seen: standsStill,
-			New: onServer(pauseServer),
+			New:     onServer(pauseServer),
 		},
 		{
 			Name: "restart", Summary: "SIGKILL and a restart at once",
@@ -44,8 +42,7 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, restarted),
 			Observed:   "it runs and answers",
 			Pitfall:    "without persistence it has forgotten everything; a promoted master is the master again",
-			Story:      Story{Injected: "{target} {was} restarted"}, Seen: killedAndBack,
-			New: onServer(restartServer),
+			New:        onServer(restartServer),
 		},
 		{
 			Name: "restart-empty", Summary: "SIGKILL, the data removed, and a restart at once",
@@ -54,8 +51,7 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, forgets),
 			Observed:   "it runs and answers",
 			Pitfall:    "its replicas become copies of its emptiness",
-			Story:      Story{Injected: "{target} {was} restarted without its data"}, Seen: killedAndEmpty,
-			New: onServer(restartEmpty),
+			New:        onServer(restartEmpty),
 		},
 	}
 	for i := range specs {

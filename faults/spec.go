@@ -41,10 +41,6 @@ type Spec struct {
 	Effects []history.Effect
 	// Hits is what there must be for it to take effect.
 	Hits Hits
-	// Story is how a report tells of it.
-	Story Story
-	// Seen is what is observed of its target where that says no more than Story.
-	Seen string
 	// Observed says how its effect is observed, Healed what its heal waits for (empty:
 	// it has none), and Pitfall what its user ought to know.
 	Observed, Healed, Pitfall string
@@ -104,16 +100,6 @@ const (
 	HitsRequests    Hits = "requests"    // connections, messages or keys of clients
 	HitsSubscribers Hits = "subscribers" // clients that wait for a message of the server
 )
-
-// A Story is how a report tells of a fault: sentences without their end, in which
-// {target} is the target and {was} is "was" or "were".
-type Story struct {
-	// Injected says what happened: "{target} {was} cut". Empty: what was observed says
-	// it, which begins with the target.
-	Injected string
-	// Healed says that it ended. Empty: the report says so in general words.
-	Healed string
-}
 
 // A Site is where faults happen. The zero Site has none.
 type Site struct {

@@ -84,7 +84,6 @@ func TestAll_complete(t *testing.T) {
 			require.NotEmpty(t, spec.Pitfall)
 			require.Contains(t, []history.Life{history.Lasting, history.Momentary, history.Triggered, history.Repeating}, spec.Life)
 			require.Equal(t, spec.Life == history.Momentary, spec.Healed == "", "what lasts is healed, and nothing else is")
-			require.True(t, spec.Story.Injected != "" || slices.Contains([]faults.Target{faults.AtServer, faults.AtProcess}, spec.Target), "a report can't tell of it")
 			require.Equal(t, spec.Family == faults.Client, spec.Candidates == nil, "random runs have all but those of clients")
 			require.Contains(t, faults.Markdown(), "\n| `"+spec.Name+"`")
 		})

@@ -43,14 +43,6 @@ func linksOf(target string, t history.Topology) []history.Link {
 	return links
 }
 
-func linkNames(links []history.Link) []string {
-	names := make([]string, len(links))
-	for i, l := range links {
-		names[i] = l.Name
-	}
-	return names
-}
-
 // links are those that the fault concerns: of a partition those between the parties
 // that it keeps apart, else those that its target names.
 func (f *Fault) links(t history.Topology) []history.Link {

@@ -278,11 +278,7 @@ func (s *sequencer) faults() {
 	for i := range s.model.faults { // first those that make parties of their own
 		f := &s.model.faults[i]
 		if party := s.faultParty(f); inView(f) && party != "" {
-			words := f.happened(s.Run.Topology)
-			if len(words) > 60 {
-				words = f.label()
-			}
-			s.note(chart.StepFault, f.at(), s.actor(party, "server"), s.injection(f), say.Shorten(words, 60))
+			s.note(chart.StepFault, f.at(), s.actor(party, "server"), s.injection(f), say.Shorten(f.label(), 60))
 		}
 	}
 	var cuts []*Fault // several at once are one note

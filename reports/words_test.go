@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -46,22 +45,6 @@ func TestCount(t *testing.T) {
 	require.Equal(t, "a, b and c", say.List([]string{"a", "b", "c"}))
 }
 
-func TestTargetWords(t *testing.T) {
-	top := history.Topology{Links: []history.Link{
-		{Name: "r2>r1", Kind: "replication", From: "r2", To: "r1"}, {Name: "r3>r1", Kind: "replication", From: "r3", To: "r1"},
-	}}
-	for _, tt := range []struct{ give, what, were string }{
-		{"", "the deployment", "was"},
-		{"redis-1", "redis-1", "was"},
-		{"{redis-1 zone-a}", "redis-1 and zone-a", "were"},
-		{"zone-a>redis-1", "the link zone-a>redis-1", "was"},
-		{"replication", "the replication links r2>r1 and r3>r1", "were"},
-	} {
-		what, were := targetWords(tt.give, top)
-		require.Equal(t, [2]string{tt.what, tt.were}, [2]string{what, were})
-	}
-}
-
 func TestNatural(t *testing.T) {
 	require.Negative(t, say.Natural("zone-a.3", "zone-a.12"))
 	require.Negative(t, say.Natural("zone-a.12", "zone-b.1"))
@@ -88,21 +71,4 @@ func TestAdapt(t *testing.T) {
 func TestByName(t *testing.T) {
 	require.Equal(t, "client zone-a.5 held, client b asked, p3 did not",
 		byName("p203 (owner zone-a.5#93) held, p1 (owner b) asked, p3 did not"))
-}
-
-// A deployment that is cut in two is told with its halves.
-func TestHalves(t *testing.T) {
-	d := mapped()
-	var halves history.Topology
-	halves.Name = "independent"
-	halves.Nodes = []history.Node{{Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"}, {Name: "redis-1", Kind: "redis", Role: "master"}, {Name: "redis-2", Kind: "redis", Role: "master"}}
-	for _, l := range [][2]string{{"zone-a", "redis-1"}, {"zone-a", "redis-2"}, {"zone-b", "redis-1"}, {"zone-b", "redis-2"}} {
-		halves.Links = append(halves.Links, history.Link{Name: l[0] + ">" + l[1], Kind: "client", From: l[0], To: l[1]})
-	}
-	f := Fault{Name: "partition-halves", OK: true, Effects: []history.Effect{history.Isolates, history.Cuts}}
-	require.Regexp(t, `: redis-\d and zone-[ab] on one side, redis-\d and zone-[ab] on the other$`, f.happened(halves))
-	f.Target = "redis-1"
-	require.NotContains(t, f.happened(halves), "on one side")
-	cut := Fault{Name: "cut", OK: true, Effects: []history.Effect{history.Cuts}}
-	require.NotContains(t, cut.happened(d.Run.Topology), "on one side")
 }
