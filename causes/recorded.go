@@ -90,7 +90,7 @@ func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, cont
 			return p, err
 		}
 		judged.Report = harness.Judge(ctx, judged.Run, judged.History)
-		p.Kinds, p.Undecided = shown(judged.Report, c.Properties)
+		p.Kinds, p.Undecided = shown(judged.Report, c, c.begin()-begin+begun(judged.History))
 		p.Undecided = p.Undecided || failed != nil || landed(judged.History) < len(played.Plan)
 		return p, reports.WriteDir(to, judged)
 	}
@@ -149,12 +149,23 @@ func healAsked(h *history.History, f reports.Fault) time.Duration {
 	return f.End
 }
 
-// shown are the kinds of violation that a report has, and whether a property was not decided.
-func shown(r checker.Report, properties []string) (kinds []string, undecided bool) {
+// begin is when the violations of a cluster, and what is suspected of them, began: what came before is of another.
+func (c Cluster) begin() time.Duration {
+	const early = 100 * time.Millisecond // by which a fault may come
+	first := c.From
+	for _, s := range c.Suspects {
+		first = min(first, c.Faults[s].Start)
+	}
+	return first - early
+}
+
+// shown are the kinds of violation that a report has from an instant on, and whether a property of a cluster was
+// not decided.
+func shown(r checker.Report, c Cluster, from time.Duration) (kinds []string, undecided bool) {
 	for _, p := range r.Results {
-		undecided = undecided || p.Verdict == checker.Unknown && slices.Contains(properties, p.Name)
+		undecided = undecided || p.Verdict == checker.Unknown && slices.Contains(c.Properties, p.Name)
 		for _, v := range p.Violations {
-			if p.Verdict == checker.Invalid && !slices.Contains(kinds, v.Kind) {
+			if p.Verdict == checker.Invalid && v.From >= from && !slices.Contains(kinds, v.Kind) {
 				kinds = append(kinds, v.Kind)
 			}
 		}

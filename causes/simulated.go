@@ -19,6 +19,10 @@ const (
 	leastControl   = 80
 )
 
+// longer is for how much longer than the smallest case the control lock runs, which may be slower to come into
+// the same state.
+const longer = 2 * time.Second
+
 // moved is by how much the control lock meets a fault earlier or later, and amongWrites at which of so many
 // events: what the lock under test was doing at the recorded instant, another lock does at another one.
 const (
@@ -38,7 +42,7 @@ func Simulated(c simulation.Case, kind string, control harness.LockSpec, find fu
 		}
 	}
 	other := c
-	other.Lock = control.Name
+	other.Lock, other.Length = control.Name, c.Length+longer
 	if other.Validate(control) != nil {
 		other.Workload = control.DefaultWorkload()
 		e.ControlWorkload = other.Workload
