@@ -163,7 +163,8 @@ func (c Cluster) begin() time.Duration {
 // not decided.
 func shown(r checker.Report, c Cluster, from time.Duration) (kinds []string, undecided bool) {
 	for _, p := range r.Results {
-		undecided = undecided || p.Verdict == checker.Unknown && slices.Contains(c.Properties, p.Name)
+		open := p.Verdict == checker.Unknown || p.Total > len(p.Violations) // those that are not listed may be later ones
+		undecided = undecided || open && slices.Contains(c.Properties, p.Name)
 		for _, v := range p.Violations {
 			if p.Verdict == checker.Invalid && v.From >= from && !slices.Contains(kinds, v.Kind) {
 				kinds = append(kinds, v.Kind)

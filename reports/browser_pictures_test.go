@@ -32,7 +32,7 @@ var numbers = []struct {
 	{".again", -0.015, 0.5},
 	{".story li:first-child", -0.02, 0.3},
 	{".story .violation", -0.02, 0.5},
-	{".cures", -0.015, 0.2},
+	{".in-effect", -0.015, 0.5},
 	{".controls", -0.015, 0.4},
 	{".live .t-hold", 0.16, 0.5},
 	{".live .t-violation", 0.25, 0.45},
