@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,7 +38,7 @@ func find(t *testing.T) func(context.Context, simulation.Case) ([]string, error)
 }
 
 // violations are the first cases of a campaign that show a kind of violation, made small.
-func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, but func(simulation.Case) bool) []simulation.Case {
+func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, and func(simulation.Case) bool) []simulation.Case {
 	t.Helper()
 	shows := func(c simulation.Case) bool {
 		kinds, err := find(t)(t.Context(), c)
@@ -49,7 +48,7 @@ func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, b
 	for seed := uint64(1); seed <= 120 && len(found) < n; seed++ {
 		c, err := k.Draw(lockNamed(t, lock), seed)
 		require.NoError(t, err)
-		if shows(c) && (but == nil || !but(c)) {
+		if shows(c) && (and == nil || and(c)) {
 			small, _ := simulation.Shrink(c, 50, shows)
 			found = append(found, small)
 		}
@@ -58,60 +57,54 @@ func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, b
 }
 
 // Of violations whose cause is known, the measurement says that cause: a planted bug under faults that a
-// correct lock withstands, and a correct lock under faults that none withstands.
+// correct lock withstands, and a correct lock under faults that none withstands. It leaves some undecided, which
+// come too rarely, and says the wrong one of none.
 func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
-	type known struct {
-		want string
-		kind string
-		c    simulation.Case
+	type row struct {
+		lock, kind, want string
+		campaign         simulation.Campaign
+		n                int
 	}
-	var all []known
+	var rows []row
 	for _, name := range []string{
 		"abandoned-wait", "constant-token", "half-quorum", "no-cleanup", "no-expiry", "passed-recounted", "passed-to-all", "plain-delete",
-		"renew-any", "renew-unchecked", "retry-recounted", "set-then-expire", "stale-waiter", "watchdog-outlives", "retry-refused",
+		"renew-unchecked", "stale-waiter", "watchdog-outlives",
 	} {
 		m, err := mutants.FindMutant(name)
 		require.NoError(t, err)
-		k := simulation.Campaign{Topology: m.Topology, Servers: 3, Faults: "network,process,client", ReplicaAcks: m.Acks()}
-		if m.Topology == topologies.Sentinels {
-			if k.Faults = "network"; m.Acks() == 2 {
-				k.Faults = "network,failover"
-			}
-		}
-		control := locks.Control(m.Topology)
-		for _, c := range violations(t, k, m.Lock(), m.Violation, 2, func(c simulation.Case) bool {
-			c.Lock = control
-			kinds, err := find(t)(t.Context(), c)
-			return err != nil || slices.Contains(kinds, m.Violation)
-		}) {
-			all = append(all, known{history.CauseLock, m.Violation, c})
-		}
+		rows = append(rows, row{m.Lock(), m.Violation, history.CauseLock, simulation.Campaign{Topology: m.Topology, Servers: 3, Faults: "network,process,client"}, 2})
 	}
-	bugs := len(all)
 	for _, x := range []struct{ topology, lock, faults string }{
 		{topologies.Single, "mutex", "crash"}, {topologies.Single, "mutex-spin", "crash"}, {topologies.Single, "redislock", "crash"}, {topologies.Single, "mutex-fair", "crash"},
-		{topologies.Sentinels, "mutex", "failover"}, {topologies.Sentinels, "redislock", "failover"},
-		{topologies.Independent, "redlock", "crash"}, {topologies.Independent, "redsync", "crash"},
+		{topologies.Single, "redsync", "crash"}, {topologies.Sentinels, "redislock", "failover"}, {topologies.Independent, "redlock", "crash"},
 	} {
-		for _, c := range violations(t, simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}, x.lock, "double-grant", 3, nil) {
-			all = append(all, known{history.CauseDeployment, "double-grant", c})
-		}
+		rows = append(rows, row{x.lock, "double-grant", history.CauseDeployment, simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}, 4})
 	}
-	right := 0
-	t.Logf("%d planted bugs, %d correct locks", bugs, len(all)-bugs)
-	for _, x := range all {
-		begin := time.Now()
-		e := causes.Simulated(x.c, x.kind, lockNamed(t, locks.Control(x.c.Topology)), find(t))
-		cause, err := e.Measure(t.Context())
-		require.NoError(t, err)
-		t.Logf("%s on %s, seed %d, %v: %s (%v)", x.c.Lock, x.c.Topology, x.c.Seed, x.c.Plan, cause.Text, time.Since(begin).Round(time.Millisecond))
-		switch cause.Verdict {
-		case x.want:
-			right++
-		case history.CauseUndecided:
-		default:
-			t.Errorf("want %s, got %s", x.want, cause.Verdict)
-		}
+	played, right := 0, 0
+	for _, x := range rows {
+		t.Run(x.lock+"-"+x.campaign.Topology, func(t *testing.T) {
+			played++
+			control := lockNamed(t, locks.Control(x.campaign.Topology))
+			var withstands func(simulation.Case) bool
+			if x.want == history.CauseLock { // where the control lock does not, both causes are right
+				withstands = func(c simulation.Case) bool {
+					c.Lock = control.Name
+					kinds, err := find(t)(t.Context(), c)
+					return err == nil && !slices.Contains(kinds, x.kind)
+				}
+			}
+			for _, c := range violations(t, x.campaign, x.lock, x.kind, x.n, withstands) {
+				cause, err := causes.Simulated(c, x.kind, control, find(t)).Measure(t.Context())
+				require.NoError(t, err)
+				t.Logf("seed %d, %v: %s", c.Seed, c.Plan, cause.Text)
+				if cause.Verdict != history.CauseUndecided {
+					require.Equal(t, x.want, cause.Verdict)
+					right++
+				}
+			}
+		})
 	}
-	require.GreaterOrEqual(t, right, 40)
+	if played == len(rows) { // else some were chosen
+		require.GreaterOrEqual(t, right, 40)
+	}
 }

@@ -168,3 +168,20 @@ func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
 		}
 	}))
 }
+
+// A client that used the resource and never held the lock is told so, and not that it was late.
+func TestWorkWithoutTheLockIsToldAsSuch(t *testing.T) {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 0, 3, 30_000)
+	s.attempt(2, history.Acquire, "orders", "b#1", 100, 103, history.Fail, "lock not acquired")
+	s.access(2, "orders", "b#1", "stock", "1>2", 1200, 1210)
+	s.release(1, "orders", "a#1", "redis-1", 1400, 1401)
+	story := summarized(s).Story
+	require.Equal(t, "Client b used stock without holding orders", story.Headline)
+	require.Contains(t, story.String(), "though its request was refused at 0.103 s")
+	require.Equal(t, "only-when-granted", story.Cures[0].ID)
+	for _, c := range story.Cures {
+		require.NotEqual(t, "stop-with-the-hold", c.ID)
+	}
+}
