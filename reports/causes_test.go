@@ -48,4 +48,9 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Contains(t, page.String(), `<td>without any fault</td><td class="num">0 of 5</td>`)
 	require.NotContains(t, page.String(), "<td>without split-brain")
+	require.NotContains(t, page.String(), "Measured of other violations")
+	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
+	page.Reset()
+	require.NoError(t, reports.WriteHTML(&page, in))
+	require.Equal(t, 1, strings.Count(page.String(), "Measured of other violations</summary>"))
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -75,6 +77,9 @@ func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun
 	control, err := a.locks.ByName(locks.Control(r.Topology))
 	if err != nil {
 		return err
+	}
+	if err := os.RemoveAll(filepath.Join(dir, causes.Dir)); err != nil { // of an earlier measurement
+		return fmt.Errorf("remove earlier runs: %w", err)
 	}
 	backend, stop := harness.Pool(backend)
 	defer func() { err = errors.Join(err, stop()) }()
