@@ -75,8 +75,13 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 		rows = append(rows, row{m.Lock(), m.Violation, history.CauseLock, simulation.Campaign{Topology: m.Topology, Servers: 3, Faults: "network,process,client"}, 2})
 	}
 	for _, x := range []struct{ topology, lock, faults string }{
-		{topologies.Single, "mutex", "crash"}, {topologies.Single, "mutex-spin", "crash"}, {topologies.Single, "redislock", "crash"}, {topologies.Single, "mutex-fair", "crash"},
-		{topologies.Single, "redsync", "crash"}, {topologies.Sentinels, "redislock", "failover"}, {topologies.Independent, "redlock", "crash"},
+		{topologies.Single, "mutex", "crash"},
+		{topologies.Single, "mutex-spin", "crash"},
+		{topologies.Single, "redislock", "crash"},
+		{topologies.Single, "mutex-fair", "crash"},
+		{topologies.Single, "redsync", "crash"},
+		{topologies.Sentinels, "redislock", "failover"},
+		{topologies.Independent, "redlock", "crash"},
 	} {
 		rows = append(rows, row{x.lock, "double-grant", history.CauseDeployment, simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}, 4})
 	}

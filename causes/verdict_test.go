@@ -45,24 +45,50 @@ func TestMeasure(t *testing.T) {
 		roles   []string
 		text    string
 	}{
-		{"a limit", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment, []string{history.RoleNeeded},
-			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment"},
-		{"a defect that a fault shows", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && !a.Control }, history.CauseLock, []string{history.RoleNeeded},
-			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5: a defect of the lock"},
-		{"a defect without faults", one, "correct-key", func(a Arm, round int) bool { return !a.Control && round%2 == 0 }, history.CauseLock, []string{history.RoleNotNeeded},
-			"without any fault 3 of 5 runs show a double grant: a defect of the lock"},
-		{"too rare", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round == 0 }, history.CauseUndecided, []string{history.RoleUndecided},
-			"with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided"},
-		{"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided, []string{history.RoleNeeded},
-			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10: not decided"},
-		{"two that need each other", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) && has(a, 1) }, history.CauseDeployment, []string{history.RoleWithOthers, history.RoleWithOthers},
-			"with all faults 5 of 5 runs show a double grant, without kill 0 of 5 (needed with others), without pause 0 of 5 (needed with others), without any 0 of 5, the control lock 5 of 5: a limit of this deployment"},
-		{"one of two", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment, []string{history.RoleNeeded, history.RoleUndecided},
-			"with all faults 10 of 10 runs show a double grant, without kill 0 of 10 (needed), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 10 of 10: a limit of this deployment"},
-		{"either", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) || has(a, 1) }, history.CauseDeployment, []string{history.RoleOneOf, history.RoleOneOf},
-			"with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5: a limit of this deployment"},
-		{"no fault at all", nil, "correct-key", func(Arm, int) bool { return true }, history.CauseLock, nil,
-			"without any fault 5 of 5 runs show a double grant: a defect of the lock"},
+		{
+			"a limit", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment,
+			[]string{history.RoleNeeded},
+			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		},
+		{
+			"a defect that a fault shows", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && !a.Control }, history.CauseLock,
+			[]string{history.RoleNeeded},
+			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5: a defect of the lock",
+		},
+		{
+			"a defect without faults", one, "correct-key", func(a Arm, round int) bool { return !a.Control && round%2 == 0 }, history.CauseLock,
+			[]string{history.RoleNotNeeded},
+			"without any fault 3 of 5 runs show a double grant: a defect of the lock",
+		},
+		{
+			"too rare", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round == 0 }, history.CauseUndecided,
+			[]string{history.RoleUndecided},
+			"with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided",
+		},
+		{
+			"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided,
+			[]string{history.RoleNeeded},
+			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10: not decided",
+		},
+		{
+			"two that need each other", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) && has(a, 1) }, history.CauseDeployment,
+			[]string{history.RoleWithOthers, history.RoleWithOthers},
+			"with all faults 5 of 5 runs show a double grant, without kill 0 of 5 (needed with others), without pause 0 of 5 (needed with others), without any 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		},
+		{
+			"one of two", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment,
+			[]string{history.RoleNeeded, history.RoleUndecided},
+			"with all faults 10 of 10 runs show a double grant, without kill 0 of 10 (needed), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 10 of 10: a limit of this deployment",
+		},
+		{
+			"either", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) || has(a, 1) }, history.CauseDeployment,
+			[]string{history.RoleOneOf, history.RoleOneOf},
+			"with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		},
+		{
+			"no fault at all", nil, "correct-key", func(Arm, int) bool { return true }, history.CauseLock, nil,
+			"without any fault 5 of 5 runs show a double grant: a defect of the lock",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := experiment(tt.faults, tt.control, tt.outcome).Measure(t.Context())

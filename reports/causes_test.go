@@ -29,8 +29,10 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment",
 		Faults: []history.Suspect{{Fault: "split-brain", Target: "{redis-1}", Role: history.RoleNeeded}}, Control: "correct-key",
 		Arms: []history.Arm{
-			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)}, {Arm: history.ArmNone, N: 5, Interval: reports.Interval(0, 5)},
-			{Arm: history.ArmWithout, Same: true, N: 5}, {Arm: history.ArmOnly, Same: true, Seen: 5, N: 5},
+			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
+			{Arm: history.ArmNone, N: 5, Interval: reports.Interval(0, 5)},
+			{Arm: history.ArmWithout, Same: true, N: 5},
+			{Arm: history.ArmOnly, Same: true, Seen: 5, N: 5},
 			{Arm: history.ArmControl, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
 		},
 	}}
