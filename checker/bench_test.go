@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/metrics"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -293,6 +295,47 @@ func TestTheBenchmarksHistoriesAreLegal_NoRace(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, checker.Valid, r.Verdict, "%+v", r)
 		require.Positive(t, r.Events)
+	}
+}
+
+// What does not fit into memory is unknown, and the report says what would do.
+func TestHistoryBeyondMemoryIsUnknown(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	require.NoError(t, crowd{operations: 2_000, clients: 5}.write(&file))
+	text := file.String()
+	within := func(most int64) checker.Report {
+		r, err := checker.CheckReaderWithin(t.Context(), history.NewReader(strings.NewReader(text)), most)
+		require.NoError(t, err)
+		return r
+	}
+	whole := within(math.MaxInt64)
+	require.Equal(t, checker.Valid, whole.Verdict)
+	part := within(1_000)
+	require.Equal(t, checker.Unknown, part.Verdict)
+	require.Equal(t, whole.Events, part.Events)
+	require.Contains(t, part.Results[0].Summary, "GOMEMLIMIT=")
+	require.Equal(t, checker.Unknown, part.Results[0].Verdict)
+}
+
+// A verdict does not depend on whether a history is read, or in memory.
+func TestWhatIsReadIsJudgedAlike(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(cases(t, 400)) {
+		h := mixture(source(seed), seed%3 == 0)
+		want := checker.Check(t.Context(), h)
+		got, err := checker.CheckReader(t.Context(), list(h))
+		require.NoError(t, err)
+		for _, r := range []*checker.Report{&want, &got} {
+			r.Took = 0
+			for i := range r.Results {
+				r.Results[i].Took, r.Results[i].Memory = 0, 0
+				for j := range r.Results[i].Violations {
+					r.Results[i].Violations[j].Minimal = nil
+				}
+			}
+		}
+		require.Equal(t, want, got, "seed %d\n%s", seed, dump(h))
 	}
 }
 

@@ -3,13 +3,17 @@ package checker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/crew"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // MaxListed is the most violations that a [Result] lists; its Total counts
@@ -43,12 +47,31 @@ type Source interface {
 
 // CheckReader is [Check] with [Explain] for a history that is read, of which it keeps less than
 // half as much in memory. A checker from elsewhere judges what a record keeps of the history:
-// see [holding.Record.History]. Its errors are those of the reader, and of [SeveralClocks].
+// see [holding.Record.History]. Its errors are those of the reader.
+//
+// A history that does not fit into the memory that the program may take (a third more than
+// GOMEMLIMIT, or the limit of package runtime/debug) is Unknown, and the report says which
+// limit it would fit into.
 func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, error) {
+	most := int64(math.MaxInt64)
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		most = limit / 3 * 4 / operationMemory
+	}
+	return checkReader(ctx, r, most, checkers)
+}
+
+// operationMemory is what it takes to judge one operation, in bytes, as measured by
+// make bench-checker.
+const operationMemory = 380
+
+func checkReader(ctx context.Context, r Source, most int64, checkers []Checker) (Report, error) {
 	began := time.Now()
-	record, err := read(r)
+	record, operations, err := read(r, most)
 	if err != nil {
 		return Report{}, err
+	}
+	if operations > most {
+		return beyondMemory(record, operations, most), nil
 	}
 	ev := newEvidence(record)
 	report := ev.check(ctx, checkers, func() *history.History {
@@ -59,8 +82,19 @@ func CheckReader(ctx context.Context, r Source, checkers ...Checker) (Report, er
 	return report, nil
 }
 
-// read makes a record of what is read, while more is read.
-func read(r Source) (*holding.Record, error) {
+// beyondMemory is the report on a history with more operations than fit into memory.
+func beyondMemory(r *holding.Record, operations, most int64) Report {
+	mib := func(operations int64) int64 { return operations*operationMemory>>20 + 1 }
+	return Report{Verdict: Unknown, Events: r.Events, Until: r.End, Results: []Result{{
+		Name: "memory", Engine: "the number of operations", Verdict: Unknown,
+		Summary: fmt.Sprintf("to judge its %s takes about %d MB of memory, and the most that is taken is %d MB: GOMEMLIMIT=%dMiB would do, or records of shorter runs",
+			say.Count(int(operations), "operation"), mib(operations), mib(most), mib(operations)*3/4+1),
+	}}}
+}
+
+// read makes a record of what is read, while more is read, and counts the operations. Those
+// beyond the most are no part of the record.
+func read(r Source, most int64) (record *holding.Record, operations int64, err error) {
 	type batch struct {
 		events []history.Event
 		err    error
@@ -83,21 +117,28 @@ func read(r Source) (*holding.Record, error) {
 		}
 	})
 	defer reader.Wait()
-	record := holding.NewRecord()
+	record = holding.NewRecord()
 	for b := range full {
 		for i := range b.events {
-			record.Add(&b.events[i])
+			if e := &b.events[i]; e.Type == history.Invoke && e.Process >= 0 {
+				operations++
+			}
+			if operations <= most {
+				record.Add(&b.events[i])
+			} else {
+				record.Events, record.End = record.Events+1, b.events[i].Time
+			}
 		}
 		switch {
 		case errors.Is(b.err, io.EOF):
 			record.Close(r.Truncated())
-			return record, nil
+			return record, operations, nil
 		case b.err != nil:
-			return nil, b.err
+			return nil, 0, b.err
 		}
 		empty <- b.events
 	}
-	return record, nil
+	return record, operations, nil
 }
 
 // Check judges the history with the checkers, or with those of [Standard] if

@@ -74,3 +74,8 @@ func (p *Prepared) Search(ctx context.Context) Verdict {
 	v, _, _ := explore(ctx, p.lock, p.requests)
 	return v
 }
+
+// CheckReaderWithin is [CheckReader] of so many operations at the most.
+func CheckReaderWithin(ctx context.Context, r Source, most int64) (Report, error) {
+	return checkReader(ctx, r, most, nil)
+}

@@ -62,7 +62,7 @@ func Progress(bound time.Duration) Checker {
 			p := newProgress(ev, bound)
 			longest := time.Duration(0)
 			for _, l := range ev.Locks() {
-				w := watch{progress: p, Lock: l, until: -1}
+				w := watch{progress: p, Lock: l, until: -1, soonest: history.Never}
 				f.add(w.stuck()...)
 				for _, doubt := range w.doubts {
 					f.doubt("%s", doubt)
@@ -249,7 +249,8 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 		}
 	}
 	for i, op := range l.Ops {
-		if op.Verb != holding.Acquire || op.Failed() || proven[op] || op.OK() && !l.Disordered(op.Owner) {
+		disordered := l.Disordered(op.Owner)
+		if op.Verb == holding.Release || op.Failed() || proven[op] || !disordered && (op.Verb == holding.Extend || op.OK()) {
 			continue
 		}
 		o := occupation{from: op.Complete.Index, until: op.Latest(l.Drift), permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1}
@@ -342,6 +343,8 @@ type watch struct {
 	firm    [2]time.Duration // until when it was in the way of requests: by those who do not read, and by those who do
 	granted time.Duration    // when it was granted last, or found to be held
 	holders []occupation     // of a semaphore: those that may be in the way
+	out     int              // their permits
+	soonest time.Duration    // when the first of them ends
 	vague   [2]chain         // since it was asked for though nothing shows that it was held: of all requests, and of those that were refused
 	perhaps time.Duration    // until when the first request since then may hold it whose outcome is unknown; 0 for none
 
@@ -422,6 +425,8 @@ func (w *watch) begin(before int64) {
 		}
 		if w.Semaphore() {
 			w.holders = append(w.holders, o)
+			w.out, w.soonest = w.out+o.permits, min(w.soonest, o.firm)
+			continue
 		}
 		by := &w.firm[0]
 		if o.reads {
@@ -429,6 +434,19 @@ func (w *watch) begin(before int64) {
 		}
 		*by = max(*by, o.firm)
 	}
+}
+
+// forget drops those who are no longer in the way of a request for permits.
+func (w *watch) forget(now time.Duration) {
+	w.out, w.soonest = 0, history.Never
+	w.holders = slices.DeleteFunc(w.holders, func(h occupation) bool {
+		if h.firm < now {
+			w.firm[0] = max(w.firm[0], h.firm)
+			return true
+		}
+		w.out, w.soonest = w.out+h.permits, min(w.soonest, h.firm)
+		return false
+	})
 }
 
 func (w *watch) answered(op *holding.Op) {
@@ -563,13 +581,10 @@ func (w *watch) inTheWay(op *holding.Op, at int64, now time.Duration) (is bool, 
 	out := 0
 	switch {
 	case w.Semaphore():
-		for _, h := range w.holders {
-			last = max(last, min(h.firm, now))
-			if h.firm >= now {
-				out += h.permits
-			}
+		if w.soonest < now {
+			w.forget(now)
 		}
-		w.holders = slices.DeleteFunc(w.holders, func(h occupation) bool { return h.firm < now })
+		last, out = max(last, w.firm[0]), w.out
 		if out > 0 && out+op.Amount() > max(w.Capacity, 1) {
 			return true, now
 		}

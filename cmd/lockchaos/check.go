@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (a *app) checkCommand() *cobra.Command {
 or - for standard input. A run directory is judged again, and its reports are
 rewritten. A file history.jsonl with a run.json beside it is judged together with
 that run.json, and nothing is rewritten. Standard input is judged alone. A long
-history without a run.json is judged in windows while it is read.
+history without a run.json is read into little memory, and nothing is told but its verdict.
 docs/history-format.md defines a history, docs/what-is-checked.md the properties.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -337,8 +338,9 @@ func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *his
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
-	in.Report, err = checker.CheckReader(ctx, &resumed{first: first, Reader: rest}, j.checkers...)
-	if err != nil {
+	whole := &resumed{first: first, Reader: rest}
+	in.Report, err = checker.CheckReader(ctx, whole, j.checkers...)
+	if err = cmp.Or(err, j.clocksKnown(whole.clocks)); err != nil {
 		return in, nil, err
 	}
 	if !j.explain && j.minimal == "" {
@@ -387,18 +389,27 @@ func (j *judging) write(r reports.Results) error {
 // as they are read again.
 type resumed struct {
 	*history.Reader
-	first [][]history.Event
+	first  [][]history.Event
+	clocks []history.Event // the first of each clock
 }
 
 // ReadSome gives the first events first.
-func (r *resumed) ReadSome(list []history.Event) ([]history.Event, error) {
+func (r *resumed) ReadSome(list []history.Event) (_ []history.Event, err error) {
+	had := len(list)
 	if len(r.first) == 0 {
-		return r.Reader.ReadSome(list)
+		list, err = r.Reader.ReadSome(list)
+	} else {
+		n := min(len(r.first[0]), cap(list)-len(list))
+		list = append(list, r.first[0][:n]...)
+		if r.first[0] = r.first[0][n:]; len(r.first[0]) == 0 {
+			r.first[0], r.first = nil, r.first[1:]
+		}
 	}
-	n := min(len(r.first[0]), cap(list)-len(list))
-	list = append(list, r.first[0][:n]...)
-	if r.first[0] = r.first[0][n:]; len(r.first[0]) == 0 {
-		r.first[0], r.first = nil, r.first[1:]
+	for i := range list[had:] {
+		e := &list[had+i]
+		if e.Process >= 0 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) && len(r.clocks) < 2 {
+			r.clocks = append(r.clocks, *e)
+		}
 	}
-	return list, nil
+	return list, err
 }
