@@ -89,7 +89,7 @@ func TestNoTimeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestALongHistoryIsCutAndJudged_NoRace(t *testing.T) {
+func TestALongHistoryIsJudged_NoRace(t *testing.T) {
 	t.Parallel()
 	h := turns(checker.SearchOperations)
 	require.Equal(t, checker.Valid, checker.Linearizability().Check(t.Context(), h).Verdict)

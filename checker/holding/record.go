@@ -23,7 +23,6 @@ type Record struct {
 	Truncated int
 
 	pages [][]Op // in order of their invokes
-	count int
 	ranks int32
 	open  map[int]*Op // by process
 	losts []*Op
@@ -57,9 +56,6 @@ func RecordOf(h *history.History) *Record {
 	return r
 }
 
-// Len is how many operations there are.
-func (r *Record) Len() int { return r.count }
-
 // Ops are the operations in order of their invokes.
 func (r *Record) Ops() iter.Seq[*Op] {
 	return func(yield func(*Op) bool) {
@@ -84,9 +80,6 @@ func (r *Record) Lock(name string) *Lock {
 	}
 	return r.locks[at]
 }
-
-// LockOf is the lock of an operation.
-func (r *Record) LockOf(op *Op) *Lock { return r.lockOf[op.Lock] }
 
 // Names is how many names there are, the empty one included: their numbers are smaller.
 func (r *Record) Names() int { return len(r.names) }
@@ -175,7 +168,6 @@ func (r *Record) invoke(e *history.Event) {
 	op.Complete.Index = -1
 	op.rank = -1
 	r.open[e.Process] = op
-	r.count++
 }
 
 func (r *Record) complete(e *history.Event) {
