@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/clientclock"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -101,6 +102,10 @@ type LockSpec struct {
 	// not fail.
 	NoExtend, NoNotice, SilentRelease bool
 
+	// TakesClock says that it reads the time from [LockOptions.Clock], so that the clock of a client's machine
+	// can be wrong in a simulation.
+	TakesClock bool
+
 	// Open makes the lock for the clients of one zone.
 	Open Opener
 	// InProcess makes a lock in the harness's own memory, which asks no server, for
@@ -126,6 +131,9 @@ type LockOptions struct {
 	// At is where the clients of a run are, for a lock that connects by itself. A
 	// run sets it; nil: the lock is opened by something else.
 	At *Place `json:"-"`
+	// Clock is that of the client's machine, for a lock that [LockSpec.TakesClock]. A simulation sets it; nil: a
+	// right one.
+	Clock *clientclock.Clock `json:"-"`
 	// Observer is told of renewals. A run sets it; nil: they are not told.
 	Observer lock.Observer `json:"-"`
 	// Unclosed is told why the lock could not be closed in order. A run sets it; nil:

@@ -42,7 +42,9 @@ type Mutant struct {
 	fenced    bool
 	// other changes the options of a client into those of the lock's second way
 	// to the deployment; nil: it needs none.
-	other     func(*redis.UniversalOptions)
+	other func(*redis.UniversalOptions)
+	// elsewhere says that the second way is a connection more to the same servers.
+	elsewhere bool
 	bug, twin func(broken.Setup) *broken.Lock
 	script    func(context.Context, *mutantRun) error
 }
@@ -120,18 +122,40 @@ func (m Mutant) Spec() harness.LockSpec {
 	if m.acks > 0 {
 		about += "; shows with --replica-acks only"
 	}
+	open := OpenBroken
+	if m.elsewhere {
+		open = openElsewhere
+	}
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
 		Reentrant: m.reentrant, Tokens: m.fenced, ReplicaAcks: m.acks > 0, Independent: m.Topology == topologies.Independent,
-		Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: OpenBroken(m.bug),
+		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: open(m.bug),
 	}
 }
 
 // OpenBroken opens a lock of package broken.
 func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer})
+		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock})
 		return l, l.Close, nil
+	}
+}
+
+// openElsewhere is as OpenBroken, with a second connection to the first server for what the lock sends elsewhere.
+func openElsewhere(locks func(broken.Setup) *broken.Lock) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		s := broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock}
+		one, ok := servers[0].(*redis.Client)
+		if !ok { // the connections of a cluster's client are other ones in any case
+			return nil, nil, fmt.Errorf("the lock needs a server of its own, or Sentinels, and not a %T", servers[0])
+		}
+		other := redis.NewClient(one.Options())
+		s.Other = other
+		l := locks(s)
+		return l, func() {
+			l.Close()
+			_ = other.Close()
+		}, nil
 	}
 }
 
@@ -270,8 +294,8 @@ func Mutants() []Mutant {
 		{
 			Name: "wait-elsewhere", About: "WAIT is sent on another connection than the grant",
 			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
-			other: func(*redis.UniversalOptions) {},
-			bug:   broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
+			elsewhere: true,
+			bug: broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
 		},
 		{
 			Name: "wait-ignored", About: "the result of WAIT is ignored",

@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/clientclock"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -52,7 +53,7 @@ type testClient struct {
 	workload.Client
 	run   *mutantRun
 	rdb   redis.UniversalClient // its way to the deployment
-	clock broken.Clock
+	clock clientclock.Clock
 	gate  gate
 	// renewed counts the answers to its watchdogs.
 	renewed atomic.Int64
@@ -69,8 +70,10 @@ func (t *mutantRun) open(name, zone string) *testClient {
 		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
 		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
 	}
-	if t.mutant.other != nil {
-		t.mutant.other(o)
+	if t.mutant.other != nil || t.mutant.elsewhere {
+		if t.mutant.other != nil {
+			t.mutant.other(o)
+		}
 		s.Other = topologies.Clients(o)[0]
 		servers = append(servers, s.Other)
 	}

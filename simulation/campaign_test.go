@@ -1,9 +1,10 @@
 package simulation_test
 
 import (
-	"fmt"
+	"encoding/json"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -83,28 +84,18 @@ func TestCorrectLocks_NoRace(t *testing.T) {
 // Cases in which a correct lock was convicted, because a bound was too short, a client sent
 // a request twice, or a lock said that it was granted from a place which it had lost, or took a late message for a grant.
 func TestCasesThatConvictedCorrectLocks(t *testing.T) {
-	for _, x := range []struct {
-		topology, lock, faults string
-		acks                   int
-		seed                   uint64
-	}{
-		{topologies.Single, "mutex-fair", "network,process", 0, 209},
-		{topologies.Single, "correct-key", "network,process", 0, 2661},
-		{topologies.Single, "correct-hand-over", "network,process", 0, 12},
-		{topologies.Single, "correct-hand-over", "network,process", 0, 3779},
-		{topologies.Single, "correct-queue", "network,process", 0, 14},
-		{topologies.Single, "correct-queue", "network,process", 0, 2170},
-		{topologies.Sentinels, "semaphore-permit", "network,failover", 2, 90},
-		{topologies.Sentinels, "mutex-unnamed", "network,failover", 2, 175},
-		{topologies.Sentinels, "multilock", "network,failover", 2, 376},
-		{topologies.Independent, "redsync-failfast", "network,process", 0, 253},
-		{topologies.Independent, "redlock", "network,process", 0, 1081},
-		{topologies.Cluster, "correct-key", "network,failover", 1, 2755},
-		{topologies.Cluster, "redislock", "network", 0, 40},
-		{topologies.Cluster, "redsync", "network", 0, 5},
-	} {
-		t.Run(fmt.Sprintf("%s/%s/%d", x.topology, x.lock, x.seed), func(t *testing.T) {
-			c, found := findings(t, simulation.Campaign{Topology: x.topology, Faults: x.faults, ReplicaAcks: x.acks}, spec(t, x.lock), x.seed)
+	files, err := filepath.Glob("testdata/cases/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var c simulation.Case
+			require.NoError(t, json.Unmarshal(b, &c))
+			l := spec(t, c.Lock)
+			found, err := c.Findings(t.Context(), l, run(t, l, c))
+			require.NoError(t, err)
 			require.Empty(t, found, "%v", c.Plan)
 		})
 	}

@@ -49,8 +49,12 @@ type Case struct {
 	Lease    time.Duration `json:"lease,omitempty"`
 	Wait     time.Duration `json:"wait,omitempty"`
 	Permits  int           `json:"permits,omitempty"`
+	Calm     time.Duration `json:"calm,omitempty"` // see [workload.Config]
 	Careless bool          `json:"careless,omitempty"`
 	Extends  bool          `json:"extends,omitempty"` // see [workload.Config.Extends]
+	// GrantsOnly says that accesses of the resource convict no lock if a client is paused: a pause between
+	// its look at the lease and its access has it use the resource late, whatever the lock does.
+	GrantsOnly bool `json:"grants_only,omitempty"`
 
 	ReplicaAcks int           `json:"replica_acks,omitempty"`
 	Watchdog    time.Duration `json:"watchdog,omitempty"` // default 600 ms
@@ -128,7 +132,7 @@ func (c Case) Validate(l harness.LockSpec) error {
 	if c.Length <= 0 || c.Length > maxLength {
 		errs = append(errs, fmt.Errorf("the length must be above 0 and at most %v, not %v", maxLength, c.Length))
 	}
-	if c.Progress < 0 || c.Watchdog < 0 {
+	if c.Progress < 0 || c.Watchdog < 0 || c.Calm < 0 {
 		errs = append(errs, errors.New("no time may be below 0"))
 	}
 	if max(c.Clients, c.Locks) > mostClients || c.Servers < 1 || c.Servers > mostServers {
@@ -176,7 +180,7 @@ func Simulable(l harness.LockSpec, topology string) error {
 func (c Case) config(l harness.LockSpec) workload.Config {
 	w := workload.Config{
 		Kinds: strings.Split(c.Workload, ","), Clients: c.Clients, Locks: c.Locks, Hold: c.Hold, Think: c.Think,
-		Lease: c.Lease, Wait: c.Wait, Permits: c.Permits, Careless: c.Careless, Seed: c.Seed,
+		Lease: c.Lease, Wait: c.Wait, Permits: c.Permits, Calm: c.Calm, Careless: c.Careless, Seed: c.Seed,
 		Together: l.Together, Endless: l.Endless, Extends: c.Extends,
 	}
 	if l.Kind == history.KindSemaphore {

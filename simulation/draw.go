@@ -38,7 +38,7 @@ const (
 	MixCrash    = "crash"    // servers that are killed and lose their data
 	MixClock    = "clock"    // clocks of servers
 	MixFailover = "failover" // another master
-	MixClient   = "client"   // processes of clients that stand still
+	MixClient   = "client"   // processes of clients that stand still or are killed
 	MixSafe     = "safe"     // those of these that a correct lock withstands on the topology
 	MixNone     = "none"
 	MixAll      = "all"
@@ -49,8 +49,8 @@ func Mixes() []string {
 	return []string{MixNetwork, MixProcess, MixCrash, MixClock, MixFailover, MixClient, MixSafe, MixNone, MixAll}
 }
 
-// withstood are the mixes that a correct lock withstands on a topology. A failover is one
-// of them only if every replica that may be promoted has acknowledged each grant: without
+// withstood are the mixes that a correct lock withstands on a topology. All failovers are so
+// only if every replica that may be promoted has acknowledged each grant: without
 // that, a grant may be lost whatever the lock does.
 func withstood(topology string, replicaAcks int) []string {
 	switch {
@@ -72,17 +72,18 @@ func replicasOf(topology string) int {
 }
 
 // kinds are the faults of the campaign's mixes. One that is there twice is drawn twice as
-// often.
+// often. A correct lock withstands clients that are killed, and those that stand still: see
+// [Case.GrantsOnly].
 func (k Campaign) kinds() ([]string, error) {
 	mixes := map[string][]string{
 		MixNetwork: {
 			world.Stall, world.Stall, world.Cut, world.Reset, world.DropReply, world.DropReply, world.DropCommand,
-			world.DelayCommand, world.DelayCommand, world.DelayReply,
+			world.DelayCommand, world.DelayCommand, world.DelayReply, world.RepeatCommand,
 		},
 		MixProcess: {world.Pause, world.Kill},
 		MixCrash:   {crashEmpty},
 		MixClock:   {world.ClockForward, world.ClockBack, world.ClockRate},
-		MixClient:  {world.PauseClient},
+		MixClient:  {world.PauseClient, world.KillClient},
 		MixNone:    {},
 	}
 	if replicated(k.Topology) {
@@ -95,6 +96,11 @@ func (k Campaign) kinds() ([]string, error) {
 	mixes[MixAll] = all
 	for _, name := range withstood(k.Topology, k.ReplicaAcks) {
 		mixes[MixSafe] = append(mixes[MixSafe], mixes[name]...)
+	}
+	mixes[MixSafe] = append(mixes[MixSafe], world.KillClient, world.PauseClient, world.PauseClient)
+	if k.Topology == topologies.Sentinels && k.ReplicaAcks > 0 && k.ReplicaAcks < replicasOf(k.Topology) {
+		// The replica that has most is promoted, which has all that any replica acknowledged.
+		mixes[MixSafe] = append(mixes[MixSafe], replicaStall, world.CrashFailover, silentFailover, silentFailover)
 	}
 	var chosen []string
 	var errs []error
@@ -145,6 +151,7 @@ const faultsWithin = 2 * time.Second
 
 // quietFor is how long that is, and leaseLong a lease after which it is longer.
 const (
+	endsEarly = 200 * time.Millisecond
 	quietFor  = 3 * time.Second
 	quietMost = 9 * time.Second // unless a cluster needs longer: where a lock may stay free for longer, it is not seen to be stuck
 	leaseLong = 5 * time.Second
@@ -152,7 +159,10 @@ const (
 
 // lengthOf is how long a case has to last, so that a lock that is of no use after the faults
 // is seen to be so for longer than it may be, as far as that is not too long.
-func lengthOf(c Case) time.Duration {
+func lengthOf(c Case, early bool) time.Duration {
+	if early {
+		return faultsWithin + endsEarly
+	}
 	quiet := quietFor
 	if c.Lease > leaseLong {
 		quiet += 4 * time.Second
@@ -176,7 +186,7 @@ const ghostTurn = 10 * time.Second
 
 // Patience is for how long a correct lock may stay free and asked for in a case: 2 s, and
 //
-//   - where a failover may lose what ended a grant, or a request for the votes of several
+//   - where a failover of the plan may lose what ended a grant, or a request for the votes of several
 //     servers leave some behind, the lease as well;
 //   - of a lock that is handed to the next waiter, a lease for each client: a failover may
 //     lose that they gave up waiting;
@@ -185,9 +195,12 @@ const ghostTurn = 10 * time.Second
 func Patience(l harness.LockSpec, c Case) time.Duration {
 	p, lease := defaultProgress, leaseOf(l, c)
 	switch {
-	case replicated(c.Topology) && l.Subscribes:
+	case c.Topology == topologies.Independent:
+		p += lease
+	case !failsOver(c.Plan):
+	case l.Subscribes:
 		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)
-	case replicated(c.Topology) || c.Topology == topologies.Independent:
+	default:
 		p += lease
 	}
 	if c.Topology == topologies.Cluster {
@@ -197,6 +210,18 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 		p += ghostTicket
 	}
 	return p
+}
+
+// failsOver reports whether a master may be replaced in a run with that plan.
+func failsOver(plan []world.Fault) bool {
+	return slices.ContainsFunc(plan, func(f world.Fault) bool {
+		switch f.Name {
+		case world.CrashFailover, world.SplitBrain, world.Pause, world.Kill:
+			return true
+		default: // the nodes of a cluster replace a master that they don't reach
+			return strings.HasSuffix(f.Target, "/bus")
+		}
+	})
 }
 
 // ghostGrants is for how long the late requests of a plan may be granted a lock, or keep a place
@@ -228,12 +253,20 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	const ms = time.Millisecond
 	c := Case{
 		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, Seed: seed, ReplicaAcks: k.ReplicaAcks,
-		Clients: 2 + d.IntN(4), Workload: pick(d, workloadsOf(l)),
+		GrantsOnly: cmp.Or(k.Faults, MixSafe) == MixSafe,
+		Clients:    2 + d.IntN(4), Workload: pick(d, workloadsOf(l)),
 		Lease: pick(d, []time.Duration{0, 200 * ms, 500 * ms, 1500 * ms, 6 * time.Second}),
 		Wait:  pick(d, []time.Duration{1, 300 * ms, time.Second, 3 * time.Second}),
 		Hold:  pick(d, []time.Duration{20 * ms, 100 * ms, 300 * ms}),
-		Think: pick(d, []time.Duration{20 * ms, 100 * ms}), Watchdog: pick(d, []time.Duration{200 * ms, 600 * ms}),
+		Think: pick(d, []time.Duration{20 * ms, 100 * ms, 300 * ms}), Watchdog: pick(d, []time.Duration{200 * ms, 600 * ms}),
 	}
+	if watched := l.Suits(kindNamed("watchdog")) == nil; watched && d.IntN(4) == 0 || c.Workload == "watchdog" {
+		c.Lease = 0
+	}
+	if c.Lease == 0 && d.IntN(2) == 0 { // else hardly any hold lives until its lease is extended
+		c.Hold = c.Watchdog/2 + time.Duration(d.Int64N(int64(2*c.Watchdog)))
+	}
+	early := d.endsEarly(c)
 	if c.Zones = max(2, c.Clients-d.IntN(3)); d.IntN(3) == 0 {
 		c.Zones = 2
 	}
@@ -249,6 +282,10 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		c.Careless, c.Lease, c.Hold, c.Workload = true, 1500*ms, 20*ms, workload.Contended
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.PauseClient })
 	}
+	if l.Endless { // the hold of a client that is killed has no end
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.KillClient })
+	}
+	d.lease = leaseOf(l, c)
 	if d.master = 1; c.Topology == topologies.Cluster {
 		d.master = 1 + c.shardOfLocks(l)
 	}
@@ -257,9 +294,17 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 			c.Plan = append(c.Plan, d.fault(pick(d, kinds), c))
 		}
 	}
+	if l.TakesClock && len(kinds) > 0 && d.IntN(2) == 0 {
+		f := d.fault(pick(d, []string{world.ClientForward, world.ClientBack, world.ClientSlow}), c)
+		during := c.Plan[d.IntN(len(c.Plan))] // a clock that steps while nothing is under way shows nothing
+		f.At = during.At + time.Duration(d.Int64N(int64(max(during.For, during.By, time.Millisecond))))
+		c.Plan = append(c.Plan, f)
+	}
 	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
 	c.Progress = cmp.Or(k.Progress, Patience(l, c)) + ghostGrants(c.Plan, leaseOf(l, c))
-	c.Length = lengthOf(c)
+	if c.Length = lengthOf(c, early); !early {
+		c.Calm = faultsWithin
+	}
 	return c, nil
 }
 
@@ -292,7 +337,7 @@ const longestLate = 500 * time.Millisecond
 // workloadsOf are the workloads of a campaign: what the lock is for, and what goes wrong
 // with clients.
 func workloadsOf(l harness.LockSpec) []string {
-	wanted := []string{l.DefaultWorkload(), workload.Contended, workload.Contended, "slow-holder", "give-up", "crash", "release-twice"}
+	wanted := []string{l.DefaultWorkload(), workload.Contended, workload.Contended, "slow-holder", "give-up", "crash", "release-twice", "late-release", "watchdog"}
 	switch {
 	case l.Kind == history.KindRW:
 		wanted = []string{"readers-writers"}
@@ -308,26 +353,43 @@ func workloadsOf(l harness.LockSpec) []string {
 
 // suited are those of some workloads that the lock can have.
 func suited(l harness.LockSpec, wanted []string) []string {
-	known := map[string]workload.Kind{}
-	for _, k := range workload.Kinds() {
-		known[k.Name] = k
-	}
-	return slices.DeleteFunc(wanted, func(name string) bool {
-		k, ok := known[name]
-		return !ok || l.Suits(k) != nil
-	})
+	return slices.DeleteFunc(wanted, func(name string) bool { return l.Suits(kindNamed(name)) != nil })
+}
+
+// kindNamed is the kind of workload with that name.
+func kindNamed(name string) workload.Kind {
+	all := workload.Kinds()
+	return all[slices.IndexFunc(all, func(k workload.Kind) bool { return k.Name == name })]
 }
 
 // A drawing draws the parts of a case.
 type drawing struct {
 	*rand.Rand
-	master int // the number of the server that has the locks at first
+	master int           // the number of the server that has the locks at first
+	lease  time.Duration // of the grants
 }
 
 func pick[T any](d drawing, all []T) T { return all[d.IntN(len(all))] }
 
-// span draws a time from 2 ms to 2 s, of which each order of magnitude is as likely.
+// endsEarly decides whether a case has no quiet time. Without it no lock is seen to be stuck, which a lease of
+// 6 s is there for; what else goes wrong shows in three times as many cases in the same time.
+func (d drawing) endsEarly(c Case) bool {
+	switch {
+	case c.Lease > leaseLong || c.Workload == "watchdog": // whose holds are as long as a case that ends early
+		return false
+	case c.Lease == 0:
+		return d.IntN(2) == 0
+	default:
+		return d.IntN(6) > 0
+	}
+}
+
+// span draws a time: half of the time of half a lease to one and a half, which is where most defects show
+// that need a length; else from 2 ms to 2 s, of which each order of magnitude is as likely.
 func (d drawing) span() time.Duration {
+	if d.IntN(2) == 0 {
+		return (d.lease/2 + time.Duration(d.Int64N(int64(d.lease)))).Round(time.Microsecond)
+	}
 	return time.Duration(float64(2*time.Millisecond) * math.Pow(1000, d.Float64())).Round(time.Microsecond)
 }
 
@@ -354,9 +416,9 @@ func (d drawing) fault(form string, c Case) world.Fault {
 	case world.Cut, world.Reset:
 		f.Target = link
 	case world.DropReply, world.DropCommand:
-		f.Target, f.After = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4)}
-	case world.DelayCommand, world.DelayReply:
-		f.Target, f.After, f.By = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4)}, d.span()
+		f.Target, f.After = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4), Fresh: d.IntN(2) == 0}
+	case world.DelayCommand, world.DelayReply, world.RepeatCommand:
+		f.Target, f.After, f.By = link, &world.Anchor{Event: world.Request, Nth: 1 + d.IntN(4), Fresh: d.IntN(2) == 0}, d.span()
 	case world.Pause:
 		f.Target = server
 	case world.Kill:
@@ -369,8 +431,12 @@ func (d drawing) fault(form string, c Case) world.Fault {
 		f.Target, f.By, f.For = server, d.span(), d.span()
 	case world.ClockRate:
 		f.Target, f.Percent = server, []int{-50, -10, 10, 50}[d.IntN(4)]
-	case world.PauseClient:
+	case world.PauseClient, world.KillClient:
 		f.Target = zone
+	case world.ClientForward, world.ClientBack:
+		f.Target, f.By, f.For = zone, time.Duration(d.Int64N(int64(time.Hour))), time.Hour
+	case world.ClientSlow: // by what the margin of a correct lock covers
+		f.Target, f.Percent, f.For = zone, 1+d.IntN(8), time.Hour
 	case replicaStall:
 		replica := 2 + d.IntN(2)
 		if c.Topology == topologies.Cluster {

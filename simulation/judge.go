@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/simulation/world"
 )
 
 // Record is the record of a run that had this outcome.
@@ -59,6 +60,12 @@ func (c Case) hasty(events []history.Event) bool {
 	})
 }
 
+// usesProveNothing reports whether what clients did with the resource says nothing of the lock.
+func (c Case) usesProveNothing(events []history.Event) bool {
+	paused := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient })
+	return paused && c.GrantsOnly || c.hasty(events)
+}
+
 // Findings are the kinds of violation that a judge finds in a run, in order of name.
 // It has to be called outside of a bubble.
 func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]string, error) {
@@ -67,11 +74,11 @@ func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]st
 		return nil, err
 	}
 	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick()})
-	hasty := c.hasty(h.Events)
+	uses := !c.usesProveNothing(h.Events)
 	var kinds []string
 	for _, r := range report.Results {
 		for _, v := range r.Violations {
-			if kind, _ := checker.KindOf(v.Kind); !kind.ByAccess || !hasty {
+			if kind, _ := checker.KindOf(v.Kind); !kind.ByAccess || uses {
 				kinds = append(kinds, v.Kind)
 			}
 		}

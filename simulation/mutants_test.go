@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/clientclock"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/mutants/broken"
 	"github.com/lockchaos/lockchaos/simulation"
@@ -32,7 +33,7 @@ func notFound() map[string]string {
 func opened(m mutants.Mutant, twin bool, c simulation.Case) harness.LockSpec {
 	rng := rand.New(rand.NewPCG(c.Seed, 0xc10c))
 	return m.Simulated(twin, func(s *broken.Setup) {
-		s.Clock = &broken.Clock{}
+		s.Clock = &clientclock.Clock{}
 		if rng.IntN(2) == 0 {
 			s.Clock.Slow(rng.Float64() * 0.09) // which the margin of a correct lock covers
 		}

@@ -226,7 +226,7 @@ func (d *deployment) open(open harness.Opener, config workload.Config) ([]worklo
 			d.closers = append(d.closers, func() { _ = rdb.Close() })
 		}
 		locker, closeLocker, err := open(servers, harness.LockOptions{
-			ReplicaAcks: d.ReplicaAcks, Watchdog: d.Watchdog, Permits: config.Permits,
+			ReplicaAcks: d.ReplicaAcks, Watchdog: d.Watchdog, Permits: config.Permits, Clock: &z.Clock,
 			Observer: workload.NewRenewals(d.recorder, &d.processes),
 		})
 		if err != nil {

@@ -26,7 +26,9 @@ func SweepBase(l harness.LockSpec, k Campaign, seed uint64) Case {
 		Lock: l.Name, Topology: k.Topology, Servers: k.Servers, ReplicaAcks: k.ReplicaAcks, Seed: seed, Length: sweptFor,
 		Workload: l.DefaultWorkload(), Clients: 2, Locks: locksOf(l), Lease: time.Second, Wait: time.Second, Hold: 50 * time.Millisecond,
 	}
-	c.Progress = cmp.Or(k.Progress, Patience(l, c))
+	swept := c
+	swept.Plan = []world.Fault{{Name: world.Kill}} // the one of its faults for which there must be most
+	c.Progress = cmp.Or(k.Progress, Patience(l, swept))
 	return c
 }
 
@@ -74,7 +76,7 @@ func (s *Sweep) Case(faults ...int) Case {
 		c.Plan = append(c.Plan, s.faults[i])
 	}
 	c.Progress += ghostGrants(c.Plan, c.Lease)
-	c.Length = lengthOf(c)
+	c.Length = lengthOf(c, false)
 	return c
 }
 

@@ -54,6 +54,9 @@ type Config struct {
 	// clients together, whether or not earlier ones are done; those for which
 	// no client is free wait for one. Zero: a closed loop.
 	Rate float64 `json:"rate,omitempty"`
+	// Calm, if it is above 0, is the time after which only the first two clients begin anything new: of a run
+	// that goes on to see whether the lock is of use again, the rest of the crowd shows nothing.
+	Calm time.Duration `json:"calm,omitempty"`
 	// Careless clients go on using the resource when they were told that
 	// they lost the lock.
 	Careless bool `json:"careless,omitempty"`
@@ -109,6 +112,7 @@ func (c Config) Validate() error {
 	positive("lease", int64(c.Lease))
 	positive("wait", int64(c.Wait))
 	positive("permits", int64(c.Permits))
+	positive("calm", int64(c.Calm))
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
 		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
@@ -196,7 +200,14 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			k, _ := kindByName(name)
 			w.kinds = append(w.kinds, k)
 		}
-		all.Go(func() { w.live(ctx, zone.Locker) })
+		ctx, end := ctx, context.CancelFunc(func() {})
+		if c.Calm > 0 && i >= calmClients {
+			ctx, end = context.WithTimeout(ctx, c.Calm)
+		}
+		all.Go(func() {
+			defer end()
+			w.live(ctx, zone.Locker)
+		})
 	}
 	all.Wait()
 }
@@ -223,6 +234,9 @@ func (w *worker) live(ctx context.Context, l lock.Locker) {
 	end()
 	<-watched
 }
+
+// calmClients are the clients that go on after [Config.Calm]: one that holds the lock, and one that waits.
+const calmClients = 2
 
 // zipfSkew is how much more often the first locks are asked for: of a hundred,
 // the first gets about a third of all requests.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/clientclock"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -50,7 +51,7 @@ type Setup struct {
 	// Observer is told of each renewal by a watchdog. May be nil.
 	Observer lock.Observer
 	// Clock is that of the client's machine. Nil: a right one.
-	Clock *Clock
+	Clock *clientclock.Clock
 	// Gate is called where a lock does in two steps what ought to be one, or
 	// might be interrupted between two: a client that waits in it is
 	// slow at the worst moment. Nil: none waits.
@@ -135,7 +136,7 @@ func newLock(s Setup) *Lock {
 		return err
 	}
 	l.ends = func(sent instant, lease time.Duration) time.Time {
-		return sent.at.Add(l.Clock.real(lease - drift(lease)))
+		return sent.at.Add(l.Clock.Real(lease - drift(lease)))
 	}
 	l.late = func(l lock.Lease) bool { return !time.Now().Before(l.Expires) }
 	l.watch = l.keepAlive

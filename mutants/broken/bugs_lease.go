@@ -17,7 +17,7 @@ func SetThenExpire(s Setup) *Lock {
 	l := Correct(s)
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
 		const setOnly = `return redis.call('SETNX', KEYS[1], ARGV[1])`
-		answer, acks, err := l.commit(ctx, setOnly, lease)
+		answer, acks, err := l.commit(ctx, setOnly, lease, lease.Length)
 		if err != nil || answer == 0 {
 			return 0, 0, err
 		}
@@ -64,7 +64,7 @@ func WallElapsed(s Setup) *Lock {
 	l := Correct(s)
 	l.ends = func(sent instant, lease time.Duration) time.Time {
 		elapsed := l.Clock.Wall().Sub(sent.wall)
-		return time.Now().Add(l.Clock.real(lease - drift(lease) - elapsed))
+		return time.Now().Add(l.Clock.Real(lease - drift(lease) - elapsed))
 	}
 	return l
 }
@@ -77,7 +77,7 @@ func WallElapsed(s Setup) *Lock {
 func FullValidity(s Setup) *Lock {
 	l := Correct(s)
 	l.ends = func(sent instant, lease time.Duration) time.Time {
-		valid := l.Clock.real(lease - drift(lease))
+		valid := l.Clock.Real(lease - drift(lease))
 		if time.Since(sent.at) >= valid {
 			return sent.at.Add(valid)
 		}
@@ -94,7 +94,7 @@ func FullValidity(s Setup) *Lock {
 // with a tenth.
 func NoDrift(s Setup) *Lock {
 	l := Correct(s)
-	l.ends = func(sent instant, lease time.Duration) time.Time { return sent.at.Add(l.Clock.real(lease)) }
+	l.ends = func(sent instant, lease time.Duration) time.Time { return sent.at.Add(l.Clock.Real(lease)) }
 	return l
 }
 
@@ -115,7 +115,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
   return 1
 end
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
-		return l.commit(ctx, setOrFound, lease)
+		return l.commit(ctx, setOrFound, lease, lease.Length)
 	}
 	return l
 }

@@ -81,7 +81,7 @@ func ReadReplica(s Setup) *Lock {
 			return ask(ctx, lease)
 		}
 		const countAnyway = `return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)`
-		return l.commit(ctx, countAnyway, lease)
+		return l.commit(ctx, countAnyway, lease, lease.Length)
 	}
 	return l
 }

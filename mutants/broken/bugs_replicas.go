@@ -62,7 +62,7 @@ func FenceUnreplicated(s Setup) *Lock {
 	l := CorrectFenced(s)
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
 		return l.insist(ctx, lease, func() (int64, int, error) {
-			answer, acks, err := l.commit(ctx, setIfFree, lease)
+			answer, acks, err := l.commit(ctx, setIfFree, lease, lease.Length)
 			if err != nil || answer == 0 || acks < l.Acks {
 				return answer, acks, err
 			}

@@ -2,6 +2,7 @@ package broken
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"net/url"
 	"strings"
@@ -87,7 +88,7 @@ func CorrectReentrant(s Setup) *Lock {
 	l.mark = func(lease lock.Lease) string { return lease.Owner }
 	l.note = func(lease *lock.Lease, answer int64) { lease.Holds = int(answer) }
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.commit(ctx, countIfFree, lease) // once: it counts
+		return l.commit(ctx, countIfFree, lease, lease.Length) // once: it counts
 	}
 	l.extend = l.extendWith(expireIfCounted)
 	l.release = l.releaseWith(countDown)
@@ -176,7 +177,7 @@ func (l *Lock) eval(ctx context.Context, to redis.Scripter, script string, lease
 // from all other requests.
 func (l *Lock) askWith(script string) func(context.Context, lock.Lease) (int64, int, error) {
 	return func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.insist(ctx, lease, func() (int64, int, error) { return l.commit(ctx, script, lease) })
+		return l.insist(ctx, lease, func() (int64, int, error) { return l.commit(ctx, script, lease, lease.Length) })
 	}
 }
 
@@ -199,9 +200,9 @@ func (l *Lock) insist(ctx context.Context, lease lock.Lease, ask func() (int64, 
 
 // commit runs a script, and waits on the same connection until enough replicas
 // have what it wrote.
-func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (answer int64, acks int, err error) {
+func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease, d time.Duration) (answer int64, acks int, err error) {
 	if l.Acks == 0 {
-		answer, err = l.eval(ctx, l.rdb(), script, lease, lease.Length).Int64()
+		answer, err = l.eval(ctx, l.rdb(), script, lease, d).Int64()
 		return answer, 0, err
 	}
 	to, moved := l.rdb(), func() {}
@@ -212,7 +213,7 @@ func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (ans
 		moved = func() { cluster.ReloadState(ctx) }
 	}
 	pipe := to.Pipeline()
-	asked := l.eval(ctx, pipe, script, lease, lease.Length)
+	asked := l.eval(ctx, pipe, script, lease, d)
 	waited := pipe.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds())
 	if _, err := pipe.Exec(ctx); err != nil {
 		moved()
@@ -227,7 +228,10 @@ func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease) (ans
 
 func (l *Lock) extendWith(script string) func(context.Context, lock.Lease, time.Duration) (bool, error) {
 	return func(ctx context.Context, lease lock.Lease, d time.Duration) (bool, error) {
-		n, err := l.eval(ctx, l.rdb(), script, lease, d).Int()
+		n, acks, err := l.commit(ctx, script, lease, d)
+		if err == nil && n == 1 && acks < l.Acks { // a replica that is promoted would end the lease as it was
+			err = fmt.Errorf("extended, and %d of %d replicas acknowledged it", acks, l.Acks)
+		}
 		return n == 1, err
 	}
 }

@@ -62,6 +62,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	case !whole: // a client writes what is longer than its buffer in parts, at one instant
 		return len(b), nil
 	}
+	fresh := w.isFresh(c.up.link, c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
 	if w.Trace != nil {
@@ -75,7 +76,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	w.log(c.up.link, requests)
-	struck := w.requested(c.up.link, names)
+	struck := w.requested(c.up.link, names, fresh)
 	var late time.Duration
 	lost, mute := false, false
 	var again []time.Duration

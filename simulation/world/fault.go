@@ -13,25 +13,28 @@ import (
 // The faults of a world. Those that the harness can inject on real servers have the
 // same names in package faults.
 const (
-	Stall         = "stall"          // a link: nothing passes for a while, and then all of it
-	Cut           = "cut"            // a link: connections are reset, and new ones refused
-	Reset         = "reset"          // a link: connections are reset, once
-	DropCommand   = "drop-command"   // a link: one request is lost, and its connection reset
-	DropReply     = "drop-reply"     // a link: the reply to one request is lost, and its connection reset
-	DelayCommand  = "delay-command"  // a link: one request is late by By, and what follows it
-	DelayReply    = "delay-reply"    // a link: the reply to one request is late by By, and what follows it
-	RepeatCommand = "repeat-command" // a link: one request is sent a second time on another connection, By later, and no reply to that copy is read
-	Pause         = "pause"          // a server stands still
-	Kill          = "kill"           // a server is gone for a while; its data are lost unless Keep is set
-	Flush         = "flush"          // a server: FLUSHALL
-	ScriptFlush   = "script-flush"   // a server forgets its scripts
-	ClockForward  = "clock-forward"  // a server's clock is ahead by By
-	ClockBack     = "clock-back"     // a server's clock is behind by By
-	ClockRate     = "clock-rate"     // a server's clock is faster by Percent, slower below 0
-	CrashFailover = "crash-failover" // the master dies and a replica is promoted after By
-	SplitBrain    = "split-brain"    // a replica is promoted after By, while the master goes on, which no other node of a cluster reaches
-	PauseClient   = "pause-client"   // a zone: its process stands still
-	KillClient    = "kill-client"    // a zone: its process is gone for good; what it has sent still arrives
+	Stall         = "stall"                // a link: nothing passes for a while, and then all of it
+	Cut           = "cut"                  // a link: connections are reset, and new ones refused
+	Reset         = "reset"                // a link: connections are reset, once
+	DropCommand   = "drop-command"         // a link: one request is lost, and its connection reset
+	DropReply     = "drop-reply"           // a link: the reply to one request is lost, and its connection reset
+	DelayCommand  = "delay-command"        // a link: one request is late by By, and what follows it
+	DelayReply    = "delay-reply"          // a link: the reply to one request is late by By, and what follows it
+	RepeatCommand = "repeat-command"       // a link: one request is sent a second time on another connection, By later, and no reply to that copy is read
+	Pause         = "pause"                // a server stands still
+	Kill          = "kill"                 // a server is gone for a while; its data are lost unless Keep is set
+	Flush         = "flush"                // a server: FLUSHALL
+	ScriptFlush   = "script-flush"         // a server forgets its scripts
+	ClockForward  = "clock-forward"        // a server's clock is ahead by By
+	ClockBack     = "clock-back"           // a server's clock is behind by By
+	ClockRate     = "clock-rate"           // a server's clock is faster by Percent, slower below 0
+	CrashFailover = "crash-failover"       // the master dies and a replica is promoted after By
+	SplitBrain    = "split-brain"          // a replica is promoted after By, while the master goes on, which no other node of a cluster reaches
+	PauseClient   = "pause-client"         // a zone: its process stands still
+	KillClient    = "kill-client"          // a zone: its process is gone for good; what it has sent still arrives
+	ClientForward = "client-clock-forward" // a zone: the wall clock of its machine is ahead by By; see [Zone.Clock]
+	ClientBack    = "client-clock-back"    // a zone: the wall clock of its machine is behind by By
+	ClientSlow    = "client-clock-slow"    // a zone: the clock of its machine loses Percent of all time
 )
 
 // Kinds lists the faults, in order of name.
@@ -39,6 +42,7 @@ func Kinds() []string {
 	all := []string{
 		Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand, Pause, Kill, Flush, ScriptFlush,
 		ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient, KillClient,
+		ClientForward, ClientBack, ClientSlow,
 	}
 	slices.Sort(all)
 	return all
@@ -70,7 +74,7 @@ type Fault struct {
 	// By is how late a message is, how wrong a clock, or how long a promotion takes; the
 	// nodes of a cluster take the time that their election takes.
 	By time.Duration `json:"by,omitempty"`
-	// Percent is by how much a clock is too fast.
+	// Percent is by how much a clock is too fast; of [ClientSlow], too slow.
 	Percent int `json:"percent,omitempty"`
 	// Keep says that a killed server keeps its data.
 	Keep bool `json:"keep,omitempty"`
@@ -90,6 +94,9 @@ type Anchor struct {
 	Nth int `json:"nth,omitempty"`
 	// Command is the name of the command that is counted, in upper case. Empty: any.
 	Command string `json:"command,omitempty"`
+	// Fresh counts only requests that were not sent on the link before with the same arguments: of a client
+	// that polls, that leaves those which may change something.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // The events that can be counted.
@@ -138,7 +145,18 @@ func (f Fault) amongNodes() bool {
 // Lasts reports whether faults of that name last for [Fault.For].
 func Lasts(name string) bool {
 	switch name {
-	case Stall, Cut, Pause, Kill, ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient:
+	case Stall, Cut, Pause, Kill, ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient,
+		ClientForward, ClientBack, ClientSlow:
+		return true
+	default:
+		return false
+	}
+}
+
+// OnClient reports whether faults of that name are aimed at a zone.
+func OnClient(name string) bool {
+	switch name {
+	case PauseClient, KillClient, ClientForward, ClientBack, ClientSlow:
 		return true
 	default:
 		return false
@@ -167,7 +185,11 @@ func (f Fault) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "at %v", f.At)
 	if a, ok := f.anchor(); ok {
-		fmt.Fprintf(&s, ", %s %d", a.Event, a.Nth)
+		event := a.Event
+		if a.Fresh {
+			event = "fresh " + event
+		}
+		fmt.Fprintf(&s, ", %s %d", event, a.Nth)
 		if a.Command != "" {
 			fmt.Fprintf(&s, " with %s", a.Command)
 		}
@@ -223,7 +245,7 @@ func (w *World) Validate(f Fault) error {
 	switch {
 	case OnLink(f.Name):
 		link("target", f.Target)
-	case f.Name == PauseClient || f.Name == KillClient:
+	case OnClient(f.Name):
 		if w.zones[f.Target] == nil {
 			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
 		}

@@ -1,6 +1,8 @@
 package world
 
 import (
+	"hash/fnv"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -30,11 +32,11 @@ func (w *World) tell(n Notice) {
 
 // requested counts a request on a link, and returns the faults of messages that strike
 // it. Other faults begin.
-func (w *World) requested(link string, commands []string) []Fault {
+func (w *World) requested(link string, commands []string, fresh bool) []Fault {
 	var struck []Fault
 	w.requests[link]++
 	for _, f := range w.counted(func(a Anchor) bool {
-		return a.Event == Request && a.Of == link && (a.Command == "" || slices.Contains(commands, a.Command))
+		return a.Event == Request && a.Of == link && (fresh || !a.Fresh) && (a.Command == "" || slices.Contains(commands, a.Command))
 	}) {
 		if f.ofMessage() {
 			struck = append(struck, f)
@@ -48,6 +50,18 @@ func (w *World) requested(link string, commands []string) []Fault {
 		}
 	}
 	return struck
+}
+
+// isFresh reports whether a request was not sent on the link before, and notes it.
+func (w *World) isFresh(link string, request []byte) bool {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, link)
+	_, _ = h.Write(request)
+	if w.sentBefore[h.Sum64()] {
+		return false
+	}
+	w.sentBefore[h.Sum64()] = true
+	return true
 }
 
 // wrote counts a change of a server's data. Its faults begin once the server has done
@@ -201,6 +215,15 @@ func (w *World) last(f Fault, n *Node, end func()) (finish func()) {
 	case ClockRate:
 		n.clock.faster, n.clock.since = float64(f.Percent)/100, w.now()
 		heal = func() { n.clock.faster = 0 }
+	case ClientForward:
+		w.zones[f.Target].Clock.Step(f.By)
+		heal = func() { w.zones[f.Target].Clock.Step(-f.By) }
+	case ClientBack:
+		w.zones[f.Target].Clock.Step(-f.By)
+		heal = func() { w.zones[f.Target].Clock.Step(f.By) }
+	case ClientSlow:
+		w.zones[f.Target].Clock.Slow(float64(f.Percent) / 100)
+		heal = func() { w.zones[f.Target].Clock.Slow(0) }
 	}
 	finish = sync.OnceFunc(func() {
 		w.active = slices.DeleteFunc(w.active, func(o *active) bool { return o == a })

@@ -26,15 +26,17 @@ type World struct {
 	// the world.
 	Notice func(Notice)
 
-	mu      sync.Mutex
-	begin   time.Time
-	seed    uint64
-	nodes   []*Node
-	zones   map[string]*Zone
-	links   map[string]*link
-	master  string   // the name of the server that Sentinels name, or that has the slot
-	cluster *cluster // nil: there is none
-	counts  Counts
+	mu    sync.Mutex
+	begin time.Time
+	seed  uint64
+	nodes []*Node
+	zones map[string]*Zone
+	// sentBefore has the hashes of the requests of each link.
+	sentBefore map[uint64]bool
+	links      map[string]*link
+	master     string   // the name of the server that Sentinels name, or that has the slot
+	cluster    *cluster // nil: there is none
+	counts     Counts
 
 	requests map[string]int // by link
 	sent     []Sent
@@ -70,7 +72,7 @@ type Counts struct {
 // New makes a world whose random choices are fixed by the seed, in which these faults
 // happen.
 func New(seed uint64, plan []Fault) *World {
-	return &World{begin: time.Now(), seed: seed, plan: plan, zones: map[string]*Zone{}, links: map[string]*link{}, used: map[int64]struct{}{}, requests: map[string]int{}}
+	return &World{begin: time.Now(), seed: seed, plan: plan, zones: map[string]*Zone{}, sentBefore: map[uint64]bool{}, links: map[string]*link{}, used: map[int64]struct{}{}, requests: map[string]int{}}
 }
 
 // Counts are how much happened so far.

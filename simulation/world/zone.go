@@ -9,11 +9,17 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/clientclock"
 )
 
 // A Zone is a process with clients: they share its connections, and stand still
 // together.
 type Zone struct {
+	// Clock is that of the machine of the process, which locks have to be given that are to see its faults:
+	// what asks Go for the time is told the right one.
+	Clock clientclock.Clock
+
 	w      *World
 	name   string
 	killed bool

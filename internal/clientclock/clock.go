@@ -1,12 +1,14 @@
-package broken
+// Package clientclock has the clock of a client's machine, which may be wrong. Locks with a planted bug
+// take it, so that tests and simulations can set it; the clock of a process can't be set for one of its clients.
+package clientclock
 
 import (
 	"sync"
 	"time"
 )
 
-// A Clock is the clock of the machine that a client runs on, which may be wrong.
-// The zero Clock, and a nil one, are right. It is safe for concurrent use.
+// A Clock is the clock of the machine that a client runs on. The zero Clock, and a nil one, are right.
+// It is safe for concurrent use.
 type Clock struct {
 	mu   sync.Mutex
 	step time.Duration
@@ -40,8 +42,8 @@ func (c *Clock) Wall() time.Time {
 	return now.Add(c.step)
 }
 
-// real is how long it really takes until the clock has counted d.
-func (c *Clock) real(d time.Duration) time.Duration {
+// Real is how long it really takes until the clock has counted d.
+func (c *Clock) Real(d time.Duration) time.Duration {
 	if c == nil {
 		return d
 	}
