@@ -145,11 +145,15 @@ func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
 func openElsewhere(locks func(broken.Setup) *broken.Lock) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		s := broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock}
-		one, ok := servers[0].(*redis.Client)
-		if !ok { // the connections of a cluster's client are other ones in any case
-			return nil, nil, fmt.Errorf("the lock needs a server of its own, or Sentinels, and not a %T", servers[0])
+		var other redis.UniversalClient
+		switch first := servers[0].(type) {
+		case *redis.Client:
+			other = redis.NewClient(first.Options())
+		case *redis.ClusterClient:
+			other = redis.NewClusterClient(first.Options())
+		default:
+			return nil, nil, fmt.Errorf("the lock needs a second connection, which can't be made like a %T", first)
 		}
-		other := redis.NewClient(one.Options())
 		s.Other = other
 		l := locks(s)
 		return l, func() {

@@ -89,16 +89,21 @@ func TestCasesThatConvictedCorrectLocks(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var c simulation.Case
-			require.NoError(t, json.Unmarshal(b, &c))
+			c := readCase(t, file)
 			l := spec(t, c.Lock)
 			found, err := c.Findings(t.Context(), l, run(t, l, c))
 			require.NoError(t, err)
 			require.Empty(t, found, "%v", c.Plan)
 		})
 	}
+}
+
+func readCase(t *testing.T, file string) (c simulation.Case) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &c))
+	return c
 }
 
 // The mix of a search that names none is one that a correct lock withstands: on a topology
@@ -111,7 +116,7 @@ func TestSafeMix(t *testing.T) {
 	}{
 		{topologies.Single, 0, false},
 		{topologies.Sentinels, 0, false},
-		{topologies.Sentinels, 1, false},
+		{topologies.Sentinels, 1, true},
 		{topologies.Sentinels, 2, true},
 		{topologies.Cluster, 0, false},
 		{topologies.Cluster, 1, true},
@@ -122,6 +127,7 @@ func TestSafeMix(t *testing.T) {
 			require.NoError(t, err)
 			for _, f := range c.Plan {
 				failover = failover || f.Name == world.CrashFailover
+				require.True(t, f.Name != world.SplitBrain || x.acks != 1 || x.topology == topologies.Cluster, "its old master may still have a replica")
 				if x.topology != topologies.Single {
 					require.NotContains(t, []string{world.Kill, world.Pause}, f.Name)
 				}
@@ -142,7 +148,9 @@ func TestCasesLastLongerThanTheirBound(t *testing.T) {
 			for seed := range uint64(20) {
 				c, err := k.Draw(spec(t, name), seed)
 				require.NoError(t, err)
-				require.Greater(t, c.Length-2*time.Second, min(c.Progress, 8*time.Second))
+				if c.Calm > 0 { // else it ends early, for what needs less time
+					require.Greater(t, c.Length-2*time.Second, min(c.Progress, 8*time.Second))
+				}
 			}
 			w := simulation.NewSweep(simulation.SweepBase(spec(t, name), k, 1), map[string]int{"zone-a>redis-1": 1}).Case(0)
 			require.Greater(t, w.Length-time.Second, min(w.Progress, 8*time.Second))

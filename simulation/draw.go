@@ -197,7 +197,7 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 	switch {
 	case c.Topology == topologies.Independent:
 		p += lease
-	case !failsOver(c.Plan):
+	case !replicated(c.Topology) || !failsOver(c.Plan):
 	case l.Subscribes:
 		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)
 	default:
@@ -282,7 +282,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		c.Careless, c.Lease, c.Hold, c.Workload = true, 1500*ms, 20*ms, workload.Contended
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.PauseClient })
 	}
-	if l.Endless { // the hold of a client that is killed has no end
+	if l.Endless || l.InProcess != nil { // the hold of a client that is killed has no end, or goes on without a process
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.KillClient })
 	}
 	d.lease = leaseOf(l, c)

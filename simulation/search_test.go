@@ -272,11 +272,10 @@ func TestLateCopiesTakeALockForTheirLeases(t *testing.T) {
 }
 
 // A request that arrives when the client that sent it twice has released its lock joins the
-// queue again, and keeps its place there for a lease. This seed shows it.
+// queue again, and keeps its place there for a lease. This case shows it.
 func TestLateRequestsKeepAPlaceForTheirLeases(t *testing.T) {
 	l := spec(t, "correct-queue")
-	c, err := simulation.Campaign{Topology: topologies.Single}.Draw(l, 1349)
-	require.NoError(t, err)
+	c := readCase(t, "testdata/late-requests.json")
 	found, err := c.Findings(t.Context(), l, run(t, l, c))
 	require.NoError(t, err)
 	require.Empty(t, found)
@@ -291,7 +290,7 @@ func TestLateRequestsKeepAPlaceForTheirLeases(t *testing.T) {
 // asked for, which may be that of the workload.
 func TestPatienceCountsTheLeaseOfTheWorkload(t *testing.T) {
 	t.Parallel()
-	c := simulation.Case{Topology: topologies.Sentinels, Clients: 2, Watchdog: 600 * time.Millisecond}
+	c := simulation.Case{Topology: topologies.Sentinels, Clients: 2, Watchdog: 600 * time.Millisecond, Plan: []world.Fault{{Name: world.CrashFailover}}}
 	for kind, want := range map[string]time.Duration{
 		"contended":  2*time.Second + 2*600*time.Millisecond,
 		"re-entrant": 2*time.Second + 2*2*time.Second,
@@ -299,6 +298,8 @@ func TestPatienceCountsTheLeaseOfTheWorkload(t *testing.T) {
 		c.Workload = kind
 		require.Equal(t, want, simulation.Patience(spec(t, "mutex"), c), kind)
 	}
+	c.Plan = nil
+	require.Equal(t, 2*time.Second, simulation.Patience(spec(t, "mutex"), c), "no master is replaced")
 }
 
 func TestShape(t *testing.T) {
