@@ -285,7 +285,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 	if l.Endless || l.InProcess != nil { // the hold of a client that is killed has no end, or goes on without a process
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.KillClient })
 	}
-	d.lease = leaseOf(l, c)
+	d.lease = min(leaseOf(l, c), leaseMost)
 	if d.master = 1; c.Topology == topologies.Cluster {
 		d.master = 1 + c.shardOfLocks(l)
 	}
@@ -383,6 +383,9 @@ func (d drawing) endsEarly(c Case) bool {
 		return d.IntN(6) > 0
 	}
 }
+
+// leaseMost is the longest lease that times are drawn for: a case takes some seconds.
+const leaseMost = 6 * time.Second
 
 // span draws a time: half of the time of half a lease to one and a half, which is where most defects show
 // that need a length; else from 2 ms to 2 s, of which each order of magnitude is as likely.
