@@ -21,7 +21,7 @@ func Example() { //nolint:testableexamples // needs a server
 	}
 	defer locks.Close()
 
-	h, err := locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: 5*time.Second})
+	h, err := locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: 5 * time.Second})
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return // another client is at it
 	}
@@ -54,8 +54,8 @@ func ExampleMutex_Acquire_leaseTooShort() { //nolint:testableexamples // needs a
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
 	first, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: 10 * time.Second, Wait: lock.Forever})
 	second, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: time.Minute, Wait: lock.Forever}) // after 10s
-	<-first.Lost()                                                                                     // was closed before that
-	fmt.Println(errors.Is(first.Release(ctx), lock.ErrNotHeld))                                        // true
+	<-first.Lost()                                                                                        // was closed before that
+	fmt.Println(errors.Is(first.Release(ctx), lock.ErrNotHeld))                                           // true
 	_ = second.Release(ctx)
 }
 

@@ -299,7 +299,7 @@ func Mutants() []Mutant {
 			Name: "wait-elsewhere", About: "WAIT is sent on another connection than the grant",
 			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
 			elsewhere: true,
-			bug: broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
+			bug:       broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
 		},
 		{
 			Name: "wait-ignored", About: "the result of WAIT is ignored",

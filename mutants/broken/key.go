@@ -2,8 +2,8 @@ package broken
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
