@@ -101,7 +101,7 @@ func (r *request) read(reply transport.Reply, sent time.Time) error {
 // sendDirectly sends the request by the goroutine of its caller. done is false if it is to be sent by another one.
 func (r *request) sendDirectly(ctx context.Context) (done bool, err error) {
 	c, sent := r.grant.client, time.Now()
-	reply, tried := c.direct(ctx, r.call())
+	reply, tried := c.direct(ctx, r.call(), transport.ShortPatience)
 	if !tried {
 		return false, nil
 	}
@@ -149,7 +149,7 @@ func (g *grant) askFirst(ctx context.Context) (a answer, ok bool, err error) {
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
 	s.Acked = true
 	sent := time.Now()
-	r, tried := c.direct(ctx, s)
+	r, tried := c.direct(ctx, s, transport.ShortPatience)
 	returned = true
 	switch {
 	case !tried, r.Err != nil && !r.Copies:
@@ -475,7 +475,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	r := &release{grant: g}
 	gaveUp, err := false, error(nil)
 	r.call = g.kind.release(g, false)
-	first, tried := c.direct(ctx, r.call)
+	first, tried := c.direct(ctx, r.call, transport.LongPatience)
 	if tried {
 		r.reply, err = first, first.Err
 		r.sent.Store(first.Sent)

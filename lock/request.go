@@ -69,12 +69,12 @@ func (c *Client) carryOut(ctx context.Context, abort <-chan struct{}, t task) (g
 }
 
 // direct sends a call by the goroutine of its caller, if the answer is likely to come soon: see [transport.Transport.Direct].
-func (c *Client) direct(ctx context.Context, s transport.Call) (r transport.Reply, sent bool) {
+func (c *Client) direct(ctx context.Context, s transport.Call, patience time.Duration) (r transport.Reply, sent bool) {
 	if ctx.Err() != nil || s.Acked && c.config.ReplicaAcks > 0 || !c.enter() {
 		return transport.Reply{}, false
 	}
 	defer c.tasks.Done()
-	return c.transport.Direct(ctx, s)
+	return c.transport.Direct(ctx, s, patience)
 }
 
 // await carries out f, which sends requests, and returns what it returns, or an error if the

@@ -11,16 +11,19 @@ import (
 )
 
 const (
-	// directTimeout is how long a caller waits for the answer to a request that it sends by itself:
+	// ShortPatience is how long a caller waits for the answer to a request for a lock that it sends by itself:
 	// so long a call whose context ends may go on. A server that is silent for longer is asked again
 	// by a goroutine, which the caller can leave.
-	directTimeout = 25 * time.Millisecond
+	ShortPatience = 25 * time.Millisecond
+	// LongPatience is that for a release. Where its answer is lost, the next one can't tell whether the first one released the
+	// lock or whether it was lost, so a server that is slow for a moment is awaited.
+	LongPatience = 250 * time.Millisecond
 	// directLatency is how long the server may have taken at best, lately, for that.
-	directLatency = directTimeout / 5
+	directLatency = ShortPatience / 5
 )
 
 // Direct sends a call once, by the goroutine of its caller, and waits for the answer for no longer
-// than 25 ms, whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client
+// than its patience, one of the two above, whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client
 // of which a request can't be ended so soon (see quickly), to a server that did not answer the last request or takes longer than
 // 5 ms, and while other requests are under way, with which this one may share a pipeline.
 //
@@ -28,8 +31,8 @@ const (
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
 //
 // The reply says the same as that of Run, of one try.
-func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
-	p, limited := w.quickly()
+func (w *Transport) Direct(ctx context.Context, s Call, patience time.Duration) (r Reply, ok bool) {
+	p, limited := w.quickly(patience)
 	if p == nil {
 		return Reply{}, false
 	}
@@ -42,7 +45,7 @@ func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
 	defer func() { w.pipeliner.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
 	if !limited {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, directTimeout)
+		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
 	c := &queuedCall{call: s}
@@ -51,13 +54,13 @@ func (w *Transport) Direct(ctx context.Context, s Call) (r Reply, ok bool) {
 	return c.reply, true
 }
 
-// quickly is a pipeline whose requests end after directTimeout: by itself, if it is limited, or with a
+// quickly is a pipeline whose requests end after that time: by itself, if it is limited, or with a
 // deadline; nil if neither is possible. A clone with a short timeout shares the connections of the Redis
 // client and has none of its hooks, of which one may put a prefix before keys, so that another lock would be taken.
-func (w *Transport) quickly() (p redis.Pipeliner, limited bool) {
+func (w *Transport) quickly(patience time.Duration) (p redis.Pipeliner, limited bool) {
 	switch {
 	case w.hooks.none():
-		return w.quick.Pipeline(), true
+		return w.quick[patience].Pipeline(), true
 	case w.heedsDeadlines:
 		return w.rdb.Pipeline(), false
 	default:

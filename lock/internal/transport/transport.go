@@ -40,7 +40,7 @@ type Transport struct {
 	acks        int           // replicas that are awaited for a call that wants it,
 	ackTimeout  time.Duration // and for how long
 
-	quick          *redis.Client // one with a short timeout, which shares the connections of rdb, for while that has no hooks
+	quick          map[time.Duration]*redis.Client // with that timeout, which share the connections of rdb, for while that has no hooks
 	hooks          hooks
 	heedsDeadlines bool // there is one server, and the deadline of a context ends a request to it
 
@@ -70,7 +70,9 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 		w.cluster, w.retries, w.least, w.most = rdb, o.MaxRedirects, o.MinRetryBackoff, o.MaxRetryBackoff
 	}
 	if one, ok := rdb.(*redis.Client); ok {
-		w.quick, w.hooks = one.WithTimeout(directTimeout), hooksOf(one)
+		w.hooks, w.quick = hooksOf(one), map[time.Duration]*redis.Client{
+			ShortPatience: one.WithTimeout(ShortPatience), LongPatience: one.WithTimeout(LongPatience),
+		}
 	}
 	w.pipeliner = newPipeliner(max(pool/2, 1), func(ctx context.Context, calls []*queuedCall) {
 		w.send(ctx, w.rdb.Pipeline(), calls)
