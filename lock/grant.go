@@ -76,7 +76,7 @@ type request struct {
 func (r *request) send(ctx context.Context) error {
 	g := r.grant
 	sent := time.Now()
-	return r.read(g.client.transport.Run(ctx, r.call(), nil), sent)
+	return r.read(ctx, g.client.transport.Run(ctx, r.call(), nil), sent)
 }
 
 func (r *request) call() transport.Call {
@@ -86,10 +86,10 @@ func (r *request) call() transport.Call {
 }
 
 // read reads the reply to what was sent then.
-func (r *request) read(reply transport.Reply, sent time.Time) error {
+func (r *request) read(ctx context.Context, reply transport.Reply, sent time.Time) error {
 	r.sent = r.sent || reply.Sent
 	copies := r.answer.copies || reply.Copies
-	a, err := r.grant.answerOf(reply, sent)
+	a, err := r.grant.answerOf(ctx, reply, sent)
 	r.answer = a
 	r.answer.copies = copies
 	if r.grant.waits && transport.IsPassing(err) {
@@ -105,7 +105,7 @@ func (r *request) sendDirectly(ctx context.Context) (done bool, err error) {
 	if !tried {
 		return false, nil
 	}
-	err = r.read(reply, sent)
+	err = r.read(ctx, reply, sent)
 	if reply.Err == nil {
 		return true, err
 	}
@@ -259,7 +259,7 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (a
 }
 
 // answerOf reads the reply to a request that was sent then.
-func (g *grant) answerOf(r transport.Reply, sent time.Time) (answer, error) {
+func (g *grant) answerOf(ctx context.Context, r transport.Reply, sent time.Time) (answer, error) {
 	if r.Err != nil {
 		return answer{}, r.Err
 	}
@@ -267,7 +267,7 @@ func (g *grant) answerOf(r transport.Reply, sent time.Time) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	g.client.noteDenied(r.Value, len(numbers))
+	g.client.noteDenied(ctx, r.Value, len(numbers))
 	displaced := g.kind.queued && numbers[3] == 1
 	if numbers[0] <= 0 {
 		return answer{
@@ -318,7 +318,7 @@ func (g *grant) retryRelease(ctx context.Context, withdraw bool) (released bool,
 // end sends one request to release.
 func (g *grant) end(ctx context.Context, withdraw bool) (released bool, err error) {
 	r := g.client.transport.Run(ctx, g.kind.release(g, withdraw), nil)
-	return g.client.isReleased(r.Value), r.Err
+	return g.client.isReleased(ctx, r.Value), r.Err
 }
 
 // extended reads the reply to an extension.
@@ -493,7 +493,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	switch {
 	case err != nil:
 		g.tried = g.tried || held && r.sent.Load() && transport.MayArrive(err)
-	case c.isReleased(r.reply.Value):
+	case c.isReleased(ctx, r.reply.Value):
 	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.Copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
 		// server had lost it before can't be told any more.

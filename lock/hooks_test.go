@@ -91,6 +91,7 @@ func TestHooksSeeEachRequest(t *testing.T) {
 }
 
 func seesEachRequest(t *testing.T, set func(*redis.Options)) {
+	t.Helper()
 	s := redistest.Start(t)
 	rdb, other := s.Client(t, set), s.Client(t, nil)
 	first, second := &witness{}, &witness{}
@@ -162,6 +163,7 @@ func TestHooksMayChangeRequests(t *testing.T) {
 }
 
 func mayChangeRequests(t *testing.T, set func(*redis.Options)) {
+	t.Helper()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	var clients []*Client

@@ -162,7 +162,7 @@ func outcome(granted bool, r transport.Reply) nodeState {
 func (q *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
 	n := q.redlock.nodes[i]
 	r := n.transport.Run(ctx, q.grant.kind.release(q.grant, withdraw), nil)
-	released, err = n.isReleased(r.Value), r.Err
+	released, err = n.isReleased(ctx, r.Value), r.Err
 	q.recordRelease(i, released, err)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
 		n.begin()

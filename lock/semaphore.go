@@ -37,11 +37,9 @@ const (
 // permitsKind is that of a request for n permits, or for all that are there if n is 0;
 // for a time or for good.
 func permitsKind(n int, leased bool) *kind {
-	life := func(g *grant) int64 {
-		if leased {
-			return markLife.Milliseconds()
-		}
-		return countedMarkLife.Milliseconds()
+	life := countedMarkLife.Milliseconds()
+	if leased {
+		life = markLife.Milliseconds()
 	}
 	return &kind{
 		acquire: func(g *grant) transport.Call {
@@ -50,14 +48,14 @@ func permitsKind(n int, leased bool) *kind {
 				lease = milliseconds(g.lease)
 			}
 			return on("semaphore_acquire", g.keys.semaphore(g.request),
-				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life(g), g.keys.channel)
+				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life, g.keys.channel)
 		},
 		extend: func(g *grant, d time.Duration) transport.Call {
 			return on("semaphore_extend", g.keys.semaphore(g.request), g.request, n, milliseconds(d))
 		},
 		release: func(g *grant, withdraw bool) transport.Call {
 			return on("semaphore_release", g.keys.semaphore(g.request),
-				g.request, n, life(g), g.keys.channel, flag(withdraw))
+				g.request, n, life, g.keys.channel, flag(withdraw))
 		},
 		queued:  true,
 		broad:   true,

@@ -47,7 +47,7 @@ func queued(ctx context.Context, key string) *queuedCall {
 func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
 	done := make(chan Reply, 1)
 	go func() {
-		done <- l.run(queued(ctx, key))
+		done <- l.run(queued(ctx, key)) //nolint:contextcheck // a call has its own
 	}()
 	synctest.Wait()
 	return done
