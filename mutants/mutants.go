@@ -122,15 +122,19 @@ func (m Mutant) Spec() harness.LockSpec {
 	if m.acks > 0 {
 		about += "; shows with --replica-acks only"
 	}
-	open := OpenBroken
-	if m.elsewhere {
-		open = openElsewhere
-	}
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
 		Reentrant: m.reentrant, Tokens: m.fenced, ReplicaAcks: m.acks > 0, Independent: m.Topology == topologies.Independent,
-		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: open(m.bug),
+		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: m.open(m.bug),
 	}
+}
+
+// open opens the lock, or its twin.
+func (m Mutant) open(locks func(broken.Setup) *broken.Lock) harness.Opener {
+	if m.elsewhere {
+		return openElsewhere(locks)
+	}
+	return OpenBroken(locks)
 }
 
 // OpenBroken opens a lock of package broken.

@@ -56,7 +56,7 @@ type Config struct {
 	Rate float64 `json:"rate,omitempty"`
 	// Calm, if it is above 0, is the time after which only the first two clients begin anything new: of a run
 	// that goes on to see whether the lock is of use again, the rest of the crowd shows nothing.
-	Calm time.Duration `json:"calm,omitempty"`
+	Calm time.Duration `json:"-"`
 	// Careless clients go on using the resource when they were told that
 	// they lost the lock.
 	Careless bool `json:"careless,omitempty"`
