@@ -253,7 +253,7 @@ func ExampleNewHold() {
 	// Output:
 	// orders <nil>
 	// <nil>
-	// release lock "orders": lock not held
+	// release lock "orders": lock not held: it was released before
 }
 
 // A lateKeeper is one of a lock under test.

@@ -107,12 +107,12 @@ func field(v reflect.Value, name string) reflect.Value {
 	return v.FieldByName(name)
 }
 
-// takeAlone takes a slot for a call that is sent alone, if nothing else is under way, and the
-// server is known to answer soon.
+// takeAlone takes a slot for a call that is sent alone, if nothing else is under way, nor was when the last call was
+// sent, and the server is known to answer soon.
 func (l *pipeliner) takeAlone() (generation int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.silent || l.inUse+l.abandoned+len(l.queue) > 0 || min(l.best, l.bestBefore) > directLatency {
+	if l.silent || l.lastBatch > 1 || l.inUse+l.abandoned+len(l.queue) > 0 || min(l.best, l.bestBefore) > directLatency {
 		return 0, false
 	}
 	l.inUse++
