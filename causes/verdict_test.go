@@ -3,6 +3,7 @@ package causes
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,12 +29,7 @@ func experiment(names []string, control string, outcome func(a Arm, round int) b
 
 func TestMeasure(t *testing.T) {
 	has := func(a Arm, f int) bool {
-		for _, g := range a.Faults {
-			if g == f {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(a.Faults, f)
 	}
 	one, two := []string{"split-brain"}, []string{"kill", "pause"}
 	for _, tt := range []struct {

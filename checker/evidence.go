@@ -1,6 +1,8 @@
 package checker
 
 import (
+	"slices"
+
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
@@ -23,12 +25,7 @@ func evidenceOf(h *history.History) *evidence { return newEvidence(holding.Recor
 
 // any reports whether something is so of a lock.
 func (ev *evidence) any(is func(*holding.Lock) bool) bool {
-	for _, l := range ev.Locks() {
-		if is(l) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ev.Locks(), is)
 }
 
 // anyOp reports whether something is so of an operation.

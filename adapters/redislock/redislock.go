@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	prefix       = "redislock:"
+	prefix = "redislock:"
+	// DefaultLease is the lease of a grant for which none was asked.
 	DefaultLease = 30 * time.Second
 	// defaultPause is the one of the library's own example.
 	defaultPause = 100 * time.Millisecond

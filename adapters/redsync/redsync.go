@@ -38,7 +38,8 @@ import (
 )
 
 const (
-	prefix       = "redsync:"
+	prefix = "redsync:"
+	// DefaultLease is the lease of a grant for which none was asked.
 	DefaultLease = 30 * time.Second
 	// The library pauses for this long by default.
 	shortestPause, longestPause = 50 * time.Millisecond, 250 * time.Millisecond

@@ -222,9 +222,9 @@ func (a *ownerState) confirm(op *Op) {
 
 // prove makes op the proof of the hold where it is a better witness of an
 // acquire with an unknown outcome.
-func (h *Grant) prove(op *Op) {
-	if op.Complete.Time < h.Start {
-		h.Start, h.Proof = op.Complete.Time, op
+func (g *Grant) prove(op *Op) {
+	if op.Complete.Time < g.Start {
+		g.Start, g.Proof = op.Complete.Time, op
 	}
 }
 
@@ -237,10 +237,10 @@ func (h *open) late(op *Op, until time.Duration) {
 }
 
 // cut makes the hold end no later than end.
-func (h *Grant) cut(end time.Duration) {
-	h.End = min(h.End, end)
-	for i := range h.Late {
-		h.Late[i].Until = min(h.Late[i].Until, end)
+func (g *Grant) cut(end time.Duration) {
+	g.End = min(g.End, end)
+	for i := range g.Late {
+		g.Late[i].Until = min(g.Late[i].Until, end)
 	}
 }
 

@@ -140,8 +140,8 @@ func (r *Record) newOp(e *history.Event, verb Verb) Op {
 	if verb == Access {
 		op.Resource, op.Token = r.number(e.Resource, -1), e.Token
 	}
-	switch {
-	case e.Owner == "":
+	switch e.Owner {
+	case "":
 		op.Owner, op.flags = r.number(e.LockOwner(), e.Process), unnamed
 	default:
 		op.Owner = r.number(e.Owner, e.Process)

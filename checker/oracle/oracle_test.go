@@ -327,12 +327,12 @@ func declaration(change func(e *history.Event)) func(*history.History, int) bool
 func TestMistakesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := oracle.NewGenerator(11)
-	for name, make := range mistakes {
+	for name, mistake := range mistakes {
 		for made := 0; made < 50; {
 			h := g.Next()
 			for at := range h.Events {
 				wrong := &history.History{Events: slices.Clone(h.Events)}
-				if !make(wrong, at) {
+				if !mistake(wrong, at) {
 					continue
 				}
 				made++

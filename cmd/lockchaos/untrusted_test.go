@@ -84,9 +84,20 @@ func TestNamesOfDirectoriesAreEscaped(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
 	for _, args := range [][]string{
-		{"check", dir}, {"check", "--json", dir}, {"check", filepath.Join(dir, "history.jsonl")}, {"report", dir}, {"report", "--format", "text", dir},
-		{"report", "--format", "markdown", dir}, {"compare", dir, dir}, {"check", dir + "/nowhere"}, {"report", dir + "/nowhere"},
-		{"compare", dir, dir + "/nowhere"}, {"serve", dir}, {"run", "--replay", dir}, {"simulate", "--replay", dir}, {"reproduce", dir + "/nowhere.yaml"},
+		{"check", dir},
+		{"check", "--json", dir},
+		{"check", filepath.Join(dir, "history.jsonl")},
+		{"report", dir},
+		{"report", "--format", "text", dir},
+		{"report", "--format", "markdown", dir},
+		{"compare", dir, dir},
+		{"check", dir + "/nowhere"},
+		{"report", dir + "/nowhere"},
+		{"compare", dir, dir + "/nowhere"},
+		{"serve", dir},
+		{"run", "--replay", dir},
+		{"simulate", "--replay", dir},
+		{"reproduce", dir + "/nowhere.yaml"},
 	} {
 		var out, errs bytes.Buffer
 		run(args, &out, &errs)

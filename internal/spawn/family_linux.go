@@ -2,7 +2,6 @@ package spawn
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Family is a process with all that it starts: also what forks twice, leads a session of its own and
@@ -59,9 +56,14 @@ func end(path string) error {
 	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-	defer cancel()
-	return await.Until(ctx, func() error { return syscall.Rmdir(path) })
+	// It has a bound of its own, and no context: what ends a driver must not be called off.
+	until := time.Now().Add(endLimit)
+	err := syscall.Rmdir(path)
+	for pause := time.Millisecond; err != nil && time.Now().Before(until); pause *= 2 {
+		time.Sleep(pause)
+		err = syscall.Rmdir(path)
+	}
+	return err
 }
 
 // Families says why this machine has no families of processes; nil if it has. They need Linux 5.14, and a
@@ -72,7 +74,7 @@ var Families = sync.OnceValue(func() error { //nolint:gochecknoglobals // it is 
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/bin/sh", "-c", ":") //nolint:noctx // it ends at once
+	cmd := exec.Command("/bin/sh", "-c", ":")
 	if err = f.Start(cmd); err == nil {
 		err = cmd.Wait()
 	}
