@@ -125,8 +125,9 @@ CACHED := ./checker/... ./history ./internal/await ./internal/crew ./internal/na
 # side those starve each other.
 LONGEST := ./topologies/attach ./drivers ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./topologies/container ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
-# Those that only start programs: with RACE=1, what they start has no race detector either.
-UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis
+# Those that only start programs or play simulations: with RACE=1, what they start has no race detector either,
+# and a simulation has one thread at a time.
+UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis ./causes
 RACE ?=
 # Most tests with servers wait: so many packages run side by side, and so many tests of each.
 PACKAGES ?= $(if $(RACE),2,3)
