@@ -154,7 +154,7 @@ func (g *grant) askFirst(ctx context.Context) (a answer, ok bool, err error) {
 	switch {
 	case !tried, r.Err != nil && !r.Copies:
 		return answer{}, false, nil
-	case r.Err == nil:
+	case r.Err == nil && r.Value == "OK": // and not a refusal of which a hook or a proxy made something else
 		a = answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 		if time.Now().Before(a.expires) {
 			return a, true, nil

@@ -143,7 +143,9 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 	if err != nil {
 		return g, a, false, err
 	}
-	queues := g.waits && g.shares()
+	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
+	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
+	queues := g.waits && g.shares() && !g.copied
 	if queues {
 		if w := o.client.queues.join(g.queueKey()); w != nil {
 			waited = true

@@ -32,7 +32,7 @@ const (
 //
 // The reply says the same as that of Run, of one try.
 func (w *Transport) Direct(ctx context.Context, s Call, patience time.Duration) (r Reply, ok bool) {
-	p, limited := w.quickly(patience)
+	p := w.quickly(patience)
 	if p == nil {
 		return Reply{}, false
 	}
@@ -43,28 +43,25 @@ func (w *Transport) Direct(ctx context.Context, s Call, patience time.Duration) 
 	begin := time.Now()
 	answered := false
 	defer func() { w.pipeliner.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
-	if !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, patience) // which a dial and the wait for a connection heed as well
+	defer cancel()
 	c := &queuedCall{call: s}
 	w.send(ctx, p, []*queuedCall{c})
 	answered = !unanswered(c)
 	return c.reply, true
 }
 
-// quickly is a pipeline whose requests end after that time: by itself, if it is limited, or with a
-// deadline; nil if neither is possible. A clone with a short timeout shares the connections of the Redis
-// client and has none of its hooks, of which one may put a prefix before keys, so that another lock would be taken.
-func (w *Transport) quickly(patience time.Duration) (p redis.Pipeliner, limited bool) {
+// quickly is a pipeline whose requests end after that time, or with a deadline; nil if neither is possible. A clone with
+// a short timeout shares the connections of the Redis client and has none of its hooks, of which one may put a prefix
+// before keys, so that another lock would be taken.
+func (w *Transport) quickly(patience time.Duration) redis.Pipeliner {
 	switch {
 	case w.hooks.none():
-		return w.quick[patience].Pipeline(), true
+		return w.quick[patience].Pipeline()
 	case w.heedsDeadlines:
-		return w.rdb.Pipeline(), false
+		return w.rdb.Pipeline()
 	default:
-		return nil, false
+		return nil
 	}
 }
 
