@@ -239,28 +239,40 @@ type occupation struct {
 // occupations are those of the lock, in order.
 func (p *progress) occupations(l *holding.Lock) []occupation {
 	list := make([]occupation, 0, len(l.Holds))
-	proven := map[*holding.Op]bool{} // acquires with an unknown outcome
+	proven, extended := map[*holding.Op]bool{}, map[*holding.Op]bool{} // acquires with an unknown outcome, and extensions of holds
+	doubted := map[int32]bool{}                                        // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
+	released := map[int32][]*holding.Op{}                              // by owner
 	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
 		for _, h := range holds {
 			if h.Acquire.Unknown() {
 				proven[h.Acquire] = true
 			}
-			list = occupationsOf(list, l, h)
+			for _, x := range h.Extensions {
+				extended[x] = true
+			}
+			list = p.occupationsOf(list, l, h)
 		}
 	}
-	for i, op := range l.Ops {
-		disordered := l.Disordered(op.Owner)
-		if op.Verb == holding.Release || op.Failed() || proven[op] || !disordered && (op.Verb == holding.Extend || op.OK()) {
+	for _, op := range l.Ops {
+		if op.Verb == holding.Release && !op.Unknown() {
+			released[op.Owner] = append(released[op.Owner], op)
+		}
+	}
+	for _, op := range l.Ops {
+		if op.Verb == holding.Acquire && op.Unknown() && !proven[op] {
+			doubted[op.Owner] = true
+		}
+		// What an owner may have been granted, an extension with an unknown outcome may have extended.
+		extends := op.Verb == holding.Extend && !(doubted[op.Owner] && op.Unknown() && !extended[op])
+		if op.Verb == holding.Release || op.Failed() || proven[op] || !l.Disordered(op.Owner) && (extends || op.OK()) {
 			continue
 		}
 		o := occupation{from: op.Complete.Index, until: op.Latest(l.Drift), permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1}
 		switch {
 		case op.OK(): // the order of what its owner did is not known: it is not held after it was released
-			for _, r := range l.Ops[i+1:] {
-				if r.Owner == op.Owner && r.Verb == holding.Release && !r.Unknown() && r.Invoke.Index > op.Complete.Index {
-					o.until = min(o.until, r.Complete.Time)
-					break
-				}
+			all := released[op.Owner]
+			if at := sort.Search(len(all), func(i int) bool { return all[i].Invoke.Index > op.Complete.Index }); at < len(all) {
+				o.until = min(o.until, all[at].Complete.Time)
 			}
 			if o.until != history.Never {
 				o.firm = o.until
@@ -284,7 +296,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 // occupationsOf adds those of a hold to a list: from each acquire and extend that may have given it a lease until
 // that was over, or until a release or refusal was answered. A renewal that was sent after its owner
 // had asked to release prolongs nothing, where no inner grant can be left.
-func occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occupation {
+func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occupation {
 	answered := history.Never
 	released := int64(math.MaxInt64)
 	if r := h.Release; r != nil {
@@ -301,29 +313,35 @@ func occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occup
 		}
 	}
 	first := len(list)
-	add := func(op *holding.Op, from int64) {
-		o := occupation{from: from, until: min(op.Latest(l.Drift), answered), permits: h.Permits(), reads: h.Reads()}
+	add := func(op *holding.Op, at holding.Stamp, until time.Duration) {
+		o := occupation{from: at.Index, until: min(until, answered), permits: h.Permits(), reads: h.Reads()}
 		if o.firm = max(o.until, h.End); o.until == history.Never {
 			o.firm = h.End
+		}
+		if last := len(list) - 1; l.Semaphore() && last >= first && at.Time <= list[last].until { // the same permits, which count once
+			list[last].until, list[last].firm = max(list[last].until, o.until), max(list[last].firm, o.firm)
+			return
 		}
 		list = append(list, o)
 	}
 	lease := h.Acquire
+	if lease.Unknown() && !lease.Open() { // it was held from then on, as is known later
+		add(lease, lease.Complete, lease.Latest(l.Drift))
+	}
 	if lease.Unknown() && h.Proof.Verb == holding.Extend {
 		lease = h.Proof
 	}
-	add(lease, h.Proof.Complete.Index)
+	add(lease, h.Proof.Complete, lease.Latest(l.Drift))
 	for _, x := range h.Extensions {
-		if !x.Failed() && (x.Verb == holding.Acquire || x.Invoke.Index < released) {
-			add(x, x.Complete.Index)
+		switch {
+		case x.Failed() || x.Verb != holding.Acquire && x.Invoke.Index >= released:
+		case x.Open(): // of a client that crashed it may still be carried out, and of others it does nothing until it is answered
+			if crash, is := p.gone(x, math.MaxInt64); is && x.Lease > 0 {
+				add(x, crash, holding.After(holding.After(crash.Time, x.Lease), l.Drift))
+			}
+		default:
+			add(x, x.Complete, x.Latest(l.Drift))
 		}
-	}
-	if l.Semaphore() { // the same permits, which count once
-		whole := &list[first]
-		for _, o := range list[first+1:] {
-			whole.until, whole.firm = max(whole.until, o.until), max(whole.firm, o.firm)
-		}
-		list = list[:first+1]
 	}
 	return list
 }

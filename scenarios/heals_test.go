@@ -26,6 +26,7 @@ steps:
   - {inject: cut, target: "redis-1>redis-2/replication"}
   - {inject: cut, target: "redis-1>redis-3/replication"}
   - {inject: split-brain, target: zone-a}
+  - {client: b, acquire: orders, lease: 30s, until: refused} # a request that meets a fault
 expect: {verdict: valid}
 `), locks.All())
 	require.NoError(t, err)
