@@ -28,7 +28,7 @@ func lockNamed(t *testing.T, name string) harness.LockSpec {
 func find(t *testing.T) func(context.Context, simulation.Case) ([]string, error) {
 	t.Helper()
 	return func(ctx context.Context, c simulation.Case) ([]string, error) {
-		l := lockNamed(t, c.Lock) //nolint:contextcheck // a driver bounds its own start
+		l := lockNamed(t, c.Lock)                      //nolint:contextcheck // a driver bounds its own start
 		o, err := simulation.Run(new(testing.T), l, c) //nolint:contextcheck // a run in virtual time has a context of its own
 		if err != nil {
 			return nil, err

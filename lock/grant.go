@@ -494,6 +494,11 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	case err != nil:
 		g.tried = g.tried || held && r.sent.Load() && transport.MayArrive(err)
 	case c.isReleased(ctx, r.reply.Value):
+		if !held && g.copied {
+			// The lease was over, and a copy of the request that came after that may have taken the lock
+			// for a client that no longer wants it: this release shows nothing of the hold.
+			err = ErrNotHeld
+		}
 	case g.kind.traceless && !g.copied && (g.tried || held && r.reply.Copies):
 		// It is most likely gone by a release whose answer was lost. Whether the
 		// server had lost it before can't be told any more.

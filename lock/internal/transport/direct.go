@@ -43,7 +43,7 @@ func (w *Transport) Direct(ctx context.Context, s Call, patience time.Duration) 
 	begin := time.Now()
 	answered := false
 	defer func() { w.pipeliner.freeSlot(begin, generation, 1, answered) }() // also where a hook panics
-	ctx, cancel := context.WithTimeout(ctx, patience) // which a dial and the wait for a connection heed as well
+	ctx, cancel := context.WithTimeout(ctx, patience)                       // which a dial and the wait for a connection heed as well
 	defer cancel()
 	c := &queuedCall{call: s}
 	w.send(ctx, p, []*queuedCall{c})
