@@ -263,7 +263,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 			doubted[op.Owner] = true
 		}
 		// What an owner may have been granted, an extension with an unknown outcome may have extended.
-		extends := op.Verb == holding.Extend && !(doubted[op.Owner] && op.Unknown() && !extended[op])
+		extends := op.Verb == holding.Extend && (!doubted[op.Owner] || !op.Unknown() || extended[op])
 		if op.Verb == holding.Release || op.Failed() || proven[op] || !l.Disordered(op.Owner) && (extends || op.OK()) {
 			continue
 		}
@@ -313,7 +313,7 @@ func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.
 		}
 	}
 	first := len(list)
-	add := func(op *holding.Op, at holding.Stamp, until time.Duration) {
+	add := func(at holding.Stamp, until time.Duration) {
 		o := occupation{from: at.Index, until: min(until, answered), permits: h.Permits(), reads: h.Reads()}
 		if o.firm = max(o.until, h.End); o.until == history.Never {
 			o.firm = h.End
@@ -326,21 +326,21 @@ func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.
 	}
 	lease := h.Acquire
 	if lease.Unknown() && !lease.Open() { // it was held from then on, as is known later
-		add(lease, lease.Complete, lease.Latest(l.Drift))
+		add(lease.Complete, lease.Latest(l.Drift))
 	}
 	if lease.Unknown() && h.Proof.Verb == holding.Extend {
 		lease = h.Proof
 	}
-	add(lease, h.Proof.Complete, lease.Latest(l.Drift))
+	add(h.Proof.Complete, lease.Latest(l.Drift))
 	for _, x := range h.Extensions {
 		switch {
 		case x.Failed() || x.Verb != holding.Acquire && x.Invoke.Index >= released:
 		case x.Open(): // of a client that crashed it may still be carried out, and of others it does nothing until it is answered
 			if crash, is := p.gone(x, math.MaxInt64); is && x.Lease > 0 {
-				add(x, crash, holding.After(holding.After(crash.Time, x.Lease), l.Drift))
+				add(crash, holding.After(holding.After(crash.Time, x.Lease), l.Drift))
 			}
 		default:
-			add(x, x.Complete, x.Latest(l.Drift))
+			add(x.Complete, x.Latest(l.Drift))
 		}
 	}
 	return list
