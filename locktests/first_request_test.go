@@ -2,7 +2,6 @@ package locktests
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -14,64 +13,72 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// The first request of a caller is granted by a server that stood still, and its answer comes too late. The
-// caller asks again by itself and learns it, and does not wait behind another caller of its client, which
-// is refused because of that grant.
-func TestTwoCallersWhileAServerStandsStill(t *testing.T) {
-	t.Parallel()
-	const lease = 20 * time.Second
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	for range 3 { // the server is known to answer soon
-		require.NoError(t, acquire(t, c, "", long).Release(t.Context()))
-	}
-	resume := s.Pause(t)
-	var both sync.WaitGroup
-	begin := time.Now()
-	for range 2 {
-		both.Go(func() {
-			if h, err := c.Acquire(t.Context(), "orders", lock.Options{Wait: 2 * lease, Lease: lease}); err == nil {
-				_ = h.Release(t.Context())
+// A lock that no other client wants costs one command, and one script to give back, also of a Redis client
+// that heeds deadlines. A client that was refused asks by script, so that it isn't refused twice.
+func TestFirstRequestIsOneCommand(t *testing.T) {
+	for name, heeds := range map[string]bool{"deadlines not heeded": false, "deadlines heeded": true} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb, holder := s.Client(t, nil), open(t, s, lock.Config{})
+			c := newClient(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }), lock.Config{})
+			require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server is known to answer soon
+			sent := func(f func()) (sets, scripts string) {
+				t.Helper()
+				require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+				f()
+				stats := rdb.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+				return stats["cmdstat_set"], stats["cmdstat_evalsha"]
 			}
+			sets, scripts := sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
+			require.Contains(t, sets, "calls=1,")
+			require.Contains(t, scripts, "calls=1,")
+
+			h := acquire(t, holder, "b", long)
+			refused := func() {
+				_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "a", Lease: long})
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+			}
+			sets, scripts = sent(refused)
+			require.Contains(t, sets, "calls=1,")
+			require.Contains(t, scripts, "calls=1,")
+			sets, scripts = sent(refused)
+			require.Empty(t, sets)
+			require.Contains(t, scripts, "calls=1,")
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // granted at once, by script
+			sets, _ = sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
+			require.Contains(t, sets, "calls=1,")
 		})
 	}
-	time.Sleep(60 * time.Millisecond) // longer than a caller waits for the answer to its first request
-	resume()
-	both.Wait()
-	require.Less(t, time.Since(begin), lease/2, "they waited until the lease was over")
 }
 
-// A nilHider has no error for a reply that is nil, as a hook may that counts errors.
-type nilHider struct{}
-
-func (nilHider) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (nilHider) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (nilHider) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		for _, c := range cmds {
-			if errors.Is(c.Err(), redis.Nil) {
-				c.SetErr(nil)
-			}
-		}
-		if errors.Is(err, redis.Nil) {
-			return nil
-		}
-		return err
-	}
-}
-
-// Only OK is a grant: a refusal stays one where a hook hides that the reply was nil.
-func TestARefusalThatAHookHides(t *testing.T) {
-	t.Parallel()
+// Callers that are cancelled while a server is silent return soon, and leave nothing behind once it answers.
+func TestCancelledCallersOfASilentServer(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	rdb.AddHook(nilHider{})
-	c, other := newClient(t, rdb, lock.Config{}), open(t, s, lock.Config{})
-	for range 2 {
-		require.NoError(t, acquire(t, c, "a", long).Release(t.Context()))
+	rdb, c := s.Client(t, nil), open(t, s, lock.Config{})
+	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server is known to answer soon
+	resume := s.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	var latest time.Duration
+	begin := time.Now()
+	for range 16 {
+		callers.Go(func() {
+			_, err := c.Acquire(ctx, "orders", lock.Options{Lease: long})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				t.Error("granted")
+			}
+			latest = max(latest, time.Since(begin))
+		})
 	}
-	acquire(t, other, "b", long)
-	_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "a", Lease: long})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	callers.Wait()
+	t.Logf("all are back after %v", latest)
+	require.Less(t, latest, time.Second, "it is about 100ms, and 5s if requests are awaited")
+	resume()
+	c.Close() // which awaits what is taken back
+	redistest.Await(t, "nothing to be left", func() bool { return len(keysLeft(t, rdb)) == 0 })
 }
