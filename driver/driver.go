@@ -142,7 +142,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 	}
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.start(ctx, c); err != nil {
-		_ = d.Close()
+		_ = d.Close() //nolint:contextcheck // an end has a bound of its own
 		return nil, startError{fmt.Errorf("start driver %q: %w", cmp.Or(c.Name, strings.Join(c.Command, " ")), err)}
 	}
 	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
@@ -182,7 +182,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	d.process.Stdout = theirs
 	d.joins = c.Joins
 	if !d.joins {
-		d.family, _ = spawn.NewFamily() // lockchaos doctor says where there is none
+		d.family, _ = spawn.NewFamily() //nolint:contextcheck // an end has a bound of its own; lockchaos doctor says where there is no family
 	}
 	switch {
 	case d.joins:

@@ -1160,7 +1160,7 @@ func checkEnd(ctx context.Context, k *driverCheck) error {
 	if _, err := d.Do(ctx, "ping"); err != nil {
 		return err
 	}
-	if err := d.Close(); err != nil {
+	if err := d.Close(); err != nil { //nolint:contextcheck // an end has a bound of its own
 		return err
 	}
 	if d.Killed() {

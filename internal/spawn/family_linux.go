@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // A Family is a process with all that it starts: also what forks twice, leads a session of its own and
@@ -56,14 +59,9 @@ func end(path string) error {
 	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil {
 		return err
 	}
-	// It has a bound of its own, and no context: what ends a driver must not be called off.
-	until := time.Now().Add(endLimit)
-	err := syscall.Rmdir(path)
-	for pause := time.Millisecond; err != nil && time.Now().Before(until); pause *= 2 {
-		time.Sleep(pause)
-		err = syscall.Rmdir(path)
-	}
-	return err
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit) // what ends a driver must not be called off
+	defer cancel()
+	return await.Until(ctx, func() error { return syscall.Rmdir(path) })
 }
 
 // Families says why this machine has no families of processes; nil if it has. They need Linux 5.14, and a
