@@ -251,7 +251,6 @@ func (e Environment) Choose(list string) ([]Candidate, error) {
 	var chosen []Candidate
 	var errs []error
 	for name := range strings.SplitSeq(list, ",") {
-		name, _ := CurrentName(name)
 		var of func(Candidate) bool
 		switch name {
 		case MixNone, MixAll, MixSafe:

@@ -21,15 +21,11 @@ func Markdown() string {
 		for _, e := range spec.Effects {
 			effects = append(effects, string(e))
 		}
-		name := "`" + spec.Name + "`"
-		if len(spec.Aliases) > 0 {
-			name += " (until now `" + strings.Join(spec.Aliases, "`, `") + "`)"
-		}
 		target := string(spec.Target)
 		if spec.Target == AtDeployment {
 			target = ""
 		}
-		row(name, orDash(target), orDash(strings.Join(params, "; ")), string(spec.Life), orDash(strings.Join(effects, ", ")),
+		row("`"+spec.Name+"`", orDash(target), orDash(strings.Join(params, "; ")), string(spec.Life), orDash(strings.Join(effects, ", ")),
 			spec.Observed, orDash(spec.Healed), spec.Pitfall)
 	}
 	return b.String()

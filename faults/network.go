@@ -109,7 +109,7 @@ func networkSpecs() []Spec {
 			}),
 		},
 		{
-			Name: "stall", Aliases: []string{"hold"}, Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
+			Name: "stall", Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
 			Params:     []Param{stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(4),
@@ -130,7 +130,7 @@ func networkSpecs() []Spec {
 // partitionSpecs are the faults that keep parties apart.
 func partitionSpecs() []Spec {
 	how := Param{
-		Name: "how", Values: []string{"cut", "stall"}, Default: "cut", Aliases: map[string]string{"hold": "stall"}, Draw: "cut|stall",
+		Name: "how", Values: []string{"cut", "stall"}, Default: "cut", Draw: "cut|stall",
 		Instead: map[string]map[history.Effect]history.Effect{
 			"stall": {history.Cuts: history.Stalls}, "hold": {history.Cuts: history.Stalls},
 		},

@@ -30,8 +30,6 @@ type Param struct {
 	Valid func(value string) error
 	// Values are the choices; none: any.
 	Values []string
-	// Aliases are older names of choices, with those that are in use.
-	Aliases map[string]string
 	// Instead are the effects that a choice has in place of the fault's own.
 	Instead map[string]map[history.Effect]history.Effect
 	// Draw is what a random run draws: a whole number of a range "10-50", or one of
@@ -73,7 +71,7 @@ func (p Param) check(value string) error {
 		if err != nil || n < p.Least || n > p.Most {
 			return fmt.Errorf("%s must be %s, not %q", p.Name, p.wanted(), value)
 		}
-	case p.Values != nil && !slices.Contains(p.Values, value) && p.Aliases[value] == "":
+	case p.Values != nil && !slices.Contains(p.Values, value):
 		return names.Unknown(p.Name, value, p.Values)
 	}
 	return nil

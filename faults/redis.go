@@ -30,7 +30,7 @@ func redisSpecs() []Spec {
 	pattern := Param{Name: "pattern", About: "as SCAN has it", Ask: "which keys", Draw: lockKeys}
 	specs := []Spec{
 		{
-			Name: "busy-script", Aliases: []string{"busy"}, Summary: "run a script that does not end before the heal, so that everything else is refused",
+			Name: "busy-script", Summary: "run a script that does not end before the heal, so that everything else is refused",
 			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, away),
 			Observed: "a PING is refused with BUSY", Healed: "SCRIPT KILL",
 			Pitfall: "the script writes nothing, else it could not be killed",
@@ -58,7 +58,7 @@ func redisSpecs() []Spec {
 			New:      onServer(flushKeys),
 		},
 		{
-			Name: "out-of-memory", Aliases: []string{"full"}, DrawnAs: "full", Summary: "refuse every write for want of memory",
+			Name: "out-of-memory", DrawnAs: "full", Summary: "refuse every write for want of memory",
 			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, never),
 			Observed: "a write is refused with OOM", Healed: "the memory that it had",
 			Pitfall: "a script that has begun to write goes on: what frees memory is not refused",
@@ -93,7 +93,7 @@ func redisSpecs() []Spec {
 			New:     onServer(refuseWrites),
 		},
 		{
-			Name: "corrupt-key", Aliases: []string{"retype-key"}, DrawnAs: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
+			Name: "corrupt-key", DrawnAs: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
 			Life: history.Lasting, Effects: []history.Effect{history.Forgets, history.Refuses}, Hits: HitsRequests, Candidates: lasting(TargetOfLock, 2, forgets),
 			Observed: "the server took the strings", Healed: "the strings are gone",
 			Pitfall: "what was there before is lost",

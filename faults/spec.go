@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 type Spec struct {
 	// Name is what scripts, plans and histories call it.
 	Name string
-	// Aliases are its older names. They go on working, with a note, for a version.
-	Aliases []string
 	// DrawnAs is the name by which random plans sort it, where it had another one: a new
 	// name must not change the plan of a seed. Empty: its name.
 	DrawnAs string
@@ -122,11 +119,11 @@ var allSpecs = sync.OnceValue(func() []Spec { //nolint:gochecknoglobals // a con
 	return all
 })
 
-// ByName finds a fault by its name, or by an older one.
+// ByName finds a fault by its name.
 func ByName(name string) (Spec, error) {
 	all := allSpecs()
 	for _, s := range all {
-		if s.Name == name || slices.Contains(s.Aliases, name) {
+		if s.Name == name {
 			return s, nil
 		}
 	}
@@ -140,41 +137,6 @@ func Names(specs []Spec) []string {
 		all = append(all, s.Name)
 	}
 	return all
-}
-
-// Current is a step with the names that are in use, in place of older ones, and a
-// note on each of those. What it does not know it leaves as it is.
-func (s Step) Current() (now Step, notes []string) {
-	spec, err := ByName(s.Fault)
-	if err != nil {
-		return s, nil
-	}
-	if s.Fault != spec.Name {
-		notes = append(notes, spec.note(s.Fault))
-		s.Fault = spec.Name
-	}
-	for _, p := range spec.Params {
-		if now, old := p.Aliases[s.Params[p.Name]]; old {
-			notes = append(notes, fmt.Sprintf("%s: %s %s is called %s now; the old name works in this version only", spec.Name, p.Name, s.Params[p.Name], now))
-			s.Params = maps.Clone(s.Params)
-			s.Params[p.Name] = now
-		}
-	}
-	return s, notes
-}
-
-// CurrentName is the name that is in use for a fault, and a note if the one given
-// is older. A name that is unknown is left as it is.
-func CurrentName(name string) (now, note string) {
-	spec, err := ByName(name)
-	if err != nil || spec.Name == name {
-		return name, ""
-	}
-	return spec.Name, spec.note(name)
-}
-
-func (spec Spec) note(old string) string {
-	return fmt.Sprintf("the fault %s is called %s now; the old name works in this version only", old, spec.Name)
 }
 
 // Has reports whether the fault has an effect.
@@ -312,7 +274,6 @@ func New(site Site, s Step) (Fault, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _ = s.Current()
 	if spec.Target == AtClient { // it needs nothing of a topology
 		err = spec.checkParams(s.Params)
 	} else {

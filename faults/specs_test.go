@@ -68,13 +68,11 @@ func TestAll_complete(t *testing.T) {
 	names := map[string]bool{}
 	for _, spec := range faults.All() {
 		t.Run(spec.Name, func(t *testing.T) {
-			for _, name := range append([]string{spec.Name}, spec.Aliases...) {
-				require.False(t, names[name], "%s is the name of two faults", name)
-				names[name] = true
-				found, err := faults.ByName(name)
-				require.NoError(t, err)
-				require.Equal(t, spec.Name, found.Name)
-			}
+			require.False(t, names[spec.Name], "the name of two faults")
+			names[spec.Name] = true
+			found, err := faults.ByName(spec.Name)
+			require.NoError(t, err)
+			require.Equal(t, spec.Name, found.Name)
 			require.NotEmpty(t, spec.Family)
 			require.NotEmpty(t, spec.Summary)
 			require.NotEmpty(t, spec.Target)
@@ -146,33 +144,6 @@ func TestCandidates_orderOfOlderNames(t *testing.T) {
 		"busy-script", "drop-key", "evict", "flush", "out-of-memory", "kill-pubsub", "pause-writes", "refuse-clients", "refuse-writes",
 		"corrupt-key", "script-flush",
 	}, got)
-}
-
-// An older name means the fault that is called otherwise now, and is noted.
-func TestStep_Current(t *testing.T) {
-	for _, spec := range faults.All() {
-		for _, old := range spec.Aliases {
-			now, notes := faults.Step{Fault: old}.Current()
-			require.Equal(t, spec.Name, now.Fault)
-			require.Len(t, notes, 1)
-			require.Contains(t, notes[0], old)
-		}
-	}
-	params := map[string]string{"how": "hold"}
-	now, notes := faults.Step{Fault: "partition", Target: "redis-1", Params: params}.Current()
-	require.Equal(t, map[string]string{"how": "stall"}, now.Params)
-	require.Len(t, notes, 1)
-	require.Equal(t, "hold", params["how"], "the caller's own is left alone")
-	now, notes = faults.Step{Fault: "no-such-fault"}.Current()
-	require.Equal(t, faults.Step{Fault: "no-such-fault"}, now)
-	require.Empty(t, notes)
-
-	e := environments(t)[0]
-	older, err := e.Choose("hold")
-	require.NoError(t, err)
-	newer, err := e.Choose("stall")
-	require.NoError(t, err)
-	require.Equal(t, newer, older)
 }
 
 // A step that says what the fault does not know is refused.

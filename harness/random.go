@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -134,11 +133,6 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	r.Options.Permits = r.Workload.Permits
 	var plan faults.Schedule
 	r.Resource.Kind = cmp.Or(r.Resource.Kind, ResourceRegister)
-	for name := range strings.SplitSeq(r.Faults, ",") {
-		if _, note := faults.CurrentName(name); note != "" {
-			s.notice(note)
-		}
-	}
 	asked, err := r.asked()
 	if err != nil {
 		return err

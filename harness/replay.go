@@ -56,8 +56,7 @@ func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error)
 func steps(plan []history.PlannedStep) faults.Schedule {
 	s := faults.Schedule{}
 	for _, p := range plan {
-		step, _ := faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params}.Current() // the record may be older
-		s = append(s, step)
+		s = append(s, faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
 	}
 	return s
 }
@@ -158,7 +157,6 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, run *history.Ru
 			if err != nil {
 				return nil, Impossible(err)
 			}
-			name, _ := faults.CurrentName(name)
 			can, without, _ := possible(d, named)
 			if why := cant(d, without); why != nil && (len(can) == 0 || !slices.Contains(faults.Mixes(), name)) {
 				return nil, why

@@ -46,7 +46,7 @@ type Config struct {
 	// Progress is told, now and then, how a random run goes. Nil: nothing is reported.
 	Progress func(Progress)
 	// Notice receives what the user ought to know of the faults: which of a random run
-	// are left out, and which were called by an older name. Nil: it is dropped.
+	// are left out. Nil: it is dropped.
 	Notice func(what string)
 }
 
@@ -200,9 +200,6 @@ func (st *Session) NewClient(name string, l lock.Locker) workload.Client {
 // OnClose has something done when the run ends, before its servers stop.
 func (st *Session) OnClose(do func()) { st.closers = append(st.closers, do) }
 
-// Note tells the user something that is good to know of the run.
-func (st *Session) Note(what string) { st.notice(what) }
-
 // Abort records why the run was not brought to its end, so that its verdict is no
 // answer.
 func (st *Session) Abort(why error) { st.run.AbortReason = why.Error() }
@@ -337,7 +334,6 @@ func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*
 
 // Inject makes a fault happen and records it, whether or not it took effect.
 func (st *Session) Inject(ctx context.Context, s faults.Step) error {
-	s, _ = s.Current()
 	spec, err := faults.ByName(s.Fault)
 	if err != nil {
 		st.failInjection(ctx, s, err)

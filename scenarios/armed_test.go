@@ -122,33 +122,6 @@ func TestAStepThatEndsOtherwiseIsUnmet(t *testing.T) {
 	}
 }
 
-// An older name of a fault works, with a note, and the history has the one in use,
-// with what the fault does.
-func TestOlderNamesOfFaults(t *testing.T) {
-	const steps = "  - {inject: hold, target: zone-a>redis-1}\n  - {client: b, acquire: l, until: granted}\n  - {heal: hold}\n"
-	s, err := scenarios.Parse("x.yaml", []byte(headOfScript+steps), locks.All())
-	require.NoError(t, err)
-	require.Len(t, s.Notes, 1)
-	require.Contains(t, s.Notes[0], "the fault hold is called stall now")
-	setup := runtest.Setup(t)
-	var notices []string
-	setup.Notice = func(what string) { notices = append(notices, what) }
-	require.NoError(t, s.Run(t.Context(), setup))
-	require.Equal(t, s.Notes, notices)
-	run, h, _ := runtest.Judged(t, setup.Dir)
-	require.Empty(t, run.AbortReason)
-	injected := 0
-	for _, e := range h.Events {
-		if e.Op == history.Inject {
-			injected++
-			require.Equal(t, "stall", e.Fault)
-			require.Equal(t, history.Lasting, e.Life)
-			require.Equal(t, []history.Effect{history.Stalls}, e.Effects)
-		}
-	}
-	require.Equal(t, 2, injected)
-}
-
 // simple starts deployments whose links can do no more than those of somebody
 // else's toxiproxy.
 type simple struct{ topologies.Backend }

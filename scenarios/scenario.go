@@ -18,7 +18,6 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
@@ -29,9 +28,6 @@ import (
 // after what, and the verdict that must come of it. It is written in YAML, one
 // file each; the files in the folder catalogue come with the program.
 type Scenario struct {
-	// Notes are what the author of the file ought to know: names in it that are older.
-	Notes []string `yaml:"-"`
-
 	Name string `yaml:"name"`
 	// Aliases are other names, as the literature numbers them.
 	Aliases []string `yaml:"aliases"`
@@ -227,7 +223,6 @@ func parse(file string, b []byte, locks harness.Locks, allowExec bool) (Scenario
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	unknown := s.findLocks(locks, allowExec)
-	s.renameFaults()
 	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
 }
 
@@ -268,27 +263,6 @@ func (s *Scenario) findLocks(locks harness.Locks, allowExec bool) []error {
 		}
 	}
 	return errs
-}
-
-// renameFaults puts the names that are in use in place of older ones.
-func (s *Scenario) renameFaults() {
-	for i := range s.Steps {
-		step := &s.Steps[i]
-		now, notes := faults.Step{Fault: step.Inject, Params: step.Params}.Current()
-		step.Inject, step.Params = now.Fault, now.Params
-		for _, name := range []*string{&step.Heal, &step.Await} {
-			if _, client := s.Clients[*name]; !client {
-				var note string
-				*name, note = faults.CurrentName(*name)
-				notes = append(notes, note)
-			}
-		}
-		for _, note := range notes {
-			if note != "" && !slices.Contains(s.Notes, note) {
-				s.Notes = append(s.Notes, note)
-			}
-		}
-	}
 }
 
 // located says where in a file the problems of its scenario are.

@@ -107,10 +107,6 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 		return err
 	}
 	defer func() { err = st.Close(ctx, err) }()
-	for _, note := range s.Notes {
-		st.Note(note)
-		st.Log.WarnContext(ctx, "an older name is used", "note", note)
-	}
 	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: cmp.Or(s.Permits, 1)})
 	p := &scriptRun{
 		Session: st, scenario: s, clients: map[string]harness.Client{},

@@ -89,13 +89,13 @@ func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error 
 	wrong = errors.Join(wrong, err)
 	for family := range strings.SplitSeq(m.faults, ",") {
 		all := append(faults.Mixes(), faults.Names(faults.All())...)
-		switch now, _ := faults.CurrentName(family); {
-		case !slices.Contains(all, now):
+		switch {
+		case !slices.Contains(all, family):
 			wrong = errors.Join(wrong, fmt.Errorf("--faults: %w", names.Unknown("mix of faults", family, all)))
-		case slices.Contains(m.families, now):
-			wrong = errors.Join(wrong, fmt.Errorf("--faults: %s is there twice", now))
+		case slices.Contains(m.families, family):
+			wrong = errors.Join(wrong, fmt.Errorf("--faults: %s is there twice", family))
 		default:
-			m.families = append(m.families, now)
+			m.families = append(m.families, family)
 		}
 	}
 	if wrong != nil {
