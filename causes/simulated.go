@@ -2,6 +2,8 @@ package causes
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -30,10 +32,33 @@ const (
 	amongWrites = 8
 )
 
+// A Finder plays a case, and says which kinds of violation it shows.
+type Finder func(ctx context.Context, c simulation.Case) ([]string, error)
+
+// Once is a finder that plays no case twice: several kinds of violation of one case are measured
+// by the same runs. It is for one goroutine.
+func Once(find Finder) Finder {
+	shown := map[string][]string{}
+	return func(ctx context.Context, c simulation.Case) ([]string, error) {
+		key, err := json.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("a case: %w", err)
+		}
+		if kinds, played := shown[string(key)]; played {
+			return kinds, nil
+		}
+		kinds, err := find(ctx, c)
+		if err == nil {
+			shown[string(key)] = kinds
+		}
+		return kinds, err
+	}
+}
+
 // Simulated plays the case of a simulated run again, with other seeds from the second round on. Its
 // faults keep the event at which they begin; its first three are suspects: a search leaves few. The
 // kinds of violation that a case shows are what find says.
-func Simulated(c simulation.Case, kind string, control harness.LockSpec, find func(ctx context.Context, c simulation.Case) ([]string, error)) Experiment {
+func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Finder) Experiment {
 	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, LeastControl: leastControl}
 	for i, f := range c.Plan {
 		e.Faults = append(e.Faults, reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: true})

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -25,7 +26,7 @@ func lockNamed(t *testing.T, name string) harness.LockSpec {
 }
 
 // find is what a case of one of the program's locks shows.
-func find(t *testing.T) func(context.Context, simulation.Case) ([]string, error) {
+func find(t *testing.T) causes.Finder {
 	t.Helper()
 	return func(ctx context.Context, c simulation.Case) ([]string, error) {
 		l := lockNamed(t, c.Lock)                      //nolint:contextcheck // a driver bounds its own start
@@ -58,7 +59,7 @@ func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, a
 
 // Of violations whose cause is known, the measurement says that cause: a planted bug under faults that a
 // correct lock withstands, and a correct lock under faults that none withstands. It leaves some undecided, which
-// come too rarely, and says the wrong one of none.
+// come too rarely, and says the wrong one of none. A change has one of each row, and a night 44.
 func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 	type row struct {
 		lock, kind, want string
@@ -86,10 +87,16 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 		{topologies.Sentinels, "redislock", "failover", 4},
 		{topologies.Independent, "redlock", "crash", 2},
 	} {
+		if x.lock == "redlock" && !runtest.Nightly() { // of 120 cases one shows it
+			continue
+		}
 		rows = append(rows, row{x.lock, "double-grant", history.CauseDeployment, simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}, x.n})
 	}
 	played, right := 0, 0
 	for _, x := range rows {
+		if !runtest.Nightly() {
+			x.n = 1
+		}
 		t.Run(x.lock+"-"+x.campaign.Topology, func(t *testing.T) {
 			played++
 			control := lockNamed(t, locks.Control(x.campaign.Topology))
@@ -112,7 +119,7 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 			}
 		})
 	}
-	if played == len(rows) { // else some were chosen
-		require.GreaterOrEqual(t, right, 40)
+	if least := map[bool]int{true: 40, false: 13}[runtest.Nightly()]; played == len(rows) { // else some were chosen
+		require.GreaterOrEqual(t, right, least)
 	}
 }

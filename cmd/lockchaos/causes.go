@@ -137,11 +137,19 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 			kinds = append(kinds, c.Kind)
 		}
 	}
-	return a.noteSimulatedCauses(ctx, dir, pool, record.Case, kinds...)
+	return a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+}
+
+// finder plays cases in a pool, each once.
+func finder(pool *simulation.Pool) causes.Finder {
+	return causes.Once(func(ctx context.Context, c simulation.Case) ([]string, error) {
+		r, err := pool.Do(ctx, simulation.Job{Lock: c.Lock, Case: &c, Seed: c.Seed})
+		return r.Findings, err
+	})
 }
 
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
-func (a *app) noteSimulatedCauses(ctx context.Context, dir string, pool *simulation.Pool, c simulation.Case, kinds ...string) error {
+func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) error {
 	control, err := a.locks.ByName(locks.Control(c.Topology))
 	if err != nil {
 		return err
@@ -152,10 +160,7 @@ func (a *app) noteSimulatedCauses(ctx context.Context, dir string, pool *simulat
 	}
 	run.Causes = nil
 	for _, kind := range kinds {
-		cause, err := causes.Simulated(c, kind, control, func(ctx context.Context, c simulation.Case) ([]string, error) {
-			r, err := pool.Do(ctx, simulation.Job{Lock: c.Lock, Case: &c, Seed: c.Seed})
-			return r.Findings, err
-		}).Measure(ctx)
+		cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
 		if err != nil {
 			return asHarness(err)
 		}

@@ -233,14 +233,14 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		return context.Cause(ctx)
 	}
 	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int { return cmp.Compare(a.order, b.order) })
-	until := time.Now().Add(o.limit)
+	until, find := time.Now().Add(o.limit), finder(pool)
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
 		r, err := a.shrinkSimulation(ctx, o, pool, k, i == 0)
 		if err != nil {
 			return err
 		}
-		if err := a.noteSimulatedCauses(ctx, k.Dir, pool, r.Case, k.Kind); err != nil {
+		if err := a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
 			return err
 		}
 		run, err := history.Dir(k.Dir).Run()
