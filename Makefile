@@ -125,18 +125,19 @@ CACHED := ./checker/... ./history ./internal/await ./internal/crew ./internal/na
 # side those starve each other.
 LONGEST := ./topologies/attach ./drivers ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./topologies/container ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
-# Those that only start programs or play simulations: with RACE=1, what they start has no race detector either,
-# and a simulation has one thread at a time.
-UNRACED := ./cmd/lockchaos ./drivers ./bench ./simulation/simredis ./causes
+# Those that only start programs, containers or runs, or play simulations: with RACE=1, what they start has no race
+# detector either, or is what the tests of harness, faults and topologies/process run with it; a simulation has one
+# thread at a time.
+UNRACED := ./topologies/attach ./drivers ./scenarios ./cmd/lockchaos ./causes ./simulation/simredis ./faults/faultstest ./topologies/container ./bench
 RACE ?=
-# Most tests with servers wait: so many packages run side by side, and so many tests of each.
-PACKAGES ?= $(if $(RACE),2,3)
+# Most tests with servers wait: so many packages run side by side (2 with the race detector), and so many tests of each.
+PACKAGES ?= 3
 PARALLEL ?= 6
 # A program with the race detector sleeps for a second before it exits, unless it is told otherwise.
 # Without tables for debuggers (-ldflags=-w) linking takes a second less for each package. Vet runs
 # once, with the linter.
 GO_TEST = LOCKCHAOS_TEST_REQUIRE=1 GORACE="$$GORACE atexit_sleep_ms=10" .bin/gotestsum-$(GOTESTSUM_VERSION) --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped
-WITH_SERVERS = $(GO_TEST) --jsonfile .bin/test/servers.json --junitfile .bin/test/servers.xml -- -vet=off -ldflags=-w -timeout 15m -count=1 -p $(PACKAGES) -parallel $(PARALLEL)
+with_servers = $(GO_TEST) --jsonfile .bin/test/$(1).json --junitfile .bin/test/$(1).xml -- -vet=off -ldflags=-w -timeout 15m -count=1 -parallel $(PARALLEL) -p
 .PHONY: test
 test: export LOCKCHAOS_TEST_SKIPPED := $(CURDIR)/.bin/skipped
 test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=1: those with servers with the race detector, as .ci/run
@@ -144,8 +145,8 @@ test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
 	@rm -rf .bin/test .bin/skipped && mkdir -p .bin/test
 	$(GO_TEST) --jsonfile .bin/test/cached.json --junitfile .bin/test/cached.xml -- -vet=off -ldflags=-w -timeout 10m $(CACHED)
-	$(WITH_SERVERS) $(if $(RACE),$(UNRACED),$(SERVERS))
-	$(if $(RACE),$(subst servers.,raced.,$(WITH_SERVERS)) -race $(filter-out $(shell go list $(UNRACED)) $(UNRACED),$(SERVERS)))
+	$(call with_servers,servers) $(PACKAGES) $(if $(RACE),$(UNRACED),$(SERVERS))
+	$(if $(RACE),$(call with_servers,raced) 2 -race $(filter-out $(shell go list $(UNRACED)) $(UNRACED),$(SERVERS)))
 	@echo "The slowest tests:"; cat .bin/test/*.json | .bin/gotestsum-$(GOTESTSUM_VERSION) tool slowest --num 15 --threshold 2s
 	@if [ -e .bin/skipped ]; then echo "These suites were skipped:"; sort .bin/skipped | uniq -c | sed -E 's/^ *([0-9]+) ([^:]+): /    \2, \1 tests: /'; fi
 

@@ -393,7 +393,7 @@ func TestRunsReuseADeployment(t *testing.T) {
 		return run, h
 	}
 	play("sentinel", "cut")
-	play("sentinel", "full,busy")
+	play("sentinel", "out-of-memory,busy-script")
 	require.EqualValues(t, 1, boots.boots.Load())
 	topology, err := topologies.ByName("sentinel")
 	require.NoError(t, err)
