@@ -242,9 +242,8 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 			return time.Now()
 		}
 		if i > 0 && time.Since(start)+step.For > length-pace.End {
-			why := fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", len(plan)-i, len(plan))
-			st.run.SkippedFaults = append(st.run.SkippedFaults, why)
-			st.notice("left out: " + why)
+			st.run.LateFaults = len(plan) - i
+			st.notice("left out: " + st.run.Late())
 			break
 		}
 		if err := st.injectWhole(ctx, step); err == nil {

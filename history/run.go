@@ -84,9 +84,11 @@ type Run struct {
 	Ledger *Ledger `json:"ledger,omitempty"`
 	// Faults names the mix that Plan was drawn from; [NoFaults] is none.
 	Faults string `json:"faults,omitempty"`
-	// SkippedFaults says which faults of the mix the deployment can't have, and how many
-	// of the plan did not come, and why.
+	// SkippedFaults says which faults of the mix the deployment can't have, and why.
 	SkippedFaults []string `json:"left_out,omitempty"`
+	// LateFaults is how many faults, the last of the plan, did not come, because those before took longer than
+	// planned.
+	LateFaults int `json:"late_faults,omitempty"`
 	// Plan is what a random run followed. Settings are its other settings, as one JSON
 	// object: those of the workload, the lock and the topology, in the terms of the
 	// packages that define them.
@@ -311,4 +313,12 @@ func inRange(path string, v reflect.Value) error {
 func nameOf(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 	return name
+}
+
+// Late says which faults of the plan did not come because those before took longer; empty: all came.
+func (r *Run) Late() string {
+	if r.LateFaults == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the last %d of %d faults of the plan, because those before took longer than planned", r.LateFaults, len(r.Plan))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -62,6 +63,14 @@ type Results struct {
 	Faults     []Fault             `json:"faults"`
 }
 
+// leftOut says which faults did not come, and why.
+func leftOut(run *history.Run) []string {
+	if late := run.Late(); late != "" {
+		return append(slices.Clone(run.SkippedFaults), late)
+	}
+	return run.SkippedFaults
+}
+
 // Summarize derives the results of a run.
 func Summarize(in Input) Results { return newModel(in).results() }
 
@@ -72,7 +81,7 @@ func (m *model) results() Results {
 		Topology: m.Run.Topology.Name, Simulated: m.Run.Backend == history.Simulated, Simulation: m.Run.Simulation(), Lock: m.Run.Lock, Workload: m.Run.Workload,
 		Command: m.Run.Command, Program: m.Run.Program,
 		Started: m.Run.Started, Duration: m.end,
-		AbortReason: m.Run.AbortReason, SkippedFaults: m.Run.SkippedFaults, Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
+		AbortReason: m.Run.AbortReason, SkippedFaults: leftOut(&m.Run), Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
 		Counts: m.counts(), Story: m.story(), Causes: m.Run.Causes, Next: m.next(), Properties: m.Report.Results,
 		Operations: outcomes(m.ops), Latency: latencies(m.ops), Faults: m.faults,
 	}

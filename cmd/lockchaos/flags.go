@@ -28,7 +28,7 @@ func changedFlags(cmd *cobra.Command) string {
 	var b strings.Builder
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "live":
+		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "live", "shard", "resume", "judged-is-ok":
 			return
 		case "seed":
 		default:

@@ -38,6 +38,7 @@ zcat history.jsonl.gz | lockchaos check --explain -`,
 		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
 lockchaos simulate --lock redislock --search sweep
 lockchaos simulate --replay reports/runs/latest`,
+		"lockchaos merge":   `lockchaos merge --out night shard-1 shard-2`,
 		"lockchaos causes":  `lockchaos causes reports/runs/latest`,
 		"lockchaos report":  `lockchaos report --format markdown reports/runs/latest`,
 		"lockchaos compare": `lockchaos compare --fail-on worse before after`,
@@ -59,6 +60,7 @@ lockchaos run --lock 'exec:python3 driver.py'`,
 func needed() map[string]string {
 	return map[string]string{
 		"lockchaos check":   "name what to judge: a file of JSON lines, a run directory, or - for standard input",
+		"lockchaos merge":   "name the folders of the shards",
 		"lockchaos causes":  "name the run directory whose violations are to be explained",
 		"lockchaos report":  "name the run directories whose reports are to be written",
 		"lockchaos compare": "name two run directories to compare",
@@ -80,7 +82,7 @@ func flagGroups() []flagGroup {
 			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
 		}},
 		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control", "causes"}},
-		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep"}},
+		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok"}},
 		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
 		{"Servers that run already (--backend attach)", attachFlags},
 		{"Output", []string{"out", "json", "live"}},

@@ -57,6 +57,8 @@ type runOptions struct {
 	causes    bool
 	live      bool
 
+	division
+
 	seeds    string
 	parallel int
 	keep     bool
@@ -233,6 +235,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.live, "live", false, "show the run in a browser on this machine while it is under way; the address is printed")
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
+	o.division.register(cmd)
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
 	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
 	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
@@ -36,7 +37,7 @@ func parseSeeds(list string) ([]uint64, error) {
 func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	var errs []error
 	if o.seeds == "" {
-		for _, name := range []string{"parallel", "keep"} {
+		for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
 			if cmd.Flag(name).Changed {
 				errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
 			}
@@ -57,7 +58,7 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	if o.parallel < 0 {
 		errs = append(errs, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.check(o.out))...)
 }
 
 // again are the flags that run one of the seeds again.
@@ -86,6 +87,8 @@ type seedResult struct {
 
 	joint   reports.JointRun
 	cell    reports.MatrixRun
+	results reports.Results
+	leftOut []string       // faults that were asked for, and that could not be here
 	failure error          // of the harness
 	landed  map[string]int // faults that were of effect
 	failed  map[string]int // and those that were not
@@ -115,10 +118,11 @@ type seedSummary struct {
 // Each of those that run at a time has servers of its own, which go on to the next
 // run if they are as good as new.
 func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
-	seeds, err := parseSeeds(o.seeds)
+	all, err := parseSeeds(o.seeds)
 	if err != nil {
 		return err
 	}
+	seeds := fleet.Part(o.part, all)
 	if o.servers.backend == attachBackend && o.parallel > 1 {
 		return errors.New("--parallel: a deployment that runs already has one run at a time")
 	}
@@ -133,9 +137,18 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	}
 	defer log.Close()
 	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Planned: len(seeds), Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
+	journal, err := o.open(out, fleet.Header{Command: campaignCommand("lockchaos run" + o.again(cmd, 0)), Seeds: o.seeds})
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	left, err := s.resume(journal, out, seeds)
+	if err != nil {
+		return err
+	}
 	var mu sync.Mutex  // of s and failures
 	var failures error // of the harness, in runs that are judged all the same
-	failure := batch(cmd.Context(), o.parallel, seeds, func(ctx context.Context) (worker[uint64], error) {
+	failure := batch(cmd.Context(), o.parallel, left, func(ctx context.Context) (worker[uint64], error) {
 		backend, name, err := a.openServers(ctx, &o.servers, a.log(log), topologies.StoreOf(o.Topology))
 		if err != nil {
 			return worker[uint64]{}, err
@@ -147,7 +160,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			w.end = func() error { return asHarness(closeAll()) }
 		}
 		w.do = func(ctx context.Context, seed uint64) error {
-			dir := filepath.Join(out, fmt.Sprintf("seed-%d", seed))
+			dir := seedDir(out, seed)
 			r, err := a.runSeed(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
 			if err != nil {
 				return mostSevere(r.failure, err)
@@ -158,6 +171,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			if ctx.Err() == nil { // else it was cut short, and counts for nothing but its failure
 				s.add(r)
 				a.tellSeed(r, s, len(seeds))
+				return note(journal, r)
 			}
 			return nil
 		}
@@ -177,7 +191,44 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if failure == nil && cmd.Context().Err() != nil {
 		failure = context.Cause(cmd.Context())
 	}
-	return worst(s.exit(), mostSevere(failures, failure))
+	return worst(o.verdict(s.exit()), mostSevere(failures, failure))
+}
+
+// resume takes the runs of a journal, and returns the seeds that it does not have.
+func (s *seedSummary) resume(j *fleet.Journal, out string, seeds []uint64) (left []uint64, err error) {
+	played := map[string]bool{}
+	for _, r := range j.Runs() {
+		before, err := noted(r, out, r.Dir)
+		if err != nil {
+			return nil, err
+		}
+		played[r.Job] = true
+		s.add(before)
+	}
+	for _, seed := range seeds {
+		job := fleet.Job("", seed)
+		if played[job] {
+			continue
+		}
+		r, judged, err := adopt(seedDir(out, seed), job)
+		switch {
+		case err != nil:
+			return nil, err
+		case !judged:
+			left = append(left, seed)
+			continue
+		}
+		if err := note(j, r); err != nil {
+			return nil, err
+		}
+		s.add(r)
+	}
+	return left, nil
+}
+
+// seedDir is the run directory of a seed, among those of others.
+func seedDir(out string, seed uint64) string {
+	return filepath.Join(out, fmt.Sprintf("seed-%d", seed))
 }
 
 // mostSevere is the worst of two errors, of which one that says no more than that
@@ -192,7 +243,7 @@ func mostSevere(a, b error) error {
 // seedsDir makes the folder for the runs.
 func seedsDir(o *runOptions) (string, error) {
 	if o.out != "" {
-		return o.out, emptyDir(o.out)
+		return o.out, o.dir(o.out)
 	}
 	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock.Name, "seeds"}, "-"))
 	return name, emptyDir(name)
@@ -229,7 +280,7 @@ func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Bac
 	}
 	in.Report = harness.Judge(judging, in.Run, in.History)
 	results := reports.Summarize(in)
-	s.note(in, results)
+	s.tell(in, results)
 	if err := a.annotate(results, dir); err != nil {
 		return s, err
 	}
@@ -239,10 +290,13 @@ func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Bac
 		}
 		s.Control = in.Run.Control
 	}
-	s.joint, s.cell = reports.NewJointRun(reports.Summarize(in), filepath.Base(dir)), reports.NewMatrixRun(in, filepath.Base(dir))
-	s.joint.Faults = in.Run.Faults
+	s.results = reports.Summarize(in)
+	s.joint, s.cell = reports.NewJointRun(s.results, filepath.Base(dir)), reports.NewMatrixRun(in, filepath.Base(dir))
+	s.joint.Faults, s.leftOut = in.Run.Faults, in.Run.SkippedFaults
 	if s.Verdict == checker.Valid && !o.keep {
 		s.Dir, s.joint.Dir, s.cell.Dir = "", "", ""
+	}
+	if s.Dir == "" {
 		if err := os.RemoveAll(dir); err != nil {
 			return s, harnessError{fmt.Errorf("remove run directory: %w", err)}
 		}
@@ -251,8 +305,8 @@ func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Bac
 	return s, asHarness(reports.WriteDir(dir, in))
 }
 
-// note takes from a judged run what is told of it.
-func (s *seedResult) note(in reports.Input, results reports.Results) {
+// tell takes from a judged run what is told of it.
+func (s *seedResult) tell(in reports.Input, results reports.Results) {
 	s.Verdict = in.Report.Verdict
 	if s.Found == "" && s.Verdict == checker.Invalid {
 		s.Found = results.Story.Headline + " (" + strings.Join(violated(in.Report), ", ") + ")"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -47,6 +49,7 @@ const (
 // simulateOptions are what a user can say of a simulation.
 type simulateOptions struct {
 	simulation.Campaign
+	division
 
 	lock     harness.LockSpec
 	lockName string
@@ -55,7 +58,7 @@ type simulateOptions struct {
 	parallel int
 	shrink   int
 	pairs    int
-	resume   string
+	swept    string
 	replay   string
 	again    int
 	out      string
@@ -89,12 +92,13 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
 	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
-	f.StringVar(&o.resume, "resume", "", "sweep: a file that notes what was played; what it has is not played again")
+	f.StringVar(&o.swept, "swept", "", "sweep: a file that notes what was played; what it has is not played again")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
 	f.IntVar(&o.again, "again", 0, "how many more times to run each case (of a random search, or of --replay), to count how many runs are the same")
-	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED)")
+	f.StringVar(&o.out, "out", "", "the run directory of the first violation (default reports/runs/TIME-simulated-TOPOLOGY-LOCK-SEED); with --shard or --resume the folder of the campaign")
+	o.register(cmd)
 	f.BoolVar(&o.asJSON, "json", false, "print what was found as JSON")
 	f.BoolVar(&o.confirm, "confirm", false, "write each violation's smallest run as a scenario, and play it on real servers until one shows the violation, at most three times each of up to four scripts")
 	f.DurationVar(&o.limit, "confirm-limit", 10*time.Minute, "--confirm: begin no attempt after so long, of all violations together")
@@ -110,9 +114,13 @@ func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) erro
 	if o.search != searchRandom && o.search != searchSweep {
 		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
 	}
-	if o.search != searchSweep && (o.pairs != 0 || o.resume != "") {
-		wrong = errors.Join(wrong, errors.New("--pairs and --resume are of --search sweep"))
+	if o.search != searchSweep && (o.pairs != 0 || o.swept != "") {
+		wrong = errors.Join(wrong, errors.New("--pairs and --swept are of --search sweep"))
 	}
+	if o.search == searchSweep && o.noted() {
+		wrong = errors.Join(wrong, errors.New("--shard and --resume are of --search random; a sweep goes on with --swept"))
+	}
+	wrong = errors.Join(wrong, o.check(o.out))
 	_, err := parseSeeds(o.seeds)
 	wrong = errors.Join(wrong, err)
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
@@ -218,11 +226,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	if o.search == searchSweep {
 		err = o.sweep(ctx, pool, &s, play)
 	} else {
-		var jobs []simulationJob
-		if jobs, err = o.jobs(); err == nil {
-			s.Of = len(jobs)
-			err = play(jobs, func(simulationJob, simulation.Result) error { return nil })
-		}
+		err = o.random(cmd, &s, play)
 	}
 	progress.end()
 	s.Seconds, s.Repeated = time.Since(begun).Seconds(), s.Cases*o.again
@@ -232,7 +236,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int { return cmp.Compare(a.order, b.order) })
+	s.sort()
 	until, find := time.Now().Add(o.limit), finder(pool)
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
@@ -256,7 +260,12 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 			k.Confirmation = &found
 		}
 	}
-	return errors.Join(a.printSimulation(s, o), s.exit())
+	if o.noted() {
+		if err := history.WriteFile(filepath.Join(o.out, searchFile), s.write); err != nil {
+			return asHarness(err)
+		}
+	}
+	return errors.Join(a.printSimulation(s, o), o.verdict(s.exit()))
 }
 
 // tell shows how far a search is.
@@ -278,7 +287,7 @@ func (o *simulateOptions) jobs() ([]simulationJob, error) {
 		return nil, err
 	}
 	var jobs []simulationJob
-	for i, seed := range seeds {
+	for i, seed := range fleet.Part(o.part, seeds) {
 		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
 	}
 	return jobs, nil
@@ -318,7 +327,13 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 		k.Plan = append(k.Plan, f.String())
 	}
 	out := ""
-	if first {
+	switch {
+	case o.noted():
+		out = filepath.Join(o.out, k.Kind)
+		if err := os.RemoveAll(out); err != nil { // which a process left that was killed
+			return r, harnessError{fmt.Errorf("make run directory: %w", err)}
+		}
+	case first:
 		out = o.out
 	}
 	k.Dir, err = a.writeSimulation(out, o.lock, r)
@@ -342,6 +357,22 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	if o.asJSON {
 		return a.json(s)
 	}
+	a.printKinds(s)
+	if c := s.Sweep; c != nil {
+		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
+			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
+	}
+	if o.again > 0 {
+		a.printf("%d of %d repetitions were the same run · %s build\n", s.Same, s.Repeated, buildName(s.Exact))
+	}
+	if len(s.Kinds) > 0 && !o.confirm {
+		a.printf("simulated, and not confirmed on real servers\n")
+	}
+	return nil
+}
+
+// printKinds prints what a search found.
+func (a *app) printKinds(s simulatedSearch) {
 	for _, k := range s.Kinds {
 		a.printf("%s: %d of %d cases, first seed %d\n", k.Kind, k.Cases, s.Cases, k.Seed)
 		a.printf("  %d faults made %d in %d runs; replayed identically: %s\n", k.Faults, len(k.Plan), k.Runs, yesNo(k.Same))
@@ -356,22 +387,15 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 			a.printf("  %s\n", confirmed(k.Dir, k.Confirmation))
 		}
 	}
-	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages · %.1f s\n",
-		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, s.Seconds)
+	took := ""
+	if s.Seconds > 0 {
+		took = fmt.Sprintf(" · %.1f s", s.Seconds)
+	}
+	a.printf("simulated %s · %s · %s: %d cases, %d invalid · %d faults, %d messages%s\n",
+		s.Topology, s.Lock, s.Search, s.Cases, s.Convicts, s.Faults, s.Messages, took)
 	if s.Granted == 0 {
 		a.printf("nothing is known: no client was granted the lock (a request ended with: %s)\n", s.Denied)
 	}
-	if c := s.Sweep; c != nil {
-		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
-			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
-	}
-	if o.again > 0 {
-		a.printf("%d of %d repetitions were the same run · %s build\n", s.Same, s.Repeated, buildName(s.Exact))
-	}
-	if len(s.Kinds) > 0 && !o.confirm {
-		a.printf("simulated, and not confirmed on real servers\n")
-	}
-	return nil
 }
 
 // buildName says which build of lockchaos this is.

@@ -46,7 +46,7 @@ func openJournal(path string, base simulation.Case) (*sweepJournal, error) {
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the user names it
 	if err != nil {
-		return nil, fmt.Errorf("--resume: %w", err)
+		return nil, fmt.Errorf("--swept: %w", err)
 	}
 	d := json.NewDecoder(f)
 	end := int64(0)
@@ -57,19 +57,19 @@ func openJournal(path string, base simulation.Case) (*sweepJournal, error) {
 			break
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("--resume %s: no file of a sweep: %w", path, err), f.Close())
+			return nil, errors.Join(fmt.Errorf("--swept %s: no file of a sweep: %w", path, err), f.Close())
 		}
 		if len(c.Faults) == 0 && !reflect.DeepEqual(c.Result.Case, base) {
-			return nil, errors.Join(fmt.Errorf("--resume %s: it is of another sweep: take the same flags, or another file", path), f.Close())
+			return nil, errors.Join(fmt.Errorf("--swept %s: it is of another sweep: take the same flags, or another file", path), f.Close())
 		}
 		j.had[fmt.Sprint(c.Faults)] = c.Result
 		end = d.InputOffset()
 	}
 	if err := f.Truncate(end); err != nil {
-		return nil, errors.Join(fmt.Errorf("--resume: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("--swept: %w", err), f.Close())
 	}
 	if _, err := f.Seek(end, io.SeekStart); err != nil {
-		return nil, errors.Join(fmt.Errorf("--resume: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("--swept: %w", err), f.Close())
 	}
 	j.file = f
 	return j, nil
@@ -85,7 +85,7 @@ func (j *sweepJournal) note(faults []int, r simulation.Result) error {
 		_, err = j.file.Write(append(b, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
+		return fmt.Errorf("--swept: %w", err)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *s
 		return err
 	}
 	base := simulation.SweepBase(o.lock, o.Campaign, seeds[0])
-	journal, err := openJournal(o.resume, base)
+	journal, err := openJournal(o.swept, base)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *s
 	case !had:
 		err = journal.note([]int{}, quiet)
 	case was.Hash != quiet.Hash && quiet.Same > 0:
-		err = fmt.Errorf("--resume %s: without a fault the lock does something else now than when it was written: take another file", o.resume)
+		err = fmt.Errorf("--swept %s: without a fault the lock does something else now than when it was written: take another file", o.swept)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// A division is what a user can say of a campaign that several processes play.
+type division struct {
+	shard    string
+	resume   bool
+	judgedOK bool
+
+	part fleet.Shard
+}
+
+func (d *division) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.shard, "shard", "", "I/N: play every Nth run of the campaign, from the Ith on; @VARIABLE/N takes the index, which counts from 0, from an environment variable; lockchaos merge joins the folders (--out)")
+	f.BoolVar(&d.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
+	f.BoolVar(&d.judgedOK, "judged-is-ok", false, "exit with 0 whatever the verdict, for engines that play a task again that fails: only a run that could not be made or judged fails then")
+}
+
+// check reads --shard, and joins what is wrong.
+func (d *division) check(out string) (err error) {
+	var wrong error
+	if d.part, err = fleet.ParseShard(d.shard, os.LookupEnv); err != nil {
+		wrong = fmt.Errorf("--shard: %w", err)
+	}
+	for flag, said := range map[string]bool{"shard": d.shard != "", "resume": d.resume} {
+		if said && out == "" {
+			wrong = errors.Join(wrong, fmt.Errorf("--%s: say with --out which folder has the runs", flag))
+		}
+	}
+	return wrong
+}
+
+// verdict is what the command ends with: with --judged-is-ok no verdict is an error.
+func (d *division) verdict(err error) error {
+	if code := exitCode(err); d.judgedOK && (code == exitInvalid || code == exitUnknown) {
+		return nil
+	}
+	return err
+}
+
+// dir makes the folder, or finds it again.
+func (d *division) dir(dir string) error {
+	if d.resume && exists(filepath.Join(dir, fleet.JournalFile)) {
+		return nil
+	}
+	return emptyDir(dir)
+}
+
+// open opens the journal of a folder, for a campaign of this command.
+func (d *division) open(dir string, h fleet.Header) (*fleet.Journal, error) {
+	var err error
+	h.Program, h.Shard = version(), d.part.String()
+	if h.Build, err = fleet.Build(); err != nil {
+		return nil, harnessError{err}
+	}
+	if d.resume {
+		return fleet.Resume(dir, h)
+	}
+	j, err := fleet.Create(dir, h)
+	return j, asHarness(err)
+}
+
+// A seedNote is what a journal keeps of a run on real servers.
+type seedNote struct {
+	seedResult
+
+	Mix     string          `json:"mix,omitempty"`
+	Landed  map[string]int  `json:"faults_landed,omitempty"`
+	Failed  map[string]int  `json:"faults_failed,omitempty"`
+	Results reports.Results `json:"results"`
+}
+
+// note appends a run to a journal. The messages of its story are in its run directory.
+func note(j *fleet.Journal, r seedResult) error {
+	n := seedNote{seedResult: r, Mix: r.joint.Faults, Landed: r.landed, Failed: r.failed, Results: r.results}
+	n.Results.Sequence = nil
+	if r.Dir != "" {
+		n.Dir = filepath.Base(r.Dir)
+	}
+	return noteJob(j, fleet.Run{Job: fleet.Job("", r.Seed), LeftOut: r.leftOut, Dir: n.Dir}, n)
+}
+
+// noteJob appends a job's result to a journal.
+func noteJob(j *fleet.Journal, r fleet.Run, result any) error {
+	b, err := json.Marshal(result)
+	if err != nil {
+		return harnessError{fmt.Errorf("note a run: %w", err)}
+	}
+	r.Result = b
+	return asHarness(j.Append(r))
+}
+
+// noted is the run of a line, whose run directory is in a folder, by that name.
+func noted(line fleet.Run, folder, dir string) (seedResult, error) {
+	var n seedNote
+	if err := json.Unmarshal(line.Result, &n); err != nil {
+		return seedResult{}, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	}
+	r := n.seedResult
+	r.landed, r.failed, r.results, r.leftOut = n.Landed, n.Failed, n.Results, line.LeftOut
+	r.joint = reports.NewJointRun(n.Results, dir)
+	r.joint.Faults = n.Mix
+	if r.Dir = ""; dir != "" {
+		r.Dir = filepath.Join(folder, dir)
+	}
+	return r, nil
+}
+
+// adopt returns the run of a job whose process was killed after the run was judged and before it was noted;
+// false if there is none. The run directory of a job that was only begun is set aside.
+func adopt(dir, job string) (seedResult, bool, error) {
+	r := seedResult{Dir: dir, landed: map[string]int{}, failed: map[string]int{}}
+	if in, err := reports.ReadDir(dir); err == nil && !in.Run.Interrupted && exists(filepath.Join(dir, reports.ResultsFile)) {
+		r.Seed, r.Command, r.leftOut, r.results = in.Run.Seed, in.Run.Command, in.Run.SkippedFaults, reports.Summarize(in)
+		r.tell(in, r.results)
+		r.joint = reports.NewJointRun(r.results, filepath.Base(dir))
+		r.joint.Faults = in.Run.Faults
+		return r, true, nil
+	}
+	if !exists(dir) {
+		return r, false, nil
+	}
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.unfinished-%d", dir, n)
+		if exists(aside) {
+			continue
+		}
+		if err := os.Rename(dir, aside); err != nil {
+			return r, false, harnessError{fmt.Errorf("set aside what was begun of %s: %w", job, err)}
+		}
+		return r, false, nil
+	}
+}
+
+// campaignCommand is a command without the seed.
+func campaignCommand(command string) string {
+	before, after, found := strings.Cut(command, " --seed ")
+	if !found {
+		return command
+	}
+	_, rest, _ := strings.Cut(after, " ")
+	return strings.TrimRight(before+" "+rest, " ")
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+func (a *app) mergeCommand() *cobra.Command {
+	var out string
+	var partial bool
+	cmd := &cobra.Command{
+		Use:   "merge --out DIR SHARD...",
+		Short: "Join the folders of the shards of a campaign",
+		Long: `Join the folders that lockchaos run --seeds and lockchaos simulate wrote with --shard: the
+new folder has the files of a campaign that one process played, and the run directories. Shards of
+other programs or commands are refused. The exit code is that of the worst run; where a seed
+was never played it is 2 at best.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, dirs []string) error {
+			if out == "" {
+				return errors.New("--out: name a new folder")
+			}
+			c, err := fleet.Join(dirs)
+			if err != nil {
+				return err
+			}
+			if err := emptyDir(out); err != nil {
+				return err
+			}
+			if partial {
+				c.Missing = nil
+			}
+			if c.Same {
+				return a.mergeSimulated(c, out)
+			}
+			return a.mergeRuns(c, out)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "the folder for the joint files and all run directories")
+	cmd.Flags().BoolVar(&partial, "partial", false, "that seeds were never played is no reason for exit code 2")
+	return cmd
+}
+
+// mergeRuns joins runs on real servers.
+func (a *app) mergeRuns(c fleet.Campaign, out string) error {
+	s := seedSummary{Planned: len(c.Runs) + len(c.Missing), Landed: map[string]int{}, Failed: map[string]int{}}
+	taken := map[string]bool{}
+	for _, line := range c.Runs {
+		dir := line.Dir
+		if taken[dir] {
+			dir += "-" + strings.ToLower(line.ID[:8]) // the same seed again
+		}
+		r, err := noted(line.Run, out, dir)
+		if err != nil {
+			return err
+		}
+		if dir != "" {
+			taken[dir] = true
+			if err := copyDir(filepath.Join(line.Folder, line.Dir), filepath.Join(out, dir)); err != nil {
+				return err
+			}
+		}
+		s.add(r)
+	}
+	if err := reports.WriteJoint(out, s.joint, s.Planned); err != nil {
+		return asHarness(err)
+	}
+	a.printf("%s\n%s: %d valid, %d unknown, %d invalid\n", c.Command+" --seeds "+c.Seeds, say.Count(len(c.Runs), "run"), s.Valid, s.Unknown, s.Invalid)
+	a.printf("faults that took effect: %s\n", counted(s.Landed))
+	a.printMerge(c, out)
+	return cmp.Or(s.exit(), missing(c))
+}
+
+// mergeSimulated joins simulated searches.
+func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
+	jobs, err := c.Jobs()
+	if err != nil {
+		return err
+	}
+	order := make(map[string]int, len(jobs))
+	for i, job := range jobs {
+		order[job] = i
+	}
+	s := simulatedSearch{Search: searchRandom, Kinds: []*simulatedKind{}}
+	for _, line := range c.Runs {
+		var n simulatedNote
+		if err := json.Unmarshal(line.Result, &n); err != nil {
+			return fmt.Errorf("%s: %s: %w", filepath.Join(line.Folder, fleet.JournalFile), line.Job, err)
+		}
+		s.Topology, s.Lock = n.Result.Case.Topology, n.Result.Case.Lock
+		s.Repeated += n.Again
+		s.add(order[line.Job], n.Result)
+	}
+	s.sort()
+	for _, k := range s.Kinds {
+		from := c.Runs[0].Folder
+		for _, line := range c.Runs {
+			if order[line.Job] == k.order {
+				from = line.Folder
+			}
+		}
+		if err := k.take(from, out); err != nil {
+			return err
+		}
+	}
+	if err := history.WriteFile(filepath.Join(out, searchFile), s.write); err != nil {
+		return asHarness(err)
+	}
+	a.printKinds(s)
+	a.printMerge(c, out)
+	return cmp.Or(s.exit(), missing(c))
+}
+
+// printMerge says how whole the campaign is.
+func (a *app) printMerge(c fleet.Campaign, out string) {
+	for _, dir := range c.Cut {
+		a.printf("%s ends in the middle of a line: that run counts as never played\n", filepath.Join(dir, fleet.JournalFile))
+	}
+	if c.Repeated > 0 {
+		a.printf("%s of a seed that has another counted as well\n", say.Count(c.Repeated, "run"))
+	}
+	if n := len(c.Missing); n > 0 {
+		a.printf("never played: %s%s\n", strings.Join(c.Missing[:min(n, mostMissing)], ", "), map[bool]string{true: fmt.Sprintf(" and %d more", n-mostMissing)}[n > mostMissing])
+	}
+	a.printf("joined in %s\n", out)
+}
+
+// mostMissing bounds the jobs that are named of those that were never played.
+const mostMissing = 20
+
+// missing is the exit code of a campaign that is not whole.
+func missing(c fleet.Campaign) error {
+	if len(c.Missing) > 0 || len(c.Runs) == 0 {
+		return verdictError(exitUnknown)
+	}
+	return nil
+}
+
+// copyDir copies a run directory.
+func copyDir(from, to string) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return harnessError{fmt.Errorf("copy a run directory: %w", err)}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/simulation"
+)
+
+// searchFile has what a search found, in the folder of its campaign. The run directory of each kind of
+// violation is beside it, by the name of the kind.
+const searchFile = "search.json"
+
+// A simulatedNote is what a journal keeps of a simulated case, which was run again so often.
+type simulatedNote struct {
+	Again  int               `json:"again,omitempty"`
+	Result simulation.Result `json:"result"`
+}
+
+// noted reports whether the search is one of a campaign, which has a journal.
+func (o *simulateOptions) noted() bool { return o.shard != "" || o.resume }
+
+// random plays the cases of a random search; of a campaign, those that its journal does not have.
+func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play func([]simulationJob, func(simulationJob, simulation.Result) error) error) error {
+	jobs, err := o.jobs()
+	if err != nil {
+		return err
+	}
+	s.Of = len(jobs)
+	if !o.noted() {
+		return play(jobs, func(simulationJob, simulation.Result) error { return nil })
+	}
+	if err := o.dir(o.out); err != nil {
+		return err
+	}
+	j, err := o.open(o.out, fleet.Header{Command: "lockchaos simulate" + changedFlags(cmd), Seeds: o.seeds, Same: true})
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	played := map[string]simulatedNote{}
+	for _, r := range j.Runs() {
+		var n simulatedNote
+		if err := json.Unmarshal(r.Result, &n); err != nil {
+			return fmt.Errorf("%s: %s: %w", filepath.Join(o.out, fleet.JournalFile), r.Job, err)
+		}
+		played[r.Job] = n
+	}
+	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
+		n, there := played[fleet.Job("", job.Seed)]
+		if there {
+			s.add(job.order, n.Result)
+		}
+		return there
+	})
+	return play(left, func(job simulationJob, r simulation.Result) error {
+		r.Outcome, r.Links, r.Shape = nil, nil, ""
+		if len(r.Findings) == 0 { // the case is drawn from the seed
+			r.Case = simulation.Case{Lock: r.Case.Lock, Topology: r.Case.Topology, Seed: r.Case.Seed}
+		}
+		return noteJob(j, fleet.Run{Job: fleet.Job("", job.Seed)}, simulatedNote{o.again, r})
+	})
+}
+
+// sort orders the kinds by the first cases that show them.
+func (s *simulatedSearch) sort() {
+	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
+// write writes the search, without the time that it took, and with run directories as they are named beside it.
+func (s *simulatedSearch) write(w io.Writer) error {
+	c := *s
+	c.Seconds, c.Kinds = 0, slices.Clone(s.Kinds)
+	for i, k := range c.Kinds {
+		beside := *k
+		if k.Dir != "" {
+			beside.Dir = filepath.Base(k.Dir)
+		}
+		c.Kinds[i] = &beside
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(c)
+}
+
+// take copies what a shard made of its first case of the kind, which is the first of all shards.
+func (k *simulatedKind) take(folder, out string) error {
+	b, err := os.ReadFile(filepath.Join(folder, searchFile))
+	if os.IsNotExist(err) {
+		return nil // it was ended before
+	}
+	var s simulatedSearch
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(folder, searchFile), err)
+	}
+	for _, found := range s.Kinds {
+		if found.Kind == k.Kind && found.Seed == k.Seed {
+			k.Plan, k.Runs, k.Same, k.Causes, k.Confirmation = found.Plan, found.Runs, found.Same, found.Causes, found.Confirmation
+			k.Dir = filepath.Join(out, k.Kind)
+			return copyDir(filepath.Join(folder, k.Kind), k.Dir)
+		}
+	}
+	return nil
+}

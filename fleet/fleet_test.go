@@ -1,0 +1,268 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lockchaos/lockchaos/fleet"
+)
+
+func header(shard fleet.Shard) fleet.Header {
+	return fleet.Header{Program: "v1", Build: "aa", Command: "lockchaos run --lock mutex", Seeds: "1-20", Shard: shard.String()}
+}
+
+func play(t require.TestingT, j *fleet.Journal, seeds []uint64) {
+	for _, seed := range seeds {
+		require.NoError(t, j.Append(fleet.Run{Job: fleet.Job("", seed), Result: fmt.Appendf(nil, `{"seed":%d}`, seed)}))
+	}
+}
+
+func TestParseShard(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		v, there := map[string]string{"INDEX": "0", "LAST": "7", "BEYOND": "8", "WORD": "x", "EMPTY": ""}[name]
+		return v, there
+	}
+	for text, want := range map[string]string{"": "", "1/1": "1/1", "2/8": "2/8", "8/8": "8/8", "@INDEX/8": "1/8", "@LAST/8": "8/8"} {
+		s, err := fleet.ParseShard(text, lookup)
+		require.NoError(t, err, text)
+		require.Equal(t, want, s.String())
+	}
+	for text, want := range map[string]string{
+		"2": `want I/N, such as 2/8`, "0/8": "from 1 to 8", "9/8": "from 1 to 8", "-1/8": "from 1 to 8", "a/8": "from 1 to 8", "1/0": "want I/N", "1/x": "want I/N", "/": "want I/N",
+		"@BEYOND/8": `BEYOND must be a whole number from 0 to 7, and is "8"`, "@WORD/8": `is "x"`, "@EMPTY/8": `is ""`, "@NOPE/8": `NOPE must be`,
+	} {
+		_, err := fleet.ParseShard(text, lookup)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// Shards are all jobs, each once, and none has two more than another.
+func TestPart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		jobs := make([]int, rapid.IntRange(0, 50).Draw(t, "jobs"))
+		for i := range jobs {
+			jobs[i] = i
+		}
+		n := rapid.IntRange(1, 60).Draw(t, "shards")
+		var all, sizes []int
+		for i := range n {
+			part := fleet.Part(fleet.Shard{Index: i + 1, Of: n}, jobs)
+			all, sizes = append(all, part...), append(sizes, len(part))
+		}
+		slices.Sort(all)
+		require.Equal(t, jobs, append([]int{}, all...))
+		require.LessOrEqual(t, slices.Max(sizes)-slices.Min(sizes), 1)
+		require.Equal(t, jobs, fleet.Part(fleet.Shard{}, jobs))
+	})
+}
+
+// Processes that are killed at any byte of their journals and resumed, copies of folders, and any order of folders
+// make the campaign that one process plays.
+func TestJoin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "fleet-") //nolint:usetesting // rapid's T has no TempDir
+		require.NoError(t, err)
+		defer os.RemoveAll(dir)
+		all := make([]uint64, 8)
+		for i := range all {
+			all[i] = uint64(i + 1)
+		}
+		n := rapid.IntRange(1, 5).Draw(t, "shards")
+		var dirs []string
+		never := map[string]bool{}
+		cut := 0
+		for i := range n {
+			s := fleet.Shard{Index: i + 1, Of: n}
+			at := filepath.Join(dir, fmt.Sprint("shard-", i))
+			require.NoError(t, os.Mkdir(at, 0o755))
+			dirs = append(dirs, at)
+			h := header(s)
+			h.Seeds = "1-8"
+			j, err := fleet.Create(at, h)
+			require.NoError(t, err)
+			part := fleet.Part(s, all)
+			play(t, j, part)
+			require.NoError(t, j.Close())
+			if !rapid.Bool().Draw(t, "killed") {
+				continue
+			}
+			file := filepath.Join(at, fleet.JournalFile)
+			whole, err := fleet.Read(at)
+			require.NoError(t, err)
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			left := rapid.Int64Range(1, info.Size()).Draw(t, "bytes")
+			require.NoError(t, os.Truncate(file, left))
+			had, err := fleet.Read(at)
+			if err != nil { // not even the header is whole
+				require.ErrorIs(t, err, os.ErrNotExist)
+				require.ErrorContains(t, err, "no whole line")
+				require.NoError(t, os.Remove(file))
+				require.NoError(t, os.Remove(at))
+				dirs = dirs[:len(dirs)-1]
+				for _, seed := range part {
+					never[fleet.Job("", seed)] = true
+				}
+				continue
+			}
+			require.ElementsMatch(t, whole.Runs[:len(had.Runs)], had.Runs)
+			if !rapid.Bool().Draw(t, "resumed") {
+				for _, seed := range part[len(had.Runs):] {
+					never[fleet.Job("", seed)] = true
+				}
+				if had.Cut {
+					cut++
+				}
+				continue
+			}
+			j, err = fleet.Resume(at, h)
+			require.NoError(t, err)
+			require.ElementsMatch(t, had.Runs, j.Runs())
+			play(t, j, part[len(j.Runs()):])
+			require.NoError(t, j.Close())
+		}
+		if len(dirs) == 0 {
+			return
+		}
+		if rapid.Bool().Draw(t, "copied") {
+			copied := filepath.Join(dir, "copy")
+			require.NoError(t, os.CopyFS(copied, os.DirFS(dirs[0])))
+			p, err := fleet.Read(copied)
+			require.NoError(t, err)
+			if p.Cut {
+				cut++
+			}
+			dirs = append(dirs, copied)
+		}
+		c, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "order"))
+		require.NoError(t, err)
+		var jobs, want []string
+		for _, r := range c.Runs {
+			jobs = append(jobs, r.Job)
+		}
+		var missing []string
+		for _, seed := range all {
+			if job := fleet.Job("", seed); never[job] {
+				missing = append(missing, job)
+			} else {
+				want = append(want, job)
+			}
+		}
+		require.Equal(t, want, jobs)
+		require.Equal(t, missing, c.Missing)
+		require.Zero(t, c.Repeated)
+		require.Len(t, c.Cut, cut)
+		again, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "another order"))
+		require.NoError(t, err)
+		require.Equal(t, c, again)
+	})
+}
+
+// A second try of a shard is other draws of its seeds, which count; of a campaign whose runs are the same each
+// time they count once.
+func TestJoin_SecondTry(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		var dirs []string
+		for range 2 {
+			dir := t.TempDir()
+			h := header(fleet.Shard{})
+			h.Seeds, h.Same = "1-3", same
+			j, err := fleet.Create(dir, h)
+			require.NoError(t, err)
+			play(t, j, []uint64{3, 1})
+			require.NoError(t, j.Close())
+			dirs = append(dirs, dir)
+		}
+		c, err := fleet.Join(dirs)
+		require.NoError(t, err)
+		require.Equal(t, []string{"seed 2"}, c.Missing)
+		if same {
+			require.Len(t, c.Runs, 2)
+			require.Zero(t, c.Repeated)
+		} else {
+			require.Len(t, c.Runs, 4)
+			require.Equal(t, 2, c.Repeated)
+		}
+	}
+}
+
+// What is not of one campaign is refused, and why is said.
+func TestJoin_Refuses(t *testing.T) {
+	base := header(fleet.Shard{Index: 1, Of: 2})
+	for name, c := range map[string]struct {
+		change func(*fleet.Header, *fleet.Run)
+		want   string
+	}{
+		"program":    {func(h *fleet.Header, _ *fleet.Run) { h.Program = "v2" }, "the program is v1, and v2"},
+		"build":      {func(h *fleet.Header, _ *fleet.Run) { h.Build = "bb" }, "the file of the program has the SHA-256 aa, and bb"},
+		"command":    {func(h *fleet.Header, _ *fleet.Run) { h.Command = "lockchaos run --lock redlock" }, "--lock mutex, and lockchaos run --lock redlock"},
+		"seeds":      {func(h *fleet.Header, _ *fleet.Run) { h.Seeds = "1-21" }, "the seeds are 1-20, and 1-21"},
+		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are , and a"},
+		"simulated":  {func(h *fleet.Header, _ *fleet.Run) { h.Same = true }, "virtual time"},
+		"abilities":  {func(_ *fleet.Header, r *fleet.Run) { r.LeftOut = []string{"clock"} }, `can make other faults`},
+		"other seed": {func(_ *fleet.Header, r *fleet.Run) { r.Job = "seed 21" }, "seed 21 is none of the seeds 1-20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var dirs []string
+			for i := range 2 {
+				h, r := base, fleet.Run{Job: fleet.Job("", uint64(i+1)), Result: []byte("1")}
+				h.Shard = fleet.Shard{Index: i + 1, Of: 2}.String()
+				if i == 1 {
+					c.change(&h, &r)
+				}
+				dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
+				require.NoError(t, os.Mkdir(dir, 0o755))
+				j, err := fleet.Create(dir, h)
+				require.NoError(t, err)
+				require.NoError(t, j.Append(r))
+				require.NoError(t, j.Close())
+				dirs = append(dirs, dir)
+			}
+			_, err := fleet.Join(dirs)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := fleet.Join(nil)
+	require.ErrorContains(t, err, "no folder")
+	_, err = fleet.Join([]string{t.TempDir()})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A journal that somebody changed is refused, by its line; one that is resumed by another campaign or shard, too.
+func TestRead_Refuses(t *testing.T) {
+	const head = `{"format":1,"program":"v1","build":"aa","command":"c","seeds":"1-3"}` + "\n"
+	for give, want := range map[string]string{
+		"\n":                             `runs.jsonl:1: `,
+		"{}\n":                           "its format is 0",
+		head[:10] + `2` + head[11:] + "": "its format is 2",
+		head + "x\n":                     `runs.jsonl:2: `,
+		head + `{"id":"a"}` + "\n":       "needs a job",
+		head + `{"id":"a","job":"seed 1","result":1}` + "\n" + `{"id":"a","job":"seed 2","result":1}` + "\n": "runs.jsonl:3: a run needs a job, and an id that no other has",
+		head + `{"id":"a","job":"seed 1","result":1,"more":2}` + "\n":                                        "more",
+		head + `{"id":"a","job":"seed 1","result":1} {}` + "\n":                                              "more than one value",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fleet.JournalFile), []byte(give), 0o600))
+		_, err := fleet.Read(dir)
+		require.ErrorContains(t, err, want, give)
+	}
+
+	dir := t.TempDir()
+	j, err := fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	_, err = fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	require.ErrorIs(t, err, os.ErrExist)
+	_, err = fleet.Resume(dir, header(fleet.Shard{Index: 2, Of: 2}))
+	require.ErrorContains(t, err, `the shard is "1/2", and "2/2"`)
+	other := header(fleet.Shard{Index: 1, Of: 2})
+	other.Build = "bb"
+	_, err = fleet.Resume(dir, other)
+	require.ErrorContains(t, err, "the file of the program")
+}

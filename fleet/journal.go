@@ -1,0 +1,280 @@
+package fleet
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/internal/seeds"
+)
+
+// JournalFile is the name of a journal, in the folder of its runs.
+const JournalFile = "runs.jsonl"
+
+// format is the version of journals that this package writes and reads.
+const format = 1
+
+// A Header is the first line of a journal: what its runs are of. Journals that differ in more than their
+// shard are of different campaigns.
+type Header struct {
+	Format int `json:"format"`
+	// Program is the version of lockchaos, and Build the SHA-256 of its file: builds of one version differ.
+	Program string `json:"program"`
+	Build   string `json:"build"`
+	// Command is without what divides a campaign and says where it goes.
+	Command string `json:"command"`
+	// Seeds are those of all shards, as they were said. Cells are what each seed is played with; none: each
+	// seed is one job.
+	Seeds string   `json:"seeds"`
+	Cells []string `json:"cells,omitempty"`
+	// Same says that a job gives the same result each time, so that two results of it count once.
+	Same  bool   `json:"same,omitempty"`
+	Shard string `json:"shard,omitempty"`
+}
+
+// Build is the SHA-256 of the file of this program.
+func Build() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read this program: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read this program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Jobs are the names of all jobs of the campaign, in their order.
+func (h Header) Jobs() ([]string, error) {
+	all, err := seeds.Parse(h.Seeds)
+	if err != nil {
+		return nil, fmt.Errorf("seeds %q: %w", h.Seeds, err)
+	}
+	cells := h.Cells
+	if len(cells) == 0 {
+		cells = []string{""}
+	}
+	var jobs []string
+	for _, cell := range cells {
+		for _, seed := range all {
+			jobs = append(jobs, Job(cell, seed))
+		}
+	}
+	return jobs, nil
+}
+
+// Job is the name of a job: of a cell, empty where there are none, with a seed.
+func Job(cell string, seed uint64) string {
+	return strings.TrimPrefix(fmt.Sprintf("%s seed %d", cell, seed), " ")
+}
+
+// differences are what two headers differ in beside the shard, as sentences.
+func (h Header) differences(other Header) []string {
+	var all []string
+	differ := func(what, a, b string) {
+		if a != b {
+			all = append(all, fmt.Sprintf("%s %s, and %s", what, a, b))
+		}
+	}
+	differ("the program is", h.Program, other.Program)
+	if h.Program == other.Program {
+		differ("the file of the program has the SHA-256", h.Build, other.Build)
+	}
+	differ("the command is", h.Command, other.Command)
+	differ("the seeds are", h.Seeds, other.Seeds)
+	differ("the cells are", strings.Join(h.Cells, ", "), strings.Join(other.Cells, ", "))
+	if len(all) == 0 && h.Same != other.Same {
+		all = append(all, "one was played in virtual time, and the other was not")
+	}
+	return all
+}
+
+// A Run is a line of a journal: a job that was played to its end.
+type Run struct {
+	// ID tells it from every other, also of the same job.
+	ID string `json:"id"`
+	// Job is its name, and Host the machine that played it.
+	Job  string `json:"job"`
+	Host string `json:"host,omitempty"`
+	// LeftOut are the faults that this machine could not make, of those that were asked for: machines that
+	// differ in it play other runs of a seed.
+	LeftOut []string `json:"left_out,omitempty"`
+	// Dir is its run directory, beside the journal; empty if there is none.
+	Dir string `json:"dir,omitempty"`
+	// Result is what the command keeps of it.
+	Result json.RawMessage `json:"result"`
+}
+
+// A Journal is a file to which runs are appended as they end.
+type Journal struct {
+	file *os.File
+	host string
+	runs []Run
+}
+
+// Create begins a journal in a folder.
+func Create(dir string, h Header) (*Journal, error) {
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("make a journal: %w", err)
+	}
+	h.Format = format
+	j := &Journal{file: f, host: host()}
+	if err := errors.Join(j.write(h), syncDir(dir)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+// Resume goes on with the journal in a folder, which must be of the same campaign and shard. A last line that was
+// cut off is removed; its run counts as never played. Where there is no journal, it begins one.
+func Resume(dir string, h Header) (*Journal, error) {
+	found, err := Read(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return Create(dir, h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	differ := found.Header.differences(h)
+	if found.Header.Shard != h.Shard {
+		differ = append(differ, fmt.Sprintf("the shard is %q, and %q", found.Header.Shard, h.Shard))
+	}
+	if len(differ) > 0 {
+		return nil, fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", dir, strings.Join(differ, "; "))
+	}
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("resume a journal: %w", err)
+	}
+	err = f.Truncate(found.end)
+	if err == nil {
+		_, err = f.Seek(found.end, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), f.Close())
+	}
+	return &Journal{file: f, host: host(), runs: found.Runs}, nil
+}
+
+func host() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// Runs are those that it had when it was resumed.
+func (j *Journal) Runs() []Run { return j.runs }
+
+// Append notes a run that has ended, with an ID and this machine's name, and returns once it is on the disk.
+func (j *Journal) Append(r Run) error {
+	r.ID, r.Host = rand.Text(), j.host
+	return j.write(r)
+}
+
+func (j *Journal) write(line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("write a journal: %w", err)
+	}
+	if _, err := j.file.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("write a journal: %w", err)
+	}
+	if err := j.file.Sync(); err != nil {
+		return fmt.Errorf("write a journal: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// syncDir has a new file's name outlive the machine's end.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("make a journal: %w", err)
+	}
+	defer d.Close()
+	_ = d.Sync() // not every file system can
+	return nil
+}
+
+// Recorded is what the journal of a folder has.
+type Recorded struct {
+	Dir    string
+	Header Header
+	Runs   []Run
+	// Cut says that its last line was cut off.
+	Cut bool
+
+	end int64 // of its last whole line
+}
+
+// Read reads the journal of a folder; one that has none is [os.ErrNotExist]. A last line that was cut off is left out.
+func Read(dir string) (Recorded, error) {
+	p := Recorded{Dir: dir}
+	path := filepath.Join(dir, JournalFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return p, fmt.Errorf("read a journal: %w", err)
+	}
+	ids := map[string]bool{}
+	for number := 1; len(b) > 0; number++ {
+		line, rest, whole := bytes.Cut(b, []byte("\n"))
+		if !whole {
+			p.Cut = true
+			break
+		}
+		if number == 1 {
+			err = decode(line, &p.Header)
+			if err == nil && p.Header.Format != format {
+				err = fmt.Errorf("its format is %d, and this program reads %d", p.Header.Format, format)
+			}
+		} else {
+			var r Run
+			if err = decode(line, &r); err == nil && (r.ID == "" || r.Job == "" || ids[r.ID]) {
+				err = errors.New("a run needs a job, and an id that no other has")
+			}
+			ids[r.ID] = true
+			p.Runs = append(p.Runs, r)
+		}
+		if err != nil {
+			return p, fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+		b = rest
+		p.end += int64(len(line)) + 1
+	}
+	if p.end == 0 {
+		return p, fmt.Errorf("%s has no whole line, so that it is no journal: %w", path, os.ErrNotExist)
+	}
+	return p, nil
+}
+
+func decode(line []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one value in a line")
+	}
+	return nil
+}
