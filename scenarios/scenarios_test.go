@@ -19,6 +19,8 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
+// Of the variants of a scenario a change plays one for each verdict, which shows that the violation comes and that
+// it can be kept away; a night plays all.
 func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	all, err := scenarios.Catalogue(locks.All())
 	require.NoError(t, err)
@@ -33,8 +35,13 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 	groups, count := map[string][]scenarios.Scenario{}, map[string]int{}
 	var atOnce []scenarios.Scenario
 	for _, s := range all {
+		played := map[string]bool{}
 		for _, variant := range append([]string{""}, s.VariantNames()...) {
 			as := s.As(variant)
+			if played[as.Expect.Verdict] && !runtest.Nightly() {
+				continue
+			}
+			played[as.Expect.Verdict] = true
 			if store := topologies.StoreOf(as.Topology); store != topologies.StoreRedis {
 				group := fmt.Sprintf("%s-%d", store, count[store]%2+1)
 				groups[group] = append(groups[group], as)
