@@ -112,6 +112,7 @@ type Driver struct {
 	stop    context.CancelFunc
 	stopped context.Context //nolint:containedctx // it is the driver's own life
 	socket  string
+	log     *limitedLog
 
 	mu      sync.Mutex
 	to      io.WriteCloser // see talk
@@ -165,7 +166,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		<-d.stopped.Done()
 		_ = listener.Close()
 	})
-	log := &limitedLog{to: c.Log, left: logLimit}
+	d.log = &limitedLog{to: c.Log, left: logLimit}
+	log := d.log
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
 	d.process.Dir = c.Dir
 	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
@@ -249,7 +251,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	case r := <-answered:
 		return d.greet(r)
 	case <-ctx.Done():
-		return fmt.Errorf("it did not answer hello within %v (a driver flushes its output after each line)%s", helloLimit, log.lastWords())
+		return fmt.Errorf("it did not answer hello within %v: is its output flushed after each line? It was sent %s%s", helloLimit, bytes.TrimSpace(hello), log.lastWords())
 	case <-d.stopped.Done():
 	}
 	select {
@@ -329,6 +331,7 @@ func (d *Driver) Gone() <-chan struct{} { return d.exited }
 type opened struct {
 	answer chan response
 	op     string
+	sent   request
 	due    time.Time // when the library may still be waiting, as it was told to
 }
 
@@ -375,6 +378,27 @@ func (d *Driver) Silent(longer time.Duration) string {
 		}
 	}
 	return ""
+}
+
+// Unanswered is the first request that has no answer, as it was sent, and the last lines that the driver wrote; for the
+// messages of a check of the driver.
+func (d *Driver) Unanswered() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := int64(-1)
+	for id, q := range d.open {
+		if q.op != opPing && (first < 0 || id < first) {
+			first = id
+		}
+	}
+	if first < 0 {
+		return "nothing that has no answer" + d.log.lastWords()
+	}
+	line, err := json.Marshal(d.open[first].sent)
+	if err != nil {
+		return err.Error()
+	}
+	return string(line) + d.log.lastWords()
 }
 
 // Killed reports whether Close had to kill the driver, since it did not exit at

@@ -58,6 +58,8 @@ func TestChecks_FindBugs(t *testing.T) {
 		{"told in seconds", "a grant is believed for about as long as its lease", "give \"valid_ms\" in milliseconds from the request", correct, usual},
 		{"remembers", "a grant asks the servers", "another client of the process was granted the lock as well", correct, usual},
 		{"refuses the unknown", "a request whose reply is lost is unknown", "the answer is ErrNotAcquired", correct, usual},
+		{"retries with another token", "a request that is answered with refused leaves nothing behind", "send the same token again and take your own key for a grant, or answer another error. The servers were sent:\n  redis-1: \"set\"", []plant{asksTwice(false)}, usual},
+		{"refuses the unknown", "a request that is answered with refused leaves nothing behind", "though no other client had asked for it: its connection was reset before the first reply came", correct, usual},
 		{"releases any again", "a second release leaves the next holder alone", "the second release freed the lock", correct, usual},
 		{"releases in two steps", "a release whose requests are slow leaves the next holder alone", "the release freed the lock, ", correct, usual},
 		{"releases unheeded", "a release whose requests are slow leaves the next holder alone", "look at what came of the transaction", []plant{outlives, releasesAfterLook(true)}, transaction},  // keys outlive their leases

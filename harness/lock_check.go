@@ -102,9 +102,9 @@ func (l inGo) Hello() driver.Hello {
 func (inGo) Err() error { return nil }
 
 // How many checks are made at a time, each on servers of its own. Most of them wait for a
-// lease. A driver may start programs for each request, and is then too slow for the leases of
-// checks beside others.
-const driverLanes, lockLanes = 1, 3
+// lease. A driver may start programs for each request: a check that it is too slow for is made
+// again, with longer leases.
+const driverLanes, lockLanes = 2, 3
 
 // Each starts a topology some times, and does something n times, as often at a time as there are
 // deployments. One after the other is given each number from 0.

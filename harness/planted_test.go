@@ -336,6 +336,16 @@ var bugs = map[string]plant{
 			return nil
 		}
 	},
+	"retries with another token": func(p *planted) {
+		p.take = func(ctx context.Context, r *request) error {
+			err := p.set(ctx, r)
+			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+				r.token = rand.Text()
+				err = p.set(ctx, r)
+			}
+			return err
+		}
+	},
 	"calls refusals unknown": func(p *planted) {
 		p.take = func(ctx context.Context, r *request) error {
 			if p.set(ctx, r) != nil {

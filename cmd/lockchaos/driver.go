@@ -88,11 +88,15 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 			a.printf("- %s: not promised\n", c.Name)
 		case err != nil:
 			wrong++
-			a.printf("✗ %s: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			a.printf("✗ %s: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "\n  "))
 		default:
 			a.printf("✓ %s\n", c.Name)
 		}
 	})
+	if errors.Is(err, harness.ErrNoGrant) {
+		a.printf("%v\n", err)
+		return verdictError(exitInvalid)
+	}
 	if err != nil {
 		return harnessError{err}
 	}
