@@ -39,8 +39,8 @@ func TestBrowserMarks(t *testing.T) {
 	return [...document.querySelectorAll(".live .t-lane")].slice(0, 3).map((n) => frame.isPointInFill(new DOMPoint(right, n.y.baseVal.value + 13)));
 })()`)
 	}
-	require.Equal(t, []bool{true, true, false}, framed("client b was granted"))
-	require.Equal(t, []bool{true, false, true}, framed("client c was granted"))
+	require.Equal(t, []bool{true, true, false}, framed("(owner b#1) was granted"))
+	require.Equal(t, []bool{true, false, true}, framed("(owner c#1) was granted"))
 
 	// Each fault has its name, where it is no other's, and on a narrow screen its number at least.
 	named := `(() => {

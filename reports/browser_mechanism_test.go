@@ -38,6 +38,7 @@ func TestBrowserMechanism(t *testing.T) {
 	// Without scripts and on paper there are the messages.
 	tab.scripts(false)
 	tab.open(htmlOf(t, twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1")), "")
+	tab.unfold()
 	require.Equal(t, 6, eval[int](tab, `[...document.querySelectorAll(".diagram text")].filter((n) => n.textContent === "acquire orders").length`))
 }
 

@@ -86,7 +86,7 @@ func TestBrowserPictures(t *testing.T) {
 func (t *tab) picture(name string) {
 	t.Helper()
 	t.drawn()
-	height := eval[float64](t, `document.querySelector("#h-map + figure").getBoundingClientRect().bottom + scrollY + 12`)
+	height := eval[float64](t, `document.querySelector("#h-map ~ figure").getBoundingClientRect().bottom + scrollY + 12`)
 	beyond := true
 	shot, err := chromedp.Call(t.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		CaptureBeyondViewport: &beyond, Clip: &page.Viewport{Width: 1100, Height: height, Scale: 1},

@@ -225,7 +225,14 @@ func (t *tab) openReport(html, hash string) {
 func (t *tab) untilReport() {
 	t.Helper()
 	t.until(`document.documentElement?.classList.contains("has-chart")`)
+	t.unfold()
 	t.drawn()
+}
+
+// unfold opens what is folded on the page.
+func (t *tab) unfold() {
+	t.Helper()
+	eval[bool](t, `([...document.querySelectorAll("details.fold")].forEach((d) => d.open = true), true)`)
 }
 
 // drawn waits until the page has drawn what it was told to: a new width is seen at the end of

@@ -33,7 +33,7 @@ func TestBrowserViolations(t *testing.T) {
 	require.Equal(t, 1, eval[int](tab, `document.querySelectorAll("#violations tr.told").length`))
 	require.Equal(t, 1, eval[int](tab, `[...document.querySelectorAll(".property > details[open]")].length`), "with its evidence open")
 
-	tab.click(`#h-all ~ * [data-do="before"]`)
+	tab.click(`#all [data-do="before"]`)
 	require.Equal(t, told-1, now())
 	at := eval[string](tab, `document.querySelector("#violations tr.now a").textContent`)
 	tab.shows(moment, at)

@@ -96,7 +96,8 @@ func TestComplaint(t *testing.T) {
 	}
 	const oom = "OOM command not allowed when used memory > 'maxmemory'."
 	require.Equal(t, "5 of 9 requests for a lock ended with the error “"+oom+"”", attempts(4, 5, history.Info, oom).Story.Notice)
-	require.Equal(t, "5 of 9 requests for a lock ended with the error “lock not acquired: "+oom+"”", attempts(4, 5, history.Fail, "lock not acquired: "+oom).Story.Notice)
+	require.Empty(t, attempts(4, 5, history.Fail, "lock not acquired: "+oom).Story.Notice, "a definite refusal is what a lock is for")
+	require.Equal(t, "5 of 5 requests for a lock ended with the error “lock not acquired: "+oom+"”", attempts(0, 5, history.Fail, "lock not acquired: "+oom).Story.Notice, "but for a lock that grants nothing")
 	require.Equal(t, "3 of 3 requests for a lock ended with the error “dial 127.0.0.1:0: refused”", attempts(0, 3, history.Info, "dial 127.0.0.1:#: refused").Story.Notice, "they differ in figures only")
 	require.Empty(t, attempts(5, 5, history.Info, oom).Story.Notice, "half")
 	require.Empty(t, attempts(0, 2, history.Info, oom).Story.Notice, "too few to tell")

@@ -35,49 +35,40 @@ const (
 // and leaves the verdicts as they were stored.
 func WriteDir(dir string, in Input) error {
 	m := newModel(in)
-	var moment time.Duration
-	if m.violation() != nil {
-		moment = m.moment()
+	var moment *time.Duration
+	if v := m.facts.Told(); v != nil {
+		moment = &v.From
 	}
-	if m.logs, m.logLines = readLogs(dir, in.Run, moment); m.violation() == nil {
-		m.logLines = nil
+	logs, lines := readLogs(dir, in.Run, moment)
+	plots, pictures, err := m.drawn()
+	errs := []error{err}
+	file := func(name string, write func(io.Writer) error) {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
 	}
-	r := m.results()
-	var errs []error
-	type file struct {
-		name  string
-		write func(io.Writer) error
+	text := func(name, text string) {
+		file(name, func(w io.Writer) error { return write(w, name, text, nil) })
 	}
-	files := []file{
-		{ResultsFile, func(w io.Writer) error { return WriteJSON(w, r) }},
-		{JUnitFile, func(w io.Writer) error { return WriteJUnit(w, r) }},
-		{MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, r) }},
-		{HTMLFile, m.writeHTML},
+	if len(in.Missing) == 0 {
+		file(ResultsFile, func(w io.Writer) error { return WriteJSON(w, m.Results) })
+		file(JUnitFile, func(w io.Writer) error { return WriteJUnit(w, m.Results) })
+		file(MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, m.Results) })
 	}
-	if len(in.Missing) > 0 {
-		files = slices.DeleteFunc(files, func(f file) bool {
-			return f.name == ResultsFile || f.name == JUnitFile || f.name == MarkdownFile
-		})
+	file(HTMLFile, func(w io.Writer) error { return m.writeHTML(w, plots, pictures, logs, lines) })
+	for _, p := range plots {
+		if p.File != "" {
+			text(p.File, p.svg)
+		}
 	}
-	plots, err := m.plots()
-	errs = append(errs, err)
 	for _, name := range []string{LatencyFile, HoldsFile, ThroughputFile} {
-		if i := slices.IndexFunc(plots, func(p plotted) bool { return p.file == name }); i >= 0 {
-			files = append(files, file{name, plots[i].write})
-		} else if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier version
+		if len(plots) > 0 {
+			break
+		}
+		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) { // of an earlier version
 			errs = append(errs, err)
 		}
 	}
-	for _, f := range files {
-		errs = append(errs, history.WriteFile(filepath.Join(dir, f.name), f.write))
-	}
-	pictures, err := m.drawPictures()
-	errs = append(errs, err)
 	for _, p := range pictures {
-		errs = append(errs, history.WriteFile(filepath.Join(dir, p.File), func(w io.Writer) error {
-			_, err := w.Write(p.page)
-			return err
-		}))
+		text(p.File, p.page)
 	}
 	return errors.Join(errs...)
 }
@@ -113,6 +104,7 @@ func readDir(open opener, dir string) (Input, error) {
 		err := readFile(open, filepath.Join(dir, part.name), part.read)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
+			in.Pending = part.name == ResultsFile && len(in.Missing) == 0
 			in.Missing = append(in.Missing, part.name+" is missing")
 		case err != nil:
 			in.Missing = append(in.Missing, strings.TrimPrefix(err.Error(), "read "+dir+string(filepath.Separator)))

@@ -1,4 +1,4 @@
-package reports
+package reports_test
 
 import (
 	"os"
@@ -11,7 +11,10 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports/internal/chart"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/reports/internal/draw"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // The guide explains every sign and word of the page, and every field of
@@ -24,24 +27,28 @@ func TestGuideIsComplete(t *testing.T) {
 		t.Helper()
 		require.True(t, regexp.MustCompile(`(?i)\b`+regexp.QuoteMeta(words)+`\b`).MatchString(guide), "the guide does not explain %q", words)
 	}
-	legends := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(pageHTML, -1)
+	legends := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(htmlOf(t, failover()), -1)
 	require.Greater(t, len(legends), 20)
 	for _, m := range legends {
 		says(m[1])
 	}
-	holds := newModel(heldOnce()).holdDurations()
-	for _, words := range append(holds.words[:], "granted", "refused", "outcome unknown", "p50", "p99") {
+	for _, words := range []string{"released", "ended by its lease, or lost", "end unknown", "granted", "refused", "outcome unknown", "p50", "p99"} {
 		says(words)
 	}
-	for _, f := range chart.Families() {
+	for _, f := range draw.Families() {
 		says(f.Name)
 	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
-		flag := newModel(Input{}).markWords(&checker.Violation{Kind: kind.Name})
+		flag := story.Mark(facts.Of(history.Run{}, nil, checker.Report{}, true), &checker.Violation{Kind: kind.Name})
 		says(flag)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Results](), reflect.TypeFor[Story](), reflect.TypeFor[InEffect](), reflect.TypeFor[FaultTime](), reflect.TypeFor[history.Cause](), reflect.TypeFor[history.Suspect](), reflect.TypeFor[history.Arm](), reflect.TypeFor[Counts](), reflect.TypeFor[Cure](), reflect.TypeFor[Sequence](), reflect.TypeFor[chart.Actor](), reflect.TypeFor[chart.Step](), reflect.TypeFor[StoryEvent](), reflect.TypeFor[Latency](), reflect.TypeFor[Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation]()} {
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[reports.Results](), reflect.TypeFor[story.Story](), reflect.TypeFor[story.InEffect](), reflect.TypeFor[story.FaultTime](),
+		reflect.TypeFor[history.Cause](), reflect.TypeFor[history.Suspect](), reflect.TypeFor[history.Arm](), reflect.TypeFor[facts.Counts](),
+		reflect.TypeFor[story.Cure](), reflect.TypeFor[story.Sequence](), reflect.TypeFor[story.Actor](), reflect.TypeFor[story.Step](),
+		reflect.TypeFor[story.Event](), reflect.TypeFor[facts.Latency](), reflect.TypeFor[facts.Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation](),
+	} {
 		for field := range of.Fields() {
 			if !field.IsExported() {
 				continue

@@ -58,7 +58,7 @@ func TestRecoveryIsMeasuredWhereThereIsOne(t *testing.T) {
 // A run without results is not a run that was judged.
 func TestARunWithoutResultsIsNotOver(t *testing.T) {
 	in := valid()
-	in.Missing = []string{reports.ResultsFile + " is missing"}
+	in.Missing, in.Pending = []string{reports.ResultsFile + " is missing"}, true
 	require.Contains(t, reports.Summarize(in).Story.Headline, "Not decided yet")
 }
 

@@ -2,7 +2,12 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -15,115 +20,226 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/draw"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
+	"github.com/lockchaos/lockchaos/reports/internal/timeline"
 )
 
-// A page is what the template of report.html draws.
-type page struct {
-	Input
-	Results
-	CSS        template.CSS
-	JS         template.JS
-	Script     string          // what allows that script, and no other
-	Diagram    template.HTML   // the messages until the violation; empty where no two parties are known
-	Block      template.HTML   // what the script draws the timeline from
-	Map        template.HTML   // the topology; empty if none was recorded
-	Moment     time.Duration   // that the map shows
-	Plots      []template.HTML // empty if there is too little for a plot
-	PlotFiles  []string
-	Rows       []latencyRow
-	Proof      []property
-	Violations []violationRow
-	Unlisted   string
-	Pictures   []picture
-	Issue      string // the story as Markdown
-	Logs       []string
-	LogLines   []logLine // around the violation that is told
-}
+//go:embed assets
+var assets embed.FS
 
-// maxPaperRows bounds the violations that are listed on paper; page.css has it too.
-const maxPaperRows = 40
-
-// onPaper says how many of so many violations are left out on paper; empty for none.
-func onPaper(rows int) string {
-	if rows <= maxPaperRows {
-		return ""
-	}
-	return fmt.Sprintf("Paper has the first %d of %s; the page has all of them.", maxPaperRows, say.Count(rows, "violation"))
-}
-
-// WriteHTML writes the report as one HTML file that needs no network and can
-// be read without JavaScript.
-func WriteHTML(w io.Writer, in Input) error { return newModel(in).writeHTML(w) }
-
-func (m *model) writeHTML(w io.Writer) error {
-	p := page{
-		Input: m.Input, Results: m.results(),
-		CSS: template.CSS(paletteCSS + drawingCSS + pageCSS), JS: template.JS(pageJS + timelineJS), Script: scriptHash(pageJS + timelineJS),
-		Proof: m.properties(),
-	}
-	issue, err := p.markdown("issue")
-	if err != nil {
-		return fmt.Errorf("write html: %w", err)
-	}
-	p.Issue = string(issue)
-	p.Logs, p.LogLines = m.logs, m.logLines
-	p.Violations, p.Unlisted = m.violationRows(), m.unlisted()
-	if p.Sequence != nil {
-		p.Diagram = template.HTML(p.Sequence.Figure())
-	}
-	if p.Pictures, err = m.drawPictures(); err != nil {
-		return fmt.Errorf("write html: %w", err)
-	}
-	block, err := m.timelineBlock()
-	if err != nil {
-		return fmt.Errorf("write html: %w", err)
-	}
-	p.Block = template.HTML(block)
-	p.Moment = m.moment()
-	p.Map = template.HTML(m.topologyFigure(p.Moment))
-	plots, err := m.plots()
-	if err != nil {
-		return fmt.Errorf("write html: %w", err)
-	}
-	for _, plot := range plots {
-		if p.Plots = append(p.Plots, plot.html()); plot.file != "" {
-			p.PlotFiles = append(p.PlotFiles, plot.file)
+// asset is the text of some files, one after the other.
+func asset(names ...string) string {
+	var all []byte
+	for _, name := range names {
+		b, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			panic(err) // it is part of the program
 		}
+		all = append(all, b...)
 	}
-	p.Rows = p.rows()
-	if l, ok := m.holdLatency(); ok {
-		p.Rows = append(p.Rows, latencyRow{"(hold)", Outcomes{OK: l.Count}, l})
-	}
-	t, err := template.New("report").Funcs(template.FuncMap{
-		"instant": say.Instant, "length": say.Length, "span": say.Span, "sign": sign, "thousands": func(n int) string { return say.Thousands(int64(n)) },
-		"number": func(i int) int { return i + 1 }, "detail": func(f Fault) string { return f.detail() }, "met": func(f Fault) string { return f.metWords() }, "cap": kindWords, "indices": indices,
-		"adapt": adapt, "at": at, "count": say.Count, "covered": covered,
-		"logFile":  func(server string) string { return "./" + history.LogsDir + "/" + url.PathEscape(server) + ".log" },
-		"recovery": recoveryCell, "armLabel": armLabel, "share": share, "list": say.List, "onPaper": onPaper, "unbroken": unbroken,
-		"wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	return string(all)
+}
+
+// writePage writes a page of HTML from a template, with its style and its one script. Its policy allows that script and
+// no other: a page has names and values of another author, which must not run whatever becomes of their escaping.
+func writePage(w io.Writer, name string, data map[string]any, scripts ...string) error {
+	js := asset(scripts...)
+	data["CSS"], data["JS"], data["Script"] = template.CSS(asset("palette.css", "drawing.css", "page.css")), template.JS(js), scriptHash(js) //nolint:gosec // ours
+	t, err := template.New(name).Funcs(functions()).Funcs(template.FuncMap{
+		"cap": story.KindWords, "indices": indices, "at": at, "unbroken": unbroken, "wall": wall,
+		"link": func(name, file string) string { return "./" + url.PathEscape(name) + "/" + url.PathEscape(file) },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
 			return string(b), err
 		},
-	}).Parse(pageHTML)
-	if err != nil {
-		return fmt.Errorf("parse template: %w", err)
-	}
+	}).Parse(asset(name))
 	var b bytes.Buffer
-	if err := t.Execute(&b, &p); err != nil {
-		return fmt.Errorf("write html: %w", err)
+	if err == nil {
+		err = t.Execute(&b, data)
 	}
-	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
-		return fmt.Errorf("write html: %w", err)
-	}
-	return nil
+	return write(w, strings.TrimSuffix(name, ".html"), b.String(), err)
 }
 
-// minPlot is how many requests for a lock it takes for a plot to say more than
-// the table does.
-const minPlot = 20
+// scriptHash is the source in a Content-Security-Policy that allows an inline script with that text.
+func scriptHash(js string) string {
+	sum := sha256.Sum256([]byte(js))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// minPlot is how many requests for a lock it takes for a plot to say more than the table does, and maxPaperRows bounds
+// the violations that are listed on paper; page.css has it too.
+const (
+	minPlot      = 20
+	maxPaperRows = 40
+)
+
+// WriteHTML writes the report as one HTML file that needs no network and can
+// be read without JavaScript.
+func WriteHTML(w io.Writer, in Input) error {
+	plots, pictures, err := newModel(in).drawn()
+	if err != nil {
+		return fmt.Errorf("write html: %w", err)
+	}
+	return newModel(in).writeHTML(w, plots, pictures, nil, nil)
+}
+
+// drawn are the drawings that have files of their own.
+func (m *model) drawn() ([]plotted, []picture, error) {
+	plots, err := m.plots()
+	pictures, pictureErr := m.drawPictures()
+	return plots, pictures, errors.Join(err, pictureErr)
+}
+
+func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs []string, lines []logLine) error {
+	f, v := m.facts, m.facts.Told()
+	issue, err := templated(summaryMarkdown, "issue", m.Results, nil)
+	if err != nil {
+		return fmt.Errorf("write html: %w", err)
+	}
+	block, err := timeline.Block(f, m.Story)
+	if err != nil {
+		return fmt.Errorf("write html: %w", err)
+	}
+	diagram, moment, rows := "", timeline.Moment(f), m.rows()
+	if m.Sequence != nil {
+		diagram = draw.Messages(m.Sequence)
+	}
+	if l, ok := f.HeldLatency(); ok {
+		rows = append(rows, operationRow{"(hold)", Outcomes{OK: l.Count}, l})
+	}
+	return writePage(w, "report.html", map[string]any{
+		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "LogLines": lines, "Moment": moment,
+		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
+		"Plots": plots, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
+		"Paper": maxPaperRows, "Settings": settings(m.in.Run), "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
+		"Lease": m.leases(v), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
+	}, "page.js", "timeline.js")
+}
+
+// leases says which leases the times of a violation rest on, and the clock error that is allowed for: empty for none.
+func (m *model) leases(v *checker.Violation) string {
+	if v == nil {
+		return ""
+	}
+	var parts []string
+	for _, h := range m.facts.Evidence(v) {
+		words := "lease " + say.Span(h.Acquire.Invoke.Lease)
+		if h.Acquire.Invoke.Lease > 0 && h.Ended != holding.EndReleased && !slices.Contains(parts, words) {
+			parts = append(parts, words)
+		}
+	}
+	if drift := m.facts.Drift(v.Lock); drift > 0 && len(parts) > 0 {
+		parts = append(parts, say.Span(drift)+" of it are allowed for clocks that drift")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A property is a result with the evidence that the page shows: that of the violation that is told, and of one more.
+type property struct {
+	checker.Result
+
+	Shown []shownViolation
+}
+
+type shownViolation struct {
+	checker.Violation
+
+	Since time.Duration
+	Told  bool
+	Words []string // the events in words
+	Lines []string // the events, as they stand in the history
+	Show  template.URL
+}
+
+func (m *model) shown(told *checker.Violation) []property {
+	var all []property
+	for i := range m.facts.Results {
+		p := property{Result: m.facts.Results[i]}
+		for j := range p.Violations {
+			v := &m.facts.Results[i].Violations[j]
+			switch s := m.evidenceOf(v, told); {
+			case s.Told && len(p.Shown) > 0 && !p.Shown[0].Told:
+				p.Shown = []shownViolation{s, p.Shown[0]}
+			case s.Told, len(p.Shown) == 0, len(p.Shown) == 1 && p.Shown[0].Told:
+				p.Shown = append(p.Shown, s)
+			}
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func (m *model) evidenceOf(v, told *checker.Violation) shownViolation {
+	s := shownViolation{Violation: *v, Since: m.facts.Since(v), Told: v == told, Show: m.around(v)}
+	for _, index := range v.Events {
+		e, ok := m.facts.Event(index)
+		if !ok {
+			continue
+		}
+		var line bytes.Buffer
+		enc := json.NewEncoder(&line)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(e) // numbers and strings always can be written
+		s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
+		s.Lines = append(s.Lines, strings.TrimSpace(line.String()))
+	}
+	return s
+}
+
+// A violationRow is a violation in the table of all.
+type violationRow struct {
+	At, Kind, What, Clients, Servers, Length string
+	Told                                     bool
+	Show                                     template.URL
+}
+
+// violationRows are all violations that are listed, in order of time: that of the timeline's marks.
+func (m *model) violationRows(told *checker.Violation) []violationRow {
+	var rows []violationRow
+	for _, v := range m.facts.Violations {
+		r := violationRow{
+			At: say.Instant(m.facts.Since(v)), Kind: strings.ReplaceAll(v.Kind, "-", " "), What: cmp.Or(v.Resource, v.Lock), Told: v == told, Show: m.around(v),
+		}
+		var clients, servers []string
+		for _, h := range m.facts.Evidence(v) {
+			names, inferred := m.facts.Granters(h)
+			clients, servers = append(clients, facts.Client(h.Owner)), append(servers, facts.Inferred(strings.Join(names, ", "), inferred))
+		}
+		r.Clients, r.Servers = distinct(clients), distinct(servers)
+		if long := m.facts.Lasted(v); long > 0 && m.facts.Since(v) == v.From {
+			r.Length = say.Span(long)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// distinct are names in their order, each once.
+func distinct(names []string) string {
+	var all []string
+	for _, name := range names {
+		if name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// unlisted says of which properties more violations were found than are listed.
+func (m *model) unlisted() string {
+	var parts []string
+	for _, r := range m.facts.Results {
+		if r.Total > len(r.Violations) {
+			parts = append(parts, fmt.Sprintf("%s of %s of %s", say.Thousands(int64(len(r.Violations))), say.Count(r.Total, "violation"), r.Name))
+		}
+	}
+	return say.List(parts)
+}
 
 // at writes an instant as the page's address has it: in seconds.
 func at(t time.Duration) string {
@@ -131,95 +247,213 @@ func at(t time.Duration) string {
 }
 
 // around is the part of the page's address that shows a violation.
-func (m *model) around(v *checker.Violation) string {
-	margin := max(m.lasted(v)/2, 20*time.Millisecond)
-	s := at(max(0, v.From-margin)) + "-" + at(min(m.whole().to, min(v.Until, m.end)+margin)) + "&at=" + at(m.since(v))
+func (m *model) around(v *checker.Violation) template.URL {
+	f := m.facts
+	margin := max(f.Lasted(v)/2, 20*time.Millisecond)
+	s := at(max(0, v.From-margin)) + "-" + at(min(f.Whole().To, min(v.Until, f.End)+margin)) + "&at=" + at(f.Since(v))
 	if v.Lock != "" {
 		s += "&lock=" + url.QueryEscape(v.Lock)
 	}
-	return s
+	return template.URL(s) //nolint:gosec // it is escaped
 }
 
-// Servers are the versions of the servers as "redis 7.0.15".
-func (p *page) Servers() []string {
-	return versions(p.Run.Servers)
+func indices(events []int64) string {
+	names := make([]string, len(events))
+	for i, e := range events {
+		names[i] = fmt.Sprintf("#%d", e)
+	}
+	return strings.Join(names, ", ")
 }
 
-// Settings are what a random run was told, and how its servers were sized and tuned.
-func (p *page) Settings() []string {
+// settings are what a random run was told, and how its servers were sized and tuned.
+func settings(run history.Run) []string {
+	lengths := []string{"length", "node_timeout", "watchdog", "hold", "think", "lease", "wait"} // of time
+	values := map[string]string{}
+	maps.Copy(values, run.Topology.Options)
+	var recorded map[string]any // those of the harness, which may have more with each version
+	if json.Unmarshal(run.Settings, &recorded) != nil {
+		recorded = nil
+	}
+	for name, of := range recorded {
+		value := fmt.Sprint(of)
+		if n, ok := of.(float64); ok && slices.Contains(lengths, name) {
+			value = say.Span(time.Duration(n))
+		}
+		if value != "" && value != "0" && value != "false" {
+			words := say.Shorten(strings.ReplaceAll(name, "_", " "), 40)
+			delete(values, strings.ReplaceAll(name, "_", "-"))
+			values[words] = say.Shorten(value, 60)
+		}
+	}
+	if run.Resource != "" {
+		values["resource"] = run.Resource
+	}
+	if run.Fencing {
+		values["fencing"] = "on"
+	}
+	return pairs(values)
+}
+
+// pairs are names with their values, in order.
+func pairs(values map[string]string) []string {
 	var all []string
-	add := func(name, value string, set bool) {
-		if set {
-			all = append(all, name+" "+value)
-		}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, name+" "+values[name])
 	}
-	var settings map[string]any // those of the harness, which may have more with each version
-	if err := json.Unmarshal(p.Run.Settings, &settings); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(settings)) {
-			value := fmt.Sprint(settings[name])
-			if n, ok := settings[name].(float64); ok && slices.Contains(lengths(), name) {
-				value = say.Span(time.Duration(n))
-			}
-			words := strings.ReplaceAll(name, "_", " ")
-			add(say.Shorten(words, 40), say.Shorten(value, 60), value != "" && value != "0" && value != "false")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Run.Topology.Options)) {
-		add(name, p.Run.Topology.Options[name], !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, strings.ReplaceAll(name, "-", " ")+" ") }))
-	}
-	add("resource", p.Run.Resource, p.Run.Resource != "")
-	add("fencing", "on", p.Run.Fencing)
 	return all
 }
 
-// lengths are the settings that are lengths of time.
-func lengths() []string {
-	return []string{"length", "node_timeout", "watchdog", "hold", "think", "lease", "wait"}
-}
-
-// Machine is what the run ran on, in words; empty where that was not recorded.
-func (p *page) Machine() string {
-	m := p.Run.Machine
+// machine is what a run ran on, in words; empty where that was not recorded.
+func machine(m *history.Machine) string {
 	if m == nil {
 		return ""
 	}
-	words := []string{m.OS}
-	if m.Kernel != "" {
-		words[0] += " " + m.Kernel
-	}
-	words = append(words, m.Arch)
+	words := []string{strings.TrimSpace(m.OS + " " + m.Kernel), m.Arch}
 	if m.CPUs > 0 {
 		words = append(words, say.Count(m.CPUs, "CPU"))
 	}
 	return strings.Join(append(words, "built with "+m.Go), ", ")
 }
 
-// SomeUnhealed reports whether a fault took effect whose heal was not recorded.
-func (p *page) SomeUnhealed() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.OK && !f.Healed })
-}
-
-// FaultsEffective says how many faults took effect.
-func (p *page) FaultsEffective() string {
-	return fmt.Sprintf("%d of %s took effect", effective(p.Faults), say.Count(len(p.Faults), "fault"))
-}
-
 // inOne is what a line must not break in: a time, and a word of a command with a hyphen.
 var inOne = regexp.MustCompile(`[0-9][0-9.,]* (?:h|min|s|ms|µs|ns)\b|[\w:/]*-[\w:/-]*`)
 
-// longest is how much of a line is kept in one: more may be too wide for a narrow screen.
-const longest = 36
-
-// unbroken is a text of which no time and no word with a hyphen is broken over two lines.
+// unbroken is a text of which no time and no word with a hyphen is broken over two lines, unless it is so long that it
+// may be too wide for a narrow screen.
 func unbroken(text string) template.HTML {
+	const longest = 36
 	var s strings.Builder
 	at := 0
 	for _, w := range inOne.FindAllStringIndex(text, -1) {
-		if w[1]-w[0] > longest {
-			continue
+		if w[1]-w[0] <= longest {
+			s.WriteString(template.HTMLEscapeString(text[at:w[0]]) + `<span class="one">` + template.HTMLEscapeString(text[w[0]:w[1]]) + `</span>`)
+			at = w[1]
 		}
-		s.WriteString(template.HTMLEscapeString(text[at:w[0]]) + `<span class="one">` + template.HTMLEscapeString(text[w[0]:w[1]]) + `</span>`)
-		at = w[1]
 	}
 	return template.HTML(s.String() + template.HTMLEscapeString(text[at:])) //nolint:gosec // it is escaped
+}
+
+// A plotted is a plot with the name of its file; empty if it has none.
+type plotted struct{ File, svg string }
+
+// HTML is the plot as part of a page, which needs no name spaces. What it is drawn with escapes every text.
+func (p plotted) HTML() template.HTML {
+	inner := strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(p.svg)
+	return template.HTML(`<div class="scroll" tabindex="0">` + inner + `</div>`) //nolint:gosec // it is escaped
+}
+
+// plots are those of the run; none where there is too little to plot.
+func (m *model) plots() ([]plotted, error) {
+	if m.Operations[string(history.Acquire)].Total() < minPlot {
+		return nil, nil
+	}
+	f := m.facts
+	requests, holds := f.Requests(), f.HeldFor()
+	return drawAll([]string{LatencyFile, HoldsFile, ThroughputFile, ""}, []*draw.Plot{
+		draw.Latency(f, "Latency", requests, draw.ScaleOf(f, requests), requestWords),
+		draw.Latency(f, "Holds", holds, draw.ScaleOf(f, holds), holdWords),
+		draw.Throughput(f, "Throughput, per "+say.Span(draw.RateStep(f.Whole())), draw.RateScale(f, f.Whole())),
+		draw.Operations(f, minPlot),
+	})
+}
+
+// What the points of a plot are called.
+var (
+	requestWords = [3]string{"granted", "refused", "outcome unknown"}
+	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"}
+)
+
+func drawAll(files []string, plots []*draw.Plot) ([]plotted, error) {
+	var all []plotted
+	for i, p := range plots {
+		if p == nil {
+			continue
+		}
+		svg, err := p.SVG(p.Title.Text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, plotted{files[i], svg})
+	}
+	return all, nil
+}
+
+// A picture is porcupine's own page of the window in which a lock fails.
+type picture struct {
+	Lock, File string
+	page       string
+}
+
+// drawPictures draws the first violation of each lock, where it can be drawn.
+func (m *model) drawPictures() ([]picture, error) {
+	var pictures []picture
+	drawn := map[string]bool{"": true}
+	for _, r := range m.facts.Results {
+		for _, v := range r.Violations {
+			if drawn[v.Lock] {
+				continue
+			}
+			var b bytes.Buffer
+			switch err := checker.Picture(&b, m.historyOf(v.Lock), v); {
+			case errors.Is(err, checker.ErrNoPicture):
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("draw violation: %w", err)
+			}
+			page, err := allowScript(say.Plain(b.String()))
+			if err != nil {
+				return nil, fmt.Errorf("draw violation: %w", err)
+			}
+			drawn[v.Lock] = true
+			pictures = append(pictures, picture{v.Lock, "porcupine-" + fileName(v.Lock) + ".html", page})
+		}
+	}
+	return pictures, nil
+}
+
+// allowScript puts a policy into a page of porcupine's, which has one script and none of its own: its data has
+// no "<" that is not escaped.
+func allowScript(page string) (string, error) {
+	const head = "<head>"
+	_, rest, _ := strings.Cut(page, "<script>")
+	script, rest, found := strings.Cut(rest, "</script>")
+	if !found || strings.Contains(rest, "<script") || !strings.Contains(page, head) {
+		return "", errors.New("want a page with one <script>")
+	}
+	policy := fmt.Sprintf(`%s
+    <meta http-equiv="Content-Security-Policy" content="default-src 'none';style-src 'unsafe-inline';script-src %s">`, head, scriptHash(script))
+	return strings.Replace(page, head, policy, 1), nil
+}
+
+// historyOf is the part of the history that concerns a lock, up to the same end.
+func (m *model) historyOf(lock string) *history.History {
+	events := m.facts.History.Events
+	part := &history.History{Truncated: m.facts.History.Truncated}
+	for i := range events {
+		if events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 {
+			part.Events = append(part.Events, events[i])
+		}
+	}
+	return part
+}
+
+// maxFileName leaves room for the rest of a file's name, which has 255 bytes.
+const maxFileName = 200
+
+// fileName makes a lock's name part of a file's: what is not a letter, a digit, a dot or a dash becomes =XX, so that a
+// link to it needs no escapes. Two long names with the same beginning are two files.
+func fileName(lock string) string {
+	var b strings.Builder
+	for _, c := range []byte(lock) {
+		if c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	if b.Len() <= maxFileName {
+		return b.String()
+	}
+	sum := sha256.Sum256([]byte(lock))
+	return b.String()[:maxFileName-17] + fmt.Sprintf("-%x", sum[:8])
 }

@@ -1,14 +1,11 @@
 package reports
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
 // IndexFile is the page that lists the runs of a folder.
@@ -33,6 +31,7 @@ type RunEntry struct {
 	Started                  time.Time
 	Length                   time.Duration // of the record
 	Judged                   bool          // there are verdicts
+	Pending                  bool          // it is still under way, or was stopped
 	Page                     bool          // there is a report.html
 	Expect                   string        // the verdict that a scenario must give; empty for others
 	Live                     bool          // it is under way, and can be watched
@@ -89,7 +88,7 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 			r.Expect = results.Expect
 		}
 		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration
-		r.Faults, r.Effective = len(results.Faults), effective(results.Faults)
+		r.Faults, r.Effective = len(results.Faults), facts.Effective(results.Faults)
 		r.Violations = results.Counts.Total
 	} else {
 		var run history.Run
@@ -108,16 +107,13 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 		case runErr != nil:
 			r.Headline = "The record of the run can't be read"
 		default:
-			r.Headline = notJudged
+			r.Pending, r.Headline = true, "Not judged: it is still under way, or was stopped"
 		}
 	}
 	page, err := root.Stat(filepath.Join(dir, HTMLFile))
 	r.Page = err == nil && page.Mode().IsRegular()
 	return r, true
 }
-
-// notJudged is said of a run without results.
-const notJudged = "Not judged: it is still under way, or was stopped"
 
 // AsExpected reports whether the run gave the verdict that its scenario must give.
 func (r RunEntry) AsExpected() bool { return r.Expect != "" && r.Expect == string(r.Verdict) }
@@ -247,24 +243,16 @@ func WriteIndex(w io.Writer, runs []RunEntry) error { return writeIndex(w, runs,
 
 // writeIndex writes an index with what came of all runs together, if that is known.
 func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
-	t, err := template.New("index").Funcs(template.FuncMap{
-		"sign": sign, "length": say.Length, "instant": say.Instant, "thousands": func(n int) string { return say.Thousands(int64(n)) },
-		"wall":  wall,
-		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"link":  func(name, file string) string { return "./" + url.PathEscape(name) + "/" + file },
-	}).Parse(indexHTML)
-	if err != nil {
-		return fmt.Errorf("parse template: %w", err)
-	}
 	counts, expected, running := map[checker.Verdict]int{}, 0, 0
 	for _, r := range runs {
 		switch {
-		case r.Live || !r.Judged && r.Headline == notJudged:
+		case r.Live || r.Pending:
 			running++
-		default:
-			counts[r.Verdict]++
-			expected += b2i(r.AsExpected() && r.Verdict != checker.Valid)
+			continue
+		case r.AsExpected() && r.Verdict != checker.Valid:
+			expected++
 		}
+		counts[r.Verdict]++
 	}
 	summary := fmt.Sprintf("%s, times in UTC: %d valid, %d invalid, %d unknown", say.Count(len(runs), "run"),
 		counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown])
@@ -278,18 +266,7 @@ func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	if joint == nil { // else they are one campaign, which tells its runs together
 		kinds = kindsOf(runs)
 	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{
-		"Kinds": kinds,
-		"CSS":   template.CSS(paletteCSS + pageCSS), "JS": template.JS(indexJS), "Script": scriptHash(indexJS), "Runs": runs,
-		"Summary": summary, "Joint": joint,
-	}); err != nil {
-		return fmt.Errorf("write index: %w", err)
-	}
-	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
-		return fmt.Errorf("write index: %w", err)
-	}
-	return nil
+	return writePage(w, "index.html", map[string]any{"Kinds": kinds, "Runs": runs, "Summary": summary, "Joint": joint}, "index.js")
 }
 
 // UpdateIndex writes the index of a folder of runs anew, in one step. If the folder has

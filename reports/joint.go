@@ -33,6 +33,35 @@ type Joint struct {
 	Rates []Rate `json:"rates,omitempty"`
 }
 
+// A Rate is how often something was seen in many runs. If they are runs of the same
+// kind, Interval has the true share in 95 of 100 cases, from 0 to 1 (see [Interval]).
+type Rate struct {
+	Name     string      `json:"name"`
+	Seen     int         `json:"seen"`
+	Of       int         `json:"of"`
+	Interval *[2]float64 `json:"interval,omitempty"`
+	// Seeds are those of the first runs that had it. Shortest is the command of the run
+	// that came to it first, and After how long that took from its start.
+	Seeds    []uint64      `json:"seeds,omitempty"`
+	Shortest string        `json:"shortest,omitempty"`
+	After    time.Duration `json:"after,omitempty"`
+}
+
+// rateOf is a rate of runs of one kind.
+func rateOf(name string, seen, of int) Rate {
+	i := Interval(seen, of)
+	return Rate{Name: name, Seen: seen, Of: of, Interval: &i}
+}
+
+// String says the rate as "29 of 200 (10 to 21 %)", or as "29 of 200".
+func (r Rate) String() string {
+	s := fmt.Sprintf("%d of %d", r.Seen, r.Of)
+	if r.Interval != nil {
+		s += " (" + share(*r.Interval) + ")"
+	}
+	return s
+}
+
 // A JointRun is one of many runs.
 type JointRun struct {
 	Verdict  checker.Verdict `json:"verdict"`
@@ -73,7 +102,7 @@ func NewJointRun(r Results, dir string) JointRun {
 
 // met reports whether a run gave the verdict that it must: valid, unless its scenario
 // expects another.
-func (r *JointRun) met() bool {
+func (r JointRun) met() bool {
 	if r.Expect != "" {
 		return r.Expect == string(r.Verdict)
 	}
@@ -81,13 +110,13 @@ func (r *JointRun) met() bool {
 }
 
 // kind is what runs have in common that differ by their seed and by chance alone.
-func (r *JointRun) kind() [4]string { return [4]string{r.Scenario, r.Topology, r.Lock, r.Faults} }
+func (r JointRun) kind() [4]string { return [4]string{r.Scenario, r.Topology, r.Lock, r.Faults} }
 
 // seeded reports whether a seed was set, or drew something.
-func (r *JointRun) seeded() bool { return r.Scenario == "" || r.Seed != 0 }
+func (r JointRun) seeded() bool { return r.Scenario == "" || r.Seed != 0 }
 
 // name tells a run from the others.
-func (r *JointRun) name() string {
+func (r JointRun) name() string {
 	parts := []string{cmp.Or(r.Scenario, strings.TrimSpace(r.Topology+" "+r.Lock))}
 	if r.Faults != "" {
 		parts = append(parts, "faults "+r.Faults)
@@ -144,39 +173,36 @@ func WriteJoint(dir string, runs []JointRun, planned int) error {
 
 // ratesOf are in how many runs each kind of violation was found.
 func ratesOf(runs []JointRun) []Rate {
-	kinds := map[string]int{}
+	const maxSeeds = 20
+	rates := map[string]*Rate{}
+	alike := !slices.ContainsFunc(runs, func(run JointRun) bool { return run.kind() != runs[0].kind() })
 	for i := range runs {
-		for _, c := range runs[i].Kinds {
-			kinds[c]++
-		}
-	}
-	names := slices.Sorted(maps.Keys(kinds))
-	slices.SortStableFunc(names, func(a, b string) int { return kinds[b] - kinds[a] })
-	var rates []Rate
-	for _, name := range names {
-		r := Rate{Name: name, Seen: kinds[name], Of: len(runs)}
-		for i := range runs {
-			run := &runs[i]
-			if !slices.Contains(run.Kinds, name) {
-				continue
+		run := &runs[i]
+		for _, kind := range run.Kinds {
+			r := rates[kind]
+			if r == nil {
+				r = &Rate{Name: kind, Of: len(runs)}
+				rates[kind] = r
 			}
-			if run.seeded() && len(r.Seeds) < maxRateSeeds {
+			r.Seen++
+			if run.seeded() && len(r.Seeds) < maxSeeds {
 				r.Seeds = append(r.Seeds, run.Seed)
 			}
-			if at, known := run.after[name]; known && run.Command != "" && (r.Shortest == "" || at < r.After) {
+			if at, known := run.after[kind]; known && run.Command != "" && (r.Shortest == "" || at < r.After) {
 				r.Shortest, r.After = run.Command, at
 			}
 		}
-		if !slices.ContainsFunc(runs, func(run JointRun) bool { return run.kind() != runs[0].kind() }) {
-			r.Interval = interval(r.Seen, r.Of)
-		}
-		rates = append(rates, r)
 	}
-	return rates
+	var all []Rate
+	for _, r := range rates {
+		if alike {
+			r.Interval = rateOf("", r.Seen, r.Of).Interval
+		}
+		all = append(all, *r)
+	}
+	slices.SortFunc(all, func(a, b Rate) int { return cmp.Or(b.Seen-a.Seen, strings.Compare(a.Name, b.Name)) })
+	return all
 }
-
-// maxRateSeeds bounds the seeds that a rate names.
-const maxRateSeeds = 20
 
 // readJoint reads the results of many runs from a folder; nil if it has none.
 func readJoint(dir string) *Joint {
@@ -189,10 +215,10 @@ func readJoint(dir string) *Joint {
 }
 
 // Mark is the sign of the run's verdict, for the strip of an index.
-func (r *JointRun) Mark() string { return sign(r.Verdict) }
+func (r JointRun) Mark() string { return sign(r.Verdict) }
 
 // Tone is the verdict by which a run is coloured: one that is as it must be is in order.
-func (r *JointRun) Tone() checker.Verdict {
+func (r JointRun) Tone() checker.Verdict {
 	switch {
 	case r.met():
 		return checker.Valid
@@ -204,18 +230,19 @@ func (r *JointRun) Tone() checker.Verdict {
 }
 
 // Title is what a pointer on its sign shows.
-func (r *JointRun) Title() string {
+func (r JointRun) Title() string {
 	return fmt.Sprintf("%s: %s. %s", r.name(), r.Verdict, r.Headline)
 }
 
 func (j *Joint) writeJUnit(w io.Writer) error {
 	var all junitSuites
-	mixes, names := map[string][]string{}, map[string]int{}
+	mixes, names := map[string]map[string]bool{}, map[string]int{}
 	for i := range j.Runs {
 		r := &j.Runs[i]
-		if of := mixes[r.suite.Name]; !slices.Contains(of, r.Faults) {
-			mixes[r.suite.Name] = append(of, r.Faults)
+		if mixes[r.suite.Name] == nil {
+			mixes[r.suite.Name] = map[string]bool{}
 		}
+		mixes[r.suite.Name][r.Faults] = true
 	}
 	for i := range j.Runs {
 		r := &j.Runs[i]
@@ -230,50 +257,39 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 		all.Suites = append(all.Suites, s)
 	}
 	if j.Interrupted {
-		all.Suites = append(all.Suites, junitSuite{ID: len(all.Suites), Name: "interrupted", Tests: 1, Errors: 1, Cases: []junitCase{{Name: "all planned runs", Class: "lockchaos", Error: &junitResult{Type: "interrupted", Message: j.Story.Headline}}}})
+		all.Suites = append(all.Suites, junitSuite{ID: len(all.Suites), Name: "interrupted", Tests: 1, Errors: 1, Cases: []junitCase{{
+			Name: "all planned runs", Class: "lockchaos", Error: &junitResult{Type: "interrupted", Message: j.Story.Headline},
+		}}})
 	}
 	return writeJUnit(w, all)
-}
-
-func (j *Joint) writeMarkdown(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
-	if len(j.Rates) > 0 {
-		var rows [][]string
-		for _, r := range j.Rates {
-			rows = append(rows, []string{md(r.Name), r.String()})
-		}
-		b.WriteString(mdTable([]string{"violation", ">runs (95 % interval, if they are of one kind)"}, rows))
-		fmt.Fprintf(&b, "\n")
-	}
-	runs := slices.Clone(j.Runs)
-	slices.SortStableFunc(runs, func(a, b JointRun) int { return b2i(a.met()) - b2i(b.met()) })
-	var rows [][]string
-	for i := range min(len(runs), maxJointRows) {
-		r := &runs[i]
-		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(say.Shorten(r.Headline, 200)), md(r.Dir)})
-	}
-	b.WriteString(mdTable([]string{"run", "verdict", "expected", "what was found", "directory"}, rows))
-	if more := len(runs) - len(rows); more > 0 {
-		fmt.Fprintf(&b, "\nand %s more, in results.json\n", say.Count(more, "run"))
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write markdown: %w", err)
-	}
-	return nil
 }
 
 // maxJointRows bounds the runs that the joint summary lists.
 const maxJointRows = 200
 
+func (j *Joint) writeMarkdown(w io.Writer) error {
+	text := fmt.Sprintf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
+	var rates, rows [][]string
+	for _, r := range j.Rates {
+		rates = append(rates, []string{md(r.Name), r.String()})
+	}
+	if len(rates) > 0 {
+		text += mdTable([]string{"violation", ">runs (95 % interval, if they are of one kind)"}, rates) + "\n"
+	}
+	runs := slices.Clone(j.Runs)
+	slices.SortStableFunc(runs, func(a, b JointRun) int { return cmp.Compare(a.Tone(), b.Tone()) })
+	for _, r := range runs[:min(len(runs), maxJointRows)] {
+		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(say.Shorten(r.Headline, 200)), md(r.Dir)})
+	}
+	text += mdTable([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
+	if more := len(runs) - len(rows); more > 0 {
+		text += fmt.Sprintf("\nand %s more, in results.json\n", say.Count(more, "run"))
+	}
+	return write(w, "markdown", text, nil)
+}
+
 // writeJUnit writes suites.
 func writeJUnit(w io.Writer, all junitSuites) error {
 	out, err := xml.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write junit: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, say.Plain(string(out))); err != nil {
-		return fmt.Errorf("write junit: %w", err)
-	}
-	return nil
+	return write(w, "junit", xml.Header+string(out)+"\n", err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 type junitSuites struct {
@@ -65,7 +66,7 @@ func WriteJUnit(w io.Writer, r Results) error {
 
 // junitSuiteOf is the suite of a run.
 func junitSuiteOf(r *Results) junitSuite {
-	met := r.Expect != "" && r.Expect == string(r.Verdict) && r.AbortReason == ""
+	met := r.met()
 	suite := junitSuite{
 		Name: "lockchaos " + strings.Join(junitNames(r), " "), Package: "lockchaos", Hostname: "localhost",
 		Properties: junitProperties(r), Out: junitOut(r, met),
@@ -109,7 +110,14 @@ func junitSuiteOf(r *Results) junitSuite {
 	}
 	for i := range suite.Cases {
 		c := &suite.Cases[i]
-		suite.Failures, suite.Errors, suite.Skipped = suite.Failures+b2i(c.Failure != nil), suite.Errors+b2i(c.Error != nil), suite.Skipped+b2i(c.Skipped != nil)
+		switch {
+		case c.Failure != nil:
+			suite.Failures++
+		case c.Error != nil:
+			suite.Errors++
+		case c.Skipped != nil:
+			suite.Skipped++
+		}
 	}
 	suite.Tests, suite.Time = len(suite.Cases), seconds(total)
 	return suite
@@ -141,7 +149,7 @@ func (s junitSuite) named(part string) junitSuite {
 
 // junitOut is the story, a moment a line, with what a scenario violates as it must.
 func junitOut(r *Results, met bool) string {
-	lines := append([]string{r.Story.Headline}, r.Story.lines()...)
+	lines := append([]string{r.Story.Headline}, r.Story.Lines()...)
 	if words := r.Counts.String(); words != "" {
 		lines = append(lines, "violated: "+words)
 	}
@@ -190,12 +198,39 @@ func explanations(p *checker.Result) string {
 	return b.String()
 }
 
-func indices(events []int64) string {
-	names := make([]string, len(events))
-	for i, e := range events {
-		names[i] = fmt.Sprintf("#%d", e)
-	}
-	return strings.Join(names, ", ")
-}
-
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+
+// WriteAnnotation writes what GitHub Actions shows as an annotation of a job: an error for a
+// run that is invalid, and a warning for one that is unknown. Of a valid run, and of a
+// scenario that gave the verdict that it must, there is none.
+func WriteAnnotation(w io.Writer, r Results, dir string) error {
+	if r.Verdict == checker.Valid && r.Expect != string(checker.Invalid) || r.met() {
+		return nil
+	}
+	level := "error"
+	if r.Verdict == checker.Unknown {
+		level = "warning"
+	}
+	message := r.Story.Headline
+	if r.Expect != "" {
+		message = fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, message)
+	}
+	for _, m := range r.Story.Events {
+		if m.Kind == EventViolation {
+			message += "\n" + say.Instant(m.At) + " " + m.Text
+		}
+	}
+	for _, c := range []struct{ name, value string }{{"again: ", r.Command}, {"report: ", dir}} {
+		if c.value != "" {
+			message += "\n" + c.name + say.OneLine(c.value)
+		}
+	}
+	// What ends a command or a property of it is escaped.
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	title := "lockchaos: " + strings.Join(append([]string{string(r.Verdict)}, junitNames(&r)...), " ")
+	if _, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property.Replace(title), data.Replace(say.Plain(message))); err != nil {
+		return fmt.Errorf("write annotation: %w", err)
+	}
+	return nil
+}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"os"
@@ -159,17 +158,12 @@ func (f *follower) judge(ctx context.Context) {
 
 // watch answers with the page that shows a run under way.
 func (h *handler) watch(w http.ResponseWriter, run string) {
-	t, err := template.New("live").Parse(liveHTML)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{"CSS": template.CSS(paletteCSS + pageCSS), "JS": template.JS(liveJS), "Name": say.OneLine(run)}); err != nil {
+	if err := writePage(&b, "live.html", map[string]any{"Name": say.OneLine(run)}, "live.js"); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Security-Policy", fmt.Sprintf(liveIsolation, scriptHash(liveJS)))
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(liveIsolation, scriptHash(asset("live.js"))))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(b.Bytes()) // who asked may have gone
 }

@@ -41,7 +41,7 @@ var logStamp = regexp.MustCompile(`^\d+:[A-Z] (\d{1,2} [A-Z][a-z]{2} \d{4} \d{2}
 // readLogs finds the logs of the servers in a run directory, and what they have around a
 // moment of the run. It reads nothing outside of the directory. What can't be read, or
 // has no times, adds nothing.
-func readLogs(dir string, run history.Run, moment time.Duration) (names []string, lines []logLine) {
+func readLogs(dir string, run history.Run, moment *time.Duration) (names []string, lines []logLine) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, nil
@@ -61,10 +61,14 @@ func readLogs(dir string, run history.Run, moment time.Duration) (names []string
 		if err != nil {
 			continue
 		}
-		lines = append(lines, nearest(linesAround(f, name, run, moment), moment, maxServerLines)...)
+		if moment != nil {
+			lines = append(lines, nearest(linesAround(f, name, run, *moment), *moment, maxServerLines)...)
+		}
 		_ = f.Close()
 	}
-	lines = nearest(lines, moment, maxLogLines)
+	if moment != nil {
+		lines = nearest(lines, *moment, maxLogLines)
+	}
 	slices.SortStableFunc(lines, func(a, b logLine) int { return cmp.Compare(a.At, b.At) })
 	return names, lines
 }

@@ -52,7 +52,7 @@ func TestLogLines(t *testing.T) {
 		"sentinel <1.log": strings.Repeat(logged(at(2*time.Second), strings.Repeat("long ", 100)), 500),
 		"notes.txt":       logged(at(1700*time.Millisecond), "no log"),
 	})
-	block := page[strings.Index(page, `<details class="logs raw apart">`):]
+	block := page[strings.Index(page, `<details class="fold logs raw">`):]
 	block = block[:strings.Index(block, "</details>")]
 	require.Contains(t, block, "What the servers logged around 1.716 s, by their own clocks: 15 lines")
 	require.Contains(t, block, "   1.713 s  redis-1     MASTER MODE enabled\n")

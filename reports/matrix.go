@@ -1,12 +1,21 @@
 package reports
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
 // MatrixFile is the page of a matrix.
@@ -69,31 +78,15 @@ type MatrixRun struct {
 // beside the page, or empty if there is none.
 func NewMatrixRun(in Input, dir string) MatrixRun {
 	m := newModel(in)
-	results := m.results()
 	r := MatrixRun{
-		Seed: results.Seed, Verdict: results.Verdict, Headline: results.Story.Headline, Command: results.Command, Dir: dir,
-		Unavailable: longestWithoutGrant(m.ops),
+		Seed: m.Seed, Verdict: m.Verdict, Headline: m.Story.Headline, Command: m.Command, Dir: dir,
+		Unavailable: longestWithoutGrant(m.facts.Ops), noAnswer: m.Operations[string(history.Acquire)].Info,
+		Twice: m.Counts.Kinds[checker.DoubleGrant]+m.Counts.Kinds[checker.OverCapacity] > 0,
 	}
-	for _, p := range results.Properties {
-		for i := range p.Violations {
-			r.Twice = r.Twice || grantsTwice(p.Violations[i].Kind)
-		}
-	}
-	for i := range m.ops {
-		switch op := &m.ops[i]; {
-		case op.Invoke.Op != history.Acquire:
-		case op.OK():
-			r.acquires = append(r.acquires, took(op))
-		case op.Unknown():
-			r.noAnswer++
-		}
+	for _, d := range m.facts.Requests().Most {
+		r.acquires = append(r.acquires, d.Took)
 	}
 	return r
-}
-
-// grantsTwice reports whether a violation is that more clients hold a lock than it admits.
-func grantsTwice(kind string) bool {
-	return kind == checker.DoubleGrant || kind == checker.OverCapacity
 }
 
 // longestWithoutGrant is the longest time in which no acquire was granted, from the first
@@ -134,39 +127,29 @@ func (c *MatrixCell) Add(r MatrixRun) {
 
 // count fills in the figures of the runs.
 func (c *MatrixCell) count() {
-	c.Valid, c.Invalid, c.Unknown, c.NoAnswer, c.Longest, c.LongestMedian, c.Acquire = 0, 0, 0, 0, 0, 0, Latency{}
-	twice := 0
+	counts := map[checker.Verdict]int{}
+	twice, decided := 0, 0
 	var gaps, acquires []time.Duration
-	for i := range c.Runs {
-		r := &c.Runs[i]
-		switch r.Verdict {
-		case checker.Valid:
-			c.Valid++
-		case checker.Invalid:
-			c.Invalid++
-		default:
-			c.Unknown++
-		}
+	c.NoAnswer = 0
+	for _, r := range c.Runs {
+		counts[r.Verdict]++
 		if r.Twice {
 			twice++
 		}
-		gaps = append(gaps, r.Unavailable)
-		acquires = append(acquires, r.acquires...)
-		c.NoAnswer += r.noAnswer
-	}
-	decided := 0
-	for i := range c.Runs {
-		if c.Runs[i].Verdict != checker.Unknown || c.Runs[i].Twice {
+		if r.Verdict != checker.Unknown || r.Twice {
 			decided++
 		}
+		gaps, acquires = append(gaps, r.Unavailable), append(acquires, r.acquires...)
+		c.NoAnswer += r.noAnswer
 	}
-	c.Twice = Rate{Name: checker.DoubleGrant, Seen: twice, Of: decided, Interval: interval(twice, decided)}
+	c.Valid, c.Invalid, c.Unknown = counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown]
+	c.Twice = rateOf(checker.DoubleGrant, twice, decided)
 	if len(gaps) > 0 {
 		slices.Sort(gaps)
 		c.LongestMedian, c.Longest = gaps[(len(gaps)-1)/2], gaps[len(gaps)-1]
 	}
 	if len(acquires) > 0 {
-		c.Acquire = latencyOf(acquires)
+		c.Acquire = facts.LatencyOf(acquires)
 	}
 }
 
@@ -177,4 +160,125 @@ func NewMatrix(runs []JointRun, planned int, seeds string, length time.Duration,
 		m.Cells[i].count()
 	}
 	return m
+}
+
+// WriteMatrix writes the page of a matrix, and its junit.xml, summary.md and results.json,
+// into the folder of its run directories, and the index of that.
+func WriteMatrix(dir string, m Matrix) error {
+	var errs []error
+	for name, write := range map[string]func(io.Writer) error{
+		MatrixFile: m.writeHTML, JUnitFile: m.writeJUnit, MarkdownFile: m.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, m) },
+	} {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
+	}
+	return errors.Join(append(errs, UpdateIndex(dir))...)
+}
+
+// The columns of a cell in words.
+var matrixColumns = []string{ //nolint:gochecknoglobals // a constant
+	"lock", "topology", "faults", "granted twice (95 %)", "runs", "unavailable, median / most", "acquire p50 / p99", "acquires unanswered",
+}
+
+// words are the columns of a cell.
+func (c *MatrixCell) words() []string {
+	head := []string{c.Lock, c.Topology, c.Faults}
+	if c.Impossible != "" {
+		return append(head, "not possible: "+c.Impossible, "", "", "", "")
+	}
+	if len(c.Runs) == 0 {
+		return append(head, "no run", "", "", "", "")
+	}
+	acquire := "none granted"
+	if c.Acquire.Count > 0 {
+		acquire = c.Acquire.Cells()[2] + " / " + c.Acquire.Cells()[4]
+	}
+	return append(head, c.twice(), c.verdicts(), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
+}
+
+// twice is in how many of the decided runs a lock was granted twice.
+func (c *MatrixCell) twice() string {
+	if c.Twice.Of == 0 {
+		return "not decided"
+	}
+	return c.Twice.String()
+}
+
+// verdicts are those of the runs, but for none of a kind.
+func (c *MatrixCell) verdicts() string {
+	var parts []string
+	for _, v := range []struct {
+		n    int
+		word checker.Verdict
+	}{{c.Valid, checker.Valid}, {c.Invalid, checker.Invalid}, {c.Unknown, checker.Unknown}} {
+		if v.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", v.n, v.word))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WriteMatrixText writes a matrix as a table for a terminal.
+func WriteMatrixText(w io.Writer, m Matrix) error {
+	var out bytes.Buffer
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(matrixColumns, "\t")))
+	var impossible []string
+	for i := range m.Cells {
+		c := &m.Cells[i]
+		words := c.words()
+		if c.Impossible != "" {
+			words = append(words[:3], "not possible", "", "", "", "")
+			impossible = append(impossible, fmt.Sprintf("%s on %s under %s: %s", c.Lock, c.Topology, c.Faults, c.Impossible))
+		}
+		fmt.Fprintln(t, strings.Join(words, "\t"))
+	}
+	_ = t.Flush() // into memory
+	var text strings.Builder
+	for line := range strings.Lines(out.String()) {
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	for _, why := range impossible {
+		text.WriteString("not possible: " + why + "\n")
+	}
+	return write(w, "matrix", text.String(), nil)
+}
+
+func (m *Matrix) writeMarkdown(w io.Writer) error {
+	var rows [][]string
+	for i := range m.Cells {
+		words := m.Cells[i].words()
+		for k := range words {
+			words[k] = md(words[k])
+		}
+		rows = append(rows, words)
+	}
+	text := fmt.Sprintf("## Locks under the same faults\n\n%s\n\n%s\n%s\n\n", md(m.about()), mdTable(matrixColumns, rows), matrixNote)
+	if err := write(w, "markdown", text, nil); err != nil {
+		return err
+	}
+	return m.Joint.writeMarkdown(w)
+}
+
+// matrixNote says how to read the columns.
+const matrixNote = "Granted twice: of the runs that were decided, those in which more clients held a lock than it admits, with Wilson's interval. " +
+	"Unavailable: the longest time of a run in which no client was granted any lock while clients asked. " +
+	"Acquire: from the request to the grant, with the time that other clients held the lock. " +
+	"A seed fixes the plan of faults and the choices of the clients, not how processes interleave; topologies differ, so that the same seed draws other targets on each."
+
+// about says what was run.
+func (m *Matrix) about() string {
+	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", "))
+}
+
+func (m *Matrix) writeHTML(w io.Writer) error {
+	type cell struct {
+		*MatrixCell
+
+		Words []string
+	}
+	var rows []cell
+	for i := range m.Cells {
+		rows = append(rows, cell{&m.Cells[i], m.Cells[i].words()})
+	}
+	return writePage(w, "matrix.html", map[string]any{"Command": m.Command, "About": m.about(), "Note": matrixNote, "Columns": matrixColumns, "Rows": rows})
 }

@@ -16,7 +16,7 @@ func TestEnvironment(t *testing.T) {
 	in.Run.Backend, in.Run.Settings = "process", json.RawMessage(`{"length":25000000000,"clients":8,"hold":20000000,"node_timeout":5000000,"careless":false,"min_replicas":0,"new_one":3}`)
 	in.Run.Topology.Options = map[string]string{"min-replicas": "1"}
 	page := htmlOf(t, in)
-	require.Contains(t, page, "<dd>clients 8, hold 20 ms, length 25 s, new one 3, node timeout 5 ms, min-replicas 1</dd>")
+	require.Contains(t, page, "<dd>clients 8, hold 20 ms, length 25 s, min-replicas 1, new one 3, node timeout 5 ms</dd>")
 	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
 	in.Run.Machine = &history.Machine{OS: "linux", Arch: "amd64", Kernel: "6.1.0-<13>", CPUs: 2, Go: "go1.26"}
 	require.Contains(t, htmlOf(t, in), "<dt>Machine</dt><dd>linux 6.1.0-&lt;13&gt;, amd64, 2 CPUs, built with go1.26</dd>")

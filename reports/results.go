@@ -5,16 +5,52 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // ResultsVersion is the version of the results.json format.
 const ResultsVersion = 1
+
+// What results are made of.
+type (
+	// A Fault is one fault of a run, from its injection to its heal.
+	Fault = facts.Fault
+	// Outcomes counts how the operations of one kind ended.
+	Outcomes = facts.Outcomes
+	// A Latency is the distribution of how long the operations of one kind took.
+	Latency = facts.Latency
+	// Counts says how many violations there are.
+	Counts = facts.Counts
+	// A Story is what happened in plain words.
+	Story = story.Story
+	// A StoryEvent is one thing that happened.
+	StoryEvent = story.Event
+	// A Sequence is what parties said to each other until a violation.
+	Sequence = story.Sequence
+)
+
+// EventViolation is the kind of the event at which the promise was broken.
+const EventViolation = story.EventViolation
+
+// An Input is everything that a report is made of.
+type Input struct {
+	Run     history.Run
+	History *history.History
+	Report  checker.Report
+	// Missing says of each part of a stored run that could not be read what is
+	// wrong with it. Empty: nothing. Pending says that the results alone are missing, as of a run that is
+	// under way.
+	Missing []string
+	Pending bool
+}
 
 // Results are the verdicts and figures of a run: what results.json holds, and
 // all that the text and JUnit reports need. All times are nanoseconds.
@@ -63,6 +99,14 @@ type Results struct {
 	Faults     []Fault             `json:"faults"`
 }
 
+// A model is an input with what all of its reports are made of.
+type model struct {
+	Results
+
+	in    Input
+	facts *facts.Facts
+}
+
 // leftOut says which faults did not come, and why.
 func leftOut(run *history.Run) []string {
 	if late := run.Late(); late != "" {
@@ -72,49 +116,96 @@ func leftOut(run *history.Run) []string {
 }
 
 // Summarize derives the results of a run.
-func Summarize(in Input) Results { return newModel(in).results() }
+func Summarize(in Input) Results { return newModel(in).Results }
 
-func (m *model) results() Results {
-	r := Results{
-		Version: ResultsVersion, Verdict: m.Report.Verdict,
-		Scenario: m.Run.Scenario, Expect: m.Run.Expect, Seed: m.Run.Seed,
-		Topology: m.Run.Topology.Name, Simulated: m.Run.Backend == history.Simulated, Simulation: m.Run.Simulation(), Lock: m.Run.Lock, Workload: m.Run.Workload,
-		Command: m.Run.Command, Program: m.Run.Program,
-		Started: m.Run.Started, Duration: m.end,
-		AbortReason: m.Run.AbortReason, SkippedFaults: leftOut(&m.Run), Interrupted: m.Run.Interrupted, Truncated: m.History.Truncated, Events: len(m.History.Events), Missing: m.Missing,
-		Counts: m.counts(), Story: m.story(), Causes: m.Run.Causes, Next: m.next(), Properties: m.Report.Results,
-		Operations: outcomes(m.ops), Latency: latencies(m.ops), Faults: m.faults,
+func newModel(in Input) *model {
+	f := facts.Of(in.Run, in.History, in.Report, len(in.Missing) == 0)
+	in.History = f.History
+	m := &model{in: in, facts: f, Results: Results{
+		Version: ResultsVersion, Verdict: f.Verdict, Scenario: in.Run.Scenario, Expect: in.Run.Expect, Seed: in.Run.Seed,
+		Topology: in.Run.Topology.Name, Simulated: in.Run.Backend == history.Simulated, Simulation: in.Run.Simulation(),
+		Lock: in.Run.Lock, Workload: in.Run.Workload, Command: in.Run.Command, Program: in.Run.Program,
+		Started: in.Run.Started, Duration: f.End, AbortReason: in.Run.AbortReason, SkippedFaults: leftOut(&in.Run),
+		Interrupted: in.Run.Interrupted, Truncated: f.History.Truncated, Events: len(f.History.Events), Missing: in.Missing,
+		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: in.Run.Causes,
+		Properties: append([]checker.Result{}, f.Results...), Faults: append([]Fault{}, f.Faults...),
+	}}
+	m.Operations, m.Latency = f.Figures()
+	if m.Verdict == "" {
+		m.Verdict = checker.Unknown
 	}
-	if v := m.violation(); v != nil {
-		r.Sequence = m.sequence(v)
+	if v := f.Told(); v != nil {
+		m.Sequence = story.Messages(f, v, m.Story)
+		m.Next = m.next()
 	}
-	if r.Verdict == "" {
-		r.Verdict = checker.Unknown
-	}
-	if r.Properties == nil {
-		r.Properties = []checker.Result{}
-	}
-	if r.Faults == nil {
-		r.Faults = []Fault{}
-	}
-	return r
+	return m
 }
 
 // next is the command that says more about an invalid run: one that measures its causes, which tells a limit of
 // the servers from a defect of the lock, or the variant of a scenario that prevents the violation.
 func (m *model) next() string {
-	if m.violation() == nil || m.Run.AbortReason != "" || m.Run.ClaimLostTo != "" {
+	run := m.in.Run
+	if run.AbortReason != "" || run.ClaimLostTo != "" {
 		return ""
 	}
-	for _, c := range m.story().Cures {
+	for _, c := range m.Story.Cures {
 		if c.Prevents {
 			return c.Try
 		}
 	}
-	if len(m.Run.Causes) > 0 || m.Run.Backend == history.Simulated || m.Run.Backend == "attach" {
+	if len(run.Causes) > 0 || m.Simulated || run.Backend == "attach" {
 		return ""
 	}
-	return m.with("--causes")
+	return story.With(run, "--causes")
+}
+
+// recorded reports whether there is a record of the run beside its history.
+func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
+
+// met reports whether a scenario gave the verdict that it must.
+func (r *Results) met() bool {
+	return r.Expect != "" && r.Expect == string(r.Verdict) && r.AbortReason == ""
+}
+
+// about names what was run.
+func (r *Results) about() []string {
+	var parts []string
+	for _, s := range []string{r.Scenario, r.Topology, r.Lock, r.Workload} {
+		if s != "" {
+			parts = append(parts, say.OneLine(s))
+		}
+	}
+	if r.recorded() {
+		parts = append(parts, fmt.Sprintf("seed %d", r.Seed))
+	}
+	if r.Simulated {
+		parts = append(parts, r.Simulation)
+	}
+	switch {
+	case r.met():
+		parts = append(parts, "as expected")
+	case r.Expect != "":
+		parts = append(parts, "expected "+say.OneLine(r.Expect))
+	}
+	return parts
+}
+
+// An operationRow is a row of the table of operations.
+type operationRow struct {
+	Op string
+	Outcomes
+	Latency
+}
+
+// rows are the operations in the order in which reports list them.
+func (r *Results) rows() []operationRow {
+	var rows []operationRow
+	for _, op := range facts.Operations() {
+		if o, ok := r.Operations[op]; ok {
+			rows = append(rows, operationRow{op, o, r.Latency[op]})
+		}
+	}
+	return rows
 }
 
 // sign is the mark that goes with a verdict, so that no colour is needed.
@@ -129,15 +220,65 @@ func sign(v checker.Verdict) string {
 	}
 }
 
-// effective counts the faults whose effect was observed, and that a request met.
-func effective(faults []Fault) int {
-	n := 0
-	for i := range faults {
-		if faults[i].counts() {
-			n++
-		}
+// recoveryCell is a recovery in a table, where one was due at all.
+func recoveryCell(due bool, took time.Duration) string {
+	switch {
+	case !due:
+		return facts.None
+	case took == 0:
+		return "none"
+	default:
+		return say.Span(took)
 	}
-	return n
+}
+
+// Interval is where the true share lies, in 95 of 100 cases, of what was seen in so many runs: Wilson's score interval
+// (E. B. Wilson, "Probable inference", JASA 22, 1927). It supposes that runs are independent of each other.
+func Interval(seen, of int) [2]float64 {
+	if of <= 0 {
+		return [2]float64{0, 1}
+	}
+	const z = 1.959964 // 95 % of the normal distribution lie between -z and z
+	n := float64(of)
+	p := float64(seen) / n
+	middle := p + z*z/(2*n)
+	spread := z * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	low, high := (middle-spread)/(1+z*z/n), (middle+spread)/(1+z*z/n)
+	if seen == 0 {
+		low = 0 // and not what rounding leaves
+	}
+	if seen == of {
+		high = 1
+	}
+	return [2]float64{low, high}
+}
+
+// share is an interval in percent.
+func share(interval [2]float64) string {
+	return fmt.Sprintf("%.0f to %.0f %%", math.Floor(100*interval[0]), math.Ceil(100*interval[1]))
+}
+
+// armLabel is an arm of a measurement in words.
+func armLabel(c history.Cause, a history.Arm) string {
+	label := ""
+	if a.Fault >= 0 && a.Fault < len(c.Faults) {
+		f := Fault{Name: c.Faults[a.Fault].Fault, Target: c.Faults[a.Fault].Target}
+		label = f.Label()
+	}
+	switch a.Arm {
+	case history.ArmAll:
+		return "with the faults of the run"
+	case history.ArmWithout:
+		return "without " + label
+	case history.ArmOnly:
+		return "with " + label + " alone"
+	case history.ArmNone:
+		return "without any fault"
+	case history.ArmControl:
+		return "with the faults, and the control lock " + c.Control
+	default:
+		return a.Arm
+	}
 }
 
 // WriteJSON writes results.json: the [Results] of a run, or a [Joint] or a [Matrix].
@@ -146,11 +287,17 @@ func WriteJSON[T Results | Joint | Matrix](w io.Writer, r T) error {
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	err := enc.Encode(r)
+	return write(w, "results", b.String(), err)
+}
+
+// write writes a report whose text was made, with what does not print by its number.
+func write(w io.Writer, what, text string, err error) error {
+	if err == nil {
+		_, err = io.WriteString(w, say.Plain(text))
 	}
-	if _, err := io.WriteString(w, say.Plain(b.String())); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return nil
 }
@@ -170,13 +317,5 @@ func ReadJSON(r io.Reader) (Results, error) {
 		return results, nil
 	default:
 		return Results{}, fmt.Errorf("read results: unknown verdict %q (want valid, invalid or unknown)", results.Verdict)
-	}
-}
-
-// opNames are the operations of clients, in the order in which reports list
-// them.
-func opNames() []string {
-	return []string{
-		string(history.Acquire), string(history.Extend), string(history.Release), string(history.Access),
 	}
 }

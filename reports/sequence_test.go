@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	diagram "github.com/lockchaos/lockchaos/reports/internal/chart"
+	diagram "github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // independent is a topology of five masters that know nothing of each other.

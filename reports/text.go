@@ -1,15 +1,27 @@
 package reports
 
 import (
+	"bytes"
+	_ "embed" // the templates
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/template"
 	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/draw"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
+
+//go:embed assets/summary.md.tmpl
+var summaryMarkdown string
+
+//go:embed assets/summary.txt.tmpl
+var summaryText string
 
 // TextOptions say how the terminal summary is written. The zero value is
 // plain text for a file or a log.
@@ -21,229 +33,174 @@ type TextOptions struct {
 	Dir   string // the run directory to name; empty names none
 }
 
-// maxTextLines is how many lines a summary has on a terminal.
-const maxTextLines = 14
-
-// maxCauseLines is how many measurements it names there.
-const maxCauseLines = 2
-
-// The widths of a summary.
+// The measures of a summary for a terminal.
 const (
+	maxTextLines = 14
 	textWidth    = 100 // without a terminal
 	minTextWidth = 40
 	labelWidth   = 13 // the column in which the text begins
+	indent       = "  "
 )
 
-// A textReport makes the lines of the summary.
-type textReport struct {
-	Results
+// functions are those of all templates, also of pages.
+func functions() map[string]any {
+	return map[string]any{
+		"md": md, "line": say.OneLine, "sign": func(v any) string { return sign(checker.Verdict(fmt.Sprint(v))) },
+		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": story.Stop, "short": say.Shorten,
+		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join, "mermaid": draw.Mermaid,
+		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
+		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
+		"armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
+		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "effective": facts.Effective,
+		"first": func(n int, all []Fault) []Fault { return all[:min(len(all), n)] }, "sub": func(a, b int) int { return a - b },
+	}
+}
+
+// templated is what a template of text makes of data.
+func templated(text, part string, data any, more template.FuncMap) (string, error) {
+	t, err := template.New("").Funcs(functions()).Funcs(more).Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	err = t.ExecuteTemplate(&b, part, data)
+	return b.String(), err
+}
+
+// WriteMarkdown writes the summary for the page of a CI job (GitHub shows what
+// is appended to $GITHUB_STEP_SUMMARY): the verdict and its story, what was
+// checked, the figures, the faults, and the command that repeats the run.
+func WriteMarkdown(w io.Writer, r Results) error {
+	text, err := templated(summaryMarkdown, "summary", r, nil)
+	return write(w, "markdown", text, err)
+}
+
+// A terminal has the entries of a summary as lines.
+type terminal struct {
 	TextOptions
 
-	whole bool // nothing is cut
-	lines []string
+	cut bool // an entry has one line
 }
 
 // WriteText writes the summary for a terminal: the verdict and its story, how many violations there
 // are, and the commands that go on from there. Everything else is in report.html.
 func WriteText(w io.Writer, r Results, o TextOptions) error {
-	t := textReport{Results: r, TextOptions: o, whole: o.Width <= 0}
-	t.Width = max(o.Width, minTextWidth)
-	if t.whole {
+	t := terminal{TextOptions: o, cut: o.Width > 0}
+	if t.Width = max(o.Width, minTextWidth); !t.cut {
 		t.Width = textWidth
 	}
-	t.head()
-	foot := textReport{Results: r, TextOptions: t.TextOptions, whole: t.whole}
-	foot.facts()
-	foot.next()
-	t.story(maxTextLines - len(t.lines) - len(foot.lines))
-	if _, err := io.WriteString(w, strings.Join(append(t.lines, foot.lines...), "\n")+"\n"); err != nil {
+	by := map[checker.Verdict][]string{}
+	for _, p := range r.Properties {
+		name := p.Name
+		if p.Verdict == checker.Unknown {
+			name += ": " + p.Summary
+		}
+		by[p.Verdict] = append(by[p.Verdict], name)
+	}
+	var named []string
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.Counts() {
+			named = append(named, f.Label())
+		}
+	}
+	data := map[string]any{"R": r, "Dir": strings.TrimSuffix(o.Dir, "/"), "Cut": t.cut, "Held": by[checker.Valid], "Open": by[checker.Unknown], "Faults": named}
+	more := template.FuncMap{"add": t.add, "wrap": t.wrap, "pad": pad, "paint": t.paint, "dim": t.dim}
+	parts, names := [3]string{}, [3]string{"head", "story", "foot"}
+	for _, i := range []int{0, 2, 1} {
+		var err error
+		if i == 1 && t.cut { // in the lines that are left: without the oldest events, and some sentences
+			room := maxTextLines - strings.Count(parts[0], "\n") - strings.Count(parts[2], "\n")
+			events := r.Story.Events
+			for len(events) > max(room-1, 2) {
+				at := slices.IndexFunc(events, func(e StoryEvent) bool { return e.Kind != EventViolation })
+				events = slices.Delete(slices.Clone(events), at, at+1)
+			}
+			data["Events"], data["Outcome"] = events, r.Story.Outcome[:min(len(r.Story.Outcome), max(0, room-len(events)))]
+		} else {
+			data["Events"], data["Outcome"] = r.Story.Events, r.Story.Outcome
+		}
+		if parts[i], err = templated(summaryText, names[i], data, more); err != nil {
+			return fmt.Errorf("write summary: %w", err)
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(parts[:], ""))
+	if err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
 }
 
-func (t *textReport) head() {
-	t.lines = append(t.lines, t.paint(t.Verdict, sign(t.Verdict)+" "+strings.ToUpper(string(t.Verdict)))+"  "+say.OneLine(t.Story.Headline))
-	var about []string
-	for _, s := range []string{t.Scenario, t.Topology, t.Lock, t.Workload} {
-		if s != "" {
-			about = append(about, say.OneLine(s))
-		}
+// add is an entry: on a terminal one line, else as many as it takes.
+func (t terminal) add(label, text string) string {
+	if text = say.OneLine(text); t.cut {
+		return pad(label) + say.Shorten(text, t.Width-labelWidth) + "\n"
 	}
-	if t.recorded() {
-		about = append(about, fmt.Sprintf("seed %d", t.Seed))
-	}
-	if t.Simulated {
-		about = append(about, t.Simulation)
-	}
-	switch {
-	case t.Expect == "":
-	case t.AbortReason == "" && t.Expect == string(t.Verdict):
-		about = append(about, "as expected")
-	default:
-		about = append(about, "expected "+say.OneLine(t.Expect))
-	}
-	if len(about) > 0 {
-		t.lines = append(t.lines, "  "+t.dim(strings.Join(about, " · ")))
-	}
-	if t.Story.Notice != "" {
-		t.add(sign(checker.Unknown)+" note", t.Story.Notice)
-	}
-	if len(t.Missing) > 0 {
-		t.add(sign(checker.Unknown)+" incomplete", strings.Join(t.Missing, "; "))
-	}
+	return t.wrap(label, text)
 }
 
-// story are the events, and the first of what follows from them, in so many lines.
-func (t *textReport) story(room int) {
-	events := slices.Clone(t.Story.Events)
-	for !t.whole && len(events) > max(room-1, 2) {
-		at := slices.IndexFunc(events, func(e StoryEvent) bool { return e.Kind != EventViolation })
-		events = slices.Delete(events, at, at+1)
-	}
-	for _, m := range events {
-		label := say.Instant(m.At)
-		if m.Kind == EventViolation {
-			label = sign(checker.Invalid) + " " + label
-		}
-		t.add(label, m.Text)
-	}
-	room -= len(events)
-	for _, words := range t.Story.Outcome {
-		if room > 0 || t.whole {
-			t.add("", words)
-			room--
-		}
-	}
-}
-
-// facts are the faults in effect and the counts.
-func (t *textReport) facts() {
-	for i, c := range t.Causes {
-		if i < maxCauseLines || t.whole {
-			t.wrap(map[bool]string{true: "measured"}[i == 0], c.Text) // the verdict stands at the end
-		}
-	}
-	switch {
-	case len(t.Causes) > 0 && !t.whole: // which name the faults
-	case t.Story.InEffect != nil:
-		t.add("faults", t.Story.InEffectText)
-	case len(t.Faults) > 0:
-		var names []string
-		for i := range t.Faults {
-			if f := &t.Faults[i]; f.counts() {
-				names = append(names, f.label())
-			}
-		}
-		t.add("faults", strings.TrimSuffix(fmt.Sprintf("%d of %d took effect: %s", len(names), len(t.Faults), strings.Join(names, ", ")), ": "))
-	case t.recorded():
-		t.add("faults", "none")
-	}
-	if words := t.Counts.String(); words != "" {
-		t.add(sign(checker.Invalid)+" violated", words)
-	}
-	var held, open []string
-	for _, p := range t.Properties {
-		switch p.Verdict {
-		case checker.Invalid:
-		case checker.Valid:
-			held = append(held, p.Name)
-		default:
-			open = append(open, p.Name+": "+p.Summary)
-		}
-	}
-	if len(open) > 0 {
-		t.add(sign(checker.Unknown)+" unknown", strings.Join(open, "; "))
-	}
-	if len(held) > 0 {
-		t.add(sign(checker.Valid)+" held", strings.Join(held, ", "))
-	}
-	if len(t.SkippedFaults) > 0 {
-		t.add("left out", strings.Join(t.SkippedFaults, "; "))
-	}
-	if len(t.Story.Weight) > 0 {
-		t.add("weigh", strings.Join(t.Story.Weight, " "))
-	}
-	if len(t.Story.Cures) > 0 {
-		label := "may help"
-		if t.Story.Cures[0].Prevents {
-			label = "remedy"
-		}
-		t.add(label, t.Story.Cures[0].Text)
-	}
-}
-
-// next are the commands, in one line each, so that they can be copied.
-func (t *textReport) next() {
-	if t.Next != "" {
-		t.lines = append(t.lines, pad("next")+say.OneLine(t.Next))
-	}
-	switch {
-	case t.Command != "":
-		line := pad("again") + say.OneLine(t.Command)
-		if !strings.Contains(t.Command, "--seed") {
-			line += fmt.Sprintf("   (seed %d)", t.Seed)
-		}
-		t.lines = append(t.lines, line)
-	case t.recorded():
-		t.lines = append(t.lines, pad("seed")+fmt.Sprint(t.Seed))
-	}
-	if t.Dir != "" {
-		t.lines = append(t.lines, pad("report")+strings.TrimSuffix(t.Dir, "/")+"/report.html")
-	}
-}
-
-// recorded reports whether there is a record of the run beside its history.
-func (r *Results) recorded() bool { return r.Command != "" || r.Seed != 0 || r.Topology != "" }
-
-// add adds an entry: on a terminal in one line, else in as many as it takes.
-func (t *textReport) add(label, text string) {
-	text = say.OneLine(text)
-	if !t.whole {
-		t.lines = append(t.lines, pad(label)+say.Shorten(text, t.Width-labelWidth))
-		return
-	}
-	t.wrap(label, text)
-}
-
-// wrap adds an entry in as many lines as it takes.
-func (t *textReport) wrap(label, text string) {
-	line, width := pad(label), 0
-	for word := range strings.FieldsSeq(text) {
+// wrap is an entry in as many lines as it takes.
+func (t terminal) wrap(label, text string) string {
+	lines, width := pad(label), 0
+	for word := range strings.FieldsSeq(say.OneLine(text)) {
 		n := utf8.RuneCountInString(word)
-		if width > 0 && labelWidth+width+1+n > t.Width {
-			t.lines = append(t.lines, line)
-			line, width = pad(""), 0
+		switch {
+		case width > 0 && labelWidth+width+1+n > t.Width:
+			lines, width = lines+"\n"+pad(""), 0
+		case width > 0:
+			lines, width = lines+" ", width+1
 		}
-		if width > 0 {
-			line, width = line+" ", width+1
-		}
-		line, width = line+word, width+n
+		lines, width = lines+word, width+n
 	}
-	t.lines = append(t.lines, line)
+	return lines + "\n"
 }
 
-func (t *textReport) paint(v checker.Verdict, s string) string {
-	if !t.Color {
-		return s
-	}
+// pad makes a label as wide as the column of labels.
+func pad(label string) string {
+	return indent + label + strings.Repeat(" ", max(1, labelWidth-len(indent)-utf8.RuneCountInString(label)))
+}
+
+func (t terminal) paint(v checker.Verdict, s string) string {
 	code := map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v]
-	if code == "" {
+	switch {
+	case !t.Color:
+		return s
+	case code == "":
 		code = "33"
 	}
 	return "\x1b[1;" + code + "m" + s + "\x1b[0m"
 }
 
-func (t *textReport) dim(s string) string {
+func (t terminal) dim(s string) string {
 	if !t.Color {
 		return s
 	}
 	return "\x1b[2m" + s + "\x1b[0m"
 }
 
-// pad makes a label as wide as the column of labels.
-func pad(label string) string {
-	const indent = "  "
-	n := labelWidth - len(indent) - utf8.RuneCountInString(label)
-	return indent + label + strings.Repeat(" ", max(1, n))
+// md makes a text safe for Markdown: nothing in it is a mark, a tag or the end
+// of a table's cell, and no mention of a user.
+func md(text string) string {
+	marks := []string{"<", "&lt;", ">", "&gt;", "&", "&amp;", "@", "&#64;"}
+	for _, mark := range []string{"\\", "`", "*", "_", "[", "]", "|", "~", "#", "!"} {
+		marks = append(marks, mark, "\\"+mark)
+	}
+	return strings.NewReplacer(marks...).Replace(say.OneLine(text))
+}
+
+// mdTable is a table of cells that are Markdown. A column whose name begins with ">" has
+// its cells on the right.
+func mdTable(columns []string, rows [][]string) string {
+	names, rule := make([]string, len(columns)), make([]string, len(columns))
+	for i, column := range columns {
+		names[i], rule[i] = column, "---"
+		if name, right := strings.CutPrefix(column, ">"); right {
+			names[i], rule[i] = name, "--:"
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rule, "|"))
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	}
+	return b.String()
 }

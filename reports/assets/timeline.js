@@ -12,7 +12,7 @@
   const initial = { a: data.from, b: data.to, at: data.moment, lock: data.lock, find: "" };
   const view = { ...initial };
   const told = data.violations.find((v) => v.told);
-  const ops = data.requests, crowd = data.lanes.length > 24 || data.locks.some((l) => l.cover);
+  const ops = data.requests, crowd = data.lanes.length > 24 || Boolean(data.detail);
   const open = new Set(); // the locks that are unfolded
   const picker = document.getElementById("lanes");
   const names = new Set([...data.locks.map((l) => l.name), ...data.clients].map((s) => s.toLowerCase()));
@@ -23,49 +23,35 @@
 
   async function unpack(text) {
     const packed = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-    const length = new DataView(bytes.buffer).getUint32(0, true);
-    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
-    let at = 4 + length;
-    const varint = () => {
-      let n = 0, scale = 1, b;
-      do {
-        b = bytes[at++];
-        n += (b & 127) * scale;
-        scale *= 128;
-      } while (b > 127);
-      return n;
-    };
+    const header = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
     // The requests of all lanes are in one list of each kind: those of a lane lie from its lo to its hi.
-    const all = header.requests, times = () => new Float64Array(all);
-    const requests = { ask: times(), answer: times(), from: times(), to: times(), reach: times(), token: times(), kind: new Uint32Array(all) };
+    const requests = { ask: [], answer: [], from: [], to: [], reach: [], token: [], kind: [] };
     const { ask, answer, from, to, reach, token, kind } = requests;
-    const lanes = [];
-    for (let l = 0, i = 0; l < header.lanes; l++) {
-      const lock = header.locks[varint()], name = header.clients[varint()], lo = i, hi = i + varint();
-      // Until when anything that was asked for so far goes on.
-      let last = 0, lastToken = 0, most = -1;
-      for (; i < hi; i++) {
-        ask[i] = last += varint();
-        answer[i] = last + varint();
-        if ((kind[i] = varint()) >= 3) {
-          const n = (from[i] = answer[i] + varint(), varint()), zigzag = varint();
-          token[i] = lastToken += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
-          to[i] = n ? from[i] + n - 1 : Infinity;
+    let i = 0;
+    const lanes = header.lanes.map((lane, index) => {
+      const of = header.locks[lane.lock], lo = i, list = lane.requests;
+      let last = 0, lastToken = 0, most = -1; // until when anything that was asked for so far goes on
+      for (let at = 0; at < list.length; i++) {
+        ask[i] = last += list[at++];
+        answer[i] = last + list[at++];
+        from[i] = to[i] = token[i] = 0;
+        if ((kind[i] = list[at++]) >= 3) {
+          from[i] = answer[i] + list[at++];
+          to[i] = list[at] ? from[i] + list[at] - 1 : Infinity;
+          token[i] = lastToken += list[at + 1];
+          at += 2;
         }
         reach[i] = most = Math.max(most, answer[i], to[i]);
       }
-      const lane = { index: l, lock: lock.name, of: lock, name, lo, hi, ...header.marks[l] };
-      lanes.push(lane);
-      (lock.lanes ||= []).push(lane);
-    }
-    Object.assign(header, { lanes, requests });
+      const made = { ...lane, index, lock: of.name, of, name: header.clients[lane.client], lo, hi: i };
+      (of.lanes ||= []).push(made);
+      return made;
+    });
     for (const r of header.resources) {
-      r.times = new Float64Array(r.count); r.kinds = new Uint8Array(r.count);
-      for (let i = 0, last = 0; i < r.count; i++) { r.times[i] = last += varint(); r.kinds[i] = varint(); }
+      r.times = []; r.kinds = [];
+      for (let at = 0, last = 0; at < r.accesses.length; at += 2) { r.times.push(last += r.accesses[at]); r.kinds.push(r.accesses[at + 1]); }
     }
-    return header;
+    return Object.assign(header, { lanes, requests });
   }
 
   // first is the first index with list[i] >= t.
@@ -121,10 +107,9 @@
   // drawLane draws one client at one lock; many is the same for all lanes of a view, so
   // that they can be compared.
   function drawLane(lane, y, many) {
-    const [low, high] = inView(lane), says = {}, shares = many && !sparse() ? drawDense([lane], y, says) : "";
+    const [low, high] = inView(lane), says = {}, shares = many ? drawDense([lane], y, says) : "";
     let out = label(lane.name, y, laneHeight) + rect("t-lane", left, y, right - left, laneHeight, 0, shares && `${lane.name} at ${lane.lock}: ${says.share} % held; ${counts(says)}`);
-    if (sparse()) out += drawCover(lane.cover || "", y);
-    else if (many) out += shares;
+    if (many) out += shares;
     else for (let i = low; i < high; i++) out += drawOne(lane, y, i);
     for (const [a, b] of lane.beyond || []) {
       if (meets(a, b)) out += rect("t-beyond", x(a), y + 3, Math.max(x(b) - x(a), 1), laneHeight - 6, 3, "held beyond its lease, as a later answer shows");
@@ -163,7 +148,7 @@
       if (answer <= view.b && kind === 1) out += ring(x(answer), mid, 3.5, said);
     }
     if (kind < 3 || !meets(ops.from[i], ops.to[i])) return out;
-    const from = x(ops.from[i]), to = x(ops.to[i]), node = data.grantors[kind - 4];
+    const from = x(ops.from[i]), to = x(ops.to[i]), node = data.granters[kind - 4];
     const until = ops.to[i] === Infinity ? "no end" : instant(ops.to[i]);
     let words = node ? "granted by " + node : "";
     if (ops.token[i]) words += " token " + ops.token[i];
@@ -399,7 +384,7 @@
     const note = (s) => { body += text("t-note", left, y + 10, s); y += 18; };
     const more = (s) => { body += `<g class="t-fold" data-fold="" tabindex="0" role="button">${rect("t-none", left, y, right - left, 16)}${text("t-note", left, y + 10, s)}</g>`; y += 18; };
     const found = data.lanes.filter(chosen), locks = [...new Set(found.map((lane) => lane.of))];
-    if (crowd && sparse()) for (const l of data.locks) if (!l.lanes && chosen({ lock: l.name, name: "" })) locks.push(l);
+    if (sparse()) for (const l of data.locks) if (!l.lanes && chosen({ lock: l.name, name: "" })) locks.push(l);
     const bad = new Set(data.violations.filter((v) => meets(v.from, v.to)).flatMap((v) => v.lanes.map((i) => data.lanes[i])));
     const acting = crowd ? found.filter((lane) => bad.has(lane) || acts(lane)) : found;
     const worst = (list) => [...list.filter((lane) => bad.has(lane)), ...list.filter((lane) => !bad.has(lane))];

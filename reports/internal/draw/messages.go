@@ -1,0 +1,184 @@
+package draw
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
+)
+
+// The measures of a diagram of messages, in SVG units.
+const (
+	fullWidth = 1000.0
+	left      = 78.0 // of the first party; times stand before it
+	rowHeight = 27.0
+	headRoom  = 30.0
+	leastWide = 118.0 // of a party
+	mostWide  = 260.0
+)
+
+// Messages draws a sequence as an SVG element for a page.
+func Messages(q *story.Sequence) string {
+	n := float64(len(q.Actors))
+	column := min((max(fullWidth, left+leastWide*n)-left)/n, mostWide)
+	width := left + column*n
+	x := map[string]float64{}
+	for i, a := range q.Actors {
+		x[a.Name] = left + column*(float64(i)+0.5)
+	}
+	rows := 0.0
+	for i := range q.Steps {
+		if i == 0 || !beside(&q.Steps[i-1], &q.Steps[i]) {
+			rows++
+		}
+	}
+	height := headRoom + rowHeight*(rows+0.9)
+	var s drawing
+	for _, a := range q.Actors {
+		at, w := x[a.Name], min(column-12, 132)
+		s.path("q-life", d("M", at, headRoom, "V", height-4), "")
+		s.rect("q-actor q-"+a.Kind, at-w/2, 2, w, headRoom-4, 4, a.Kind)
+		s.text("q-name", at, 20, say.Shorten(nameOf(a), int(w/7)))
+	}
+	y, last := headRoom+rowHeight*0.35, ""
+	for i := range q.Steps {
+		step := &q.Steps[i]
+		if i == 0 || !beside(&q.Steps[i-1], step) {
+			y += rowHeight
+			if at := say.Instant(step.At); at != last {
+				s.text("t-tick end", left-8, y+4, at)
+				last = at
+			}
+		}
+		s.step(q, step, x, y, width)
+	}
+	return fmt.Sprintf(`<svg class="figure sequence" viewBox="0 0 %s %s" style="max-width:%spx" role="img" aria-label="Sequence of the messages that led to the violation">%s</svg>`,
+		num(width), num(height), num(width), s.String())
+}
+
+// beside reports whether two looks at servers share a row.
+func beside(before, step *story.Step) bool {
+	return before.Kind == story.StepNote && step.Kind == story.StepNote && before.From != "" && say.Natural(before.From, step.From) < 0 &&
+		step.At-before.At < facts.OneLook && max(wide(before.Text), wide(step.Text)) < leastWide-20
+}
+
+func nameOf(a story.Actor) string {
+	if a.Kind == story.ActorClient {
+		return "client " + a.Name
+	}
+	return a.Name
+}
+
+func (s *drawing) step(q *story.Sequence, step *story.Step, x map[string]float64, y, width float64) {
+	switch step.Kind {
+	case story.StepViolation:
+		s.rect("t-flag", left, y-11, width-left-4, 21, 3, step.Text)
+		s.text("t-flag-text", left+10, y+4, say.Shorten("✗ "+step.Text, 110))
+	case story.StepNote:
+		s.note("q-note", x[step.From], y, width, step.Text)
+	case story.StepFault:
+		middle := x[step.From]
+		for _, run := range runs(q, step.Over) { // the words stand over the last
+			from, to := x[run[0]]-9, x[run[1]]+9
+			s.rect("t-fault", from, y-10, to-from, 19, 3, step.Text)
+			middle = (from + to) / 2
+		}
+		s.note("t-fault", middle, y, width, step.Text)
+	default:
+		s.message(step, x[step.From], x[step.To], y, width)
+	}
+}
+
+// note draws words in a box around a place, or at the left.
+func (s *drawing) note(class string, middle, y, width float64, text string) {
+	words, title := text, ""
+	for n := len(words); wide(words)+14 > width-left-4 && n > 0; n-- {
+		words, title = say.Shorten(text, n), text
+	}
+	w := wide(words) + 14
+	at := max(left, min(middle-w/2, width-w-2))
+	s.rect(class, at, y-10, w, 19, 3, title)
+	s.text("t-small", at+7, y+4, words)
+}
+
+func (s *drawing) message(step *story.Step, from, to, y, width float64) {
+	class, text := "q-line", "q-text"
+	tip, head := to, 6.0
+	switch step.Kind {
+	case story.StepReply:
+		class = "q-line q-reply"
+	case story.StepRefusal:
+		class = "q-line q-reply q-refusal"
+	case story.StepLost:
+		class, text = "q-line q-reply q-lost", "q-text t-bad-text"
+		tip = from + (to-from)*0.72
+	}
+	if to < from {
+		head = -head
+	}
+	s.path(class, d("M", from, y+5, "H", tip), "")
+	if step.Kind == story.StepLost {
+		s.path("t-bad-mark", cross(tip, y+5, 4.5), "")
+	} else {
+		s.path("q-head "+class, d("M", tip, y+5, "l", -head, -4.0, "v", 8.0, "z"), "")
+	}
+	w := wide(step.Text)
+	s.text(text, max(left+w/2, min((from+to)/2, width-w/2-2)), y+1, step.Text)
+}
+
+// runs are parties as they stand beside each other in the diagram: the first and the last
+// of each group that no other party divides.
+func runs(q *story.Sequence, parties []string) [][2]string {
+	var all [][2]string
+	in := false
+	for _, a := range q.Actors {
+		before := in
+		switch in = slices.Contains(parties, a.Name); {
+		case in && before:
+			all[len(all)-1][1] = a.Name
+		case in:
+			all = append(all, [2]string{a.Name, a.Name})
+		}
+	}
+	return all
+}
+
+// Mermaid is a sequence as a diagram that GitHub and others draw from text.
+func Mermaid(q *story.Sequence) string {
+	var b strings.Builder
+	b.WriteString("sequenceDiagram\n")
+	id := map[string]string{}
+	for i, a := range q.Actors {
+		id[a.Name] = fmt.Sprintf("p%d", i)
+		fmt.Fprintf(&b, "  participant p%d as %s\n", i, mermaidText(nameOf(a)))
+	}
+	arrows := map[string]string{story.StepRequest: "->>", story.StepReply: "-->>", story.StepRefusal: "-->>", story.StepLost: "--x"}
+	for _, s := range q.Steps {
+		text := mermaidText(say.Instant(s.At) + " " + s.Text)
+		over := cmp.Or(id[s.From], fmt.Sprintf("p0,p%d", len(q.Actors)-1))
+		if beside := runs(q, s.Over); len(beside) > 0 {
+			over = id[beside[0][0]] + "," + id[beside[0][1]]
+		}
+		line := "Note over " + over + ": " + text
+		switch arrow := arrows[s.Kind]; {
+		case s.Kind == story.StepViolation:
+			line = "Note over " + over + ": ✗ " + text
+		case arrow != "":
+			line = id[s.From] + arrow + id[s.To] + ": " + text
+		}
+		if s.Kind == story.StepLost || s.Kind == story.StepViolation {
+			line = "rect rgba(196,22,28,0.15)\n  " + line + "\n  end"
+		}
+		b.WriteString("  " + line + "\n")
+	}
+	return b.String()
+}
+
+// mermaidText is a text that ends no statement of a diagram, and no block of code.
+func mermaidText(s string) string {
+	return strings.NewReplacer(";", ",", "#", "no. ", "`", "'", "<", "(", ">", "→", "%%", "%").Replace(say.OneLine(s))
+}

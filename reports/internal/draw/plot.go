@@ -1,0 +1,422 @@
+package draw
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+)
+
+// A tint is a colour that is legible on light and on dark paper, as 0xRRGGBB.
+type tint uint32
+
+const (
+	ink  tint = 0x76808C
+	ok   tint = 0x2F86D6
+	info tint = 0xD98200
+	fail tint = 0xE0187F
+	bad  tint = 0xD1242F
+)
+
+func (t tint) color(alpha uint8) color.NRGBA {
+	return color.NRGBA{R: uint8(t >> 16), G: uint8(t >> 8), B: uint8(t), A: alpha} //nolint:gosec // a byte each
+}
+
+// A Family are faults that are drawn alike: by what they are done to.
+type Family struct {
+	Name string
+	tint tint
+}
+
+// Families are all of them.
+func Families() []Family {
+	return []Family{
+		{"fault of the network", 0xB58A1E}, {"failover or partition", 0x8A63D2}, {"fault of a server", 0x5E6B7B}, {"fault of a clock", 0x0A9D7A}, {"fault of a client", 0xC2571A},
+	}
+}
+
+// familyOf is where a fault belongs.
+func familyOf(f *facts.Fault) Family {
+	for i, effects := range [][]history.Effect{
+		1: {history.Promotes, history.Isolates}, 2: {history.Stops, history.Restarts, history.Forgets, history.Moves}, 3: {history.ShiftsClock}, 4: {history.StopsClient},
+	} {
+		if slices.ContainsFunc(effects, f.Has) {
+			return Families()[i]
+		}
+	}
+	return Families()[0]
+}
+
+// A Plot is one of a run, or a distribution.
+type Plot struct {
+	*plot.Plot
+
+	legend plot.Legend
+	log    bool
+	err    error // the first of what can't be drawn
+}
+
+// newPlot is a plot with grey texts and axes, and its legend beside it. Logarithmic values must be above 0: what is
+// drawn are their powers of ten, since a cloud takes the axis for a linear one.
+func newPlot(title, label string, logarithmic bool) *Plot {
+	p := &Plot{Plot: plot.New(), legend: plot.NewLegend(), log: logarithmic}
+	p.BackgroundColor = nil
+	p.Title.Text, p.Y.Label.Text = title, label
+	p.legend.Top, p.legend.Left = true, true
+	texts := []*draw.TextStyle{&p.Title.TextStyle, &p.legend.TextStyle}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.Tick.Color = ink.color(255), ink.color(255)
+		texts = append(texts, &a.Label.TextStyle, &a.Tick.Label)
+	}
+	for _, t := range texts {
+		t.Color, t.Font.Variant = ink.color(255), "Sans"
+	}
+	if logarithmic {
+		p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
+			ticks := plot.LogTicks{Prec: -1}.Ticks(math.Pow(10, low), math.Pow(10, high))
+			for i := range ticks {
+				ticks[i].Value = math.Log10(ticks[i].Value)
+			}
+			return ticks
+		})
+	}
+	return p
+}
+
+func (p *Plot) grid() {
+	g := plotter.NewGrid()
+	g.Vertical.Color, g.Horizontal.Color = nil, ink.color(70)
+	p.Add(g)
+}
+
+// A Scale are the axes of a plot: the time, and the least and the greatest value.
+type Scale struct {
+	Window    facts.Window
+	Low, High float64
+}
+
+// Both is the scale on which two plots can be compared.
+func (s Scale) Both(other Scale) Scale {
+	w := facts.Window{From: min(s.Window.From, other.Window.From), To: max(s.Window.To, other.Window.To)}
+	return Scale{w, min(s.Low, other.Low), max(s.High, other.High)}
+}
+
+// ScaleOf is the scale of durations, with room around them.
+func ScaleOf(r *facts.Facts, all ...facts.Durations) Scale {
+	low, high := math.Inf(1), 0.0
+	for _, d := range all {
+		for _, pt := range slices.Concat(xy(d.Most), xy(d.Short), xy(d.Open)) {
+			low, high = min(low, pt.Y), max(high, pt.Y)
+		}
+	}
+	if high == 0 {
+		low, high = 1e-4, 1e-1
+	}
+	return Scale{r.Whole(), max(5e-7, low/1.5), max(high*1.5, low*10)}
+}
+
+// xy are durations as points; shorter ones than a microsecond are clamped.
+func xy(all []facts.Duration) plotter.XYs {
+	points := make(plotter.XYs, len(all))
+	for i, d := range all {
+		points[i] = plotter.XY{X: d.At.Seconds(), Y: max(d.Took, time.Microsecond).Seconds()}
+	}
+	return points
+}
+
+// runPlot is a plot over the time of a run, with its faults as bands behind the data and a cross above it at each
+// violation.
+func runPlot(r *facts.Facts, s Scale, title, label string, logarithmic bool) *Plot {
+	p := newPlot(title, label, logarithmic)
+	if logarithmic {
+		s.Low, s.High = math.Log10(s.Low), math.Log10(s.High)
+	}
+	p.X.Label.Text = "seconds"
+	p.X.Min, p.X.Max = s.Window.From.Seconds(), max(s.Window.To, s.Window.From+time.Millisecond).Seconds()
+	p.Y.Min, p.Y.Max = s.Low, s.High
+	var numbers plotter.XYLabels
+	named := map[Family]bool{}
+	for i := range r.Faults {
+		f := &r.Faults[i]
+		left, right := max(f.Start.Seconds(), p.X.Min), min(max(f.End.Seconds(), f.Start.Seconds()+(p.X.Max-p.X.Min)/1000), p.X.Max)
+		if !f.OK || left > right {
+			continue
+		}
+		shade, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: s.Low}, {X: right, Y: s.Low}, {X: right, Y: s.High}, {X: left, Y: s.High}})
+		if p.err = err; err != nil {
+			return p
+		}
+		family := familyOf(f)
+		shade.Color, shade.LineStyle = family.tint.color(40), draw.LineStyle{}
+		p.Add(shade)
+		if !named[family] {
+			p.legend.Add(family.Name, shade)
+			named[family] = true
+		}
+		numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: left, Y: s.Low}), append(numbers.Labels, fmt.Sprint(i+1))
+	}
+	p.grid()
+	if labels, err := plotter.NewLabels(numbers); err == nil && len(numbers.XYs) > 0 {
+		for i := range labels.TextStyle {
+			labels.TextStyle[i].Color = ink.color(255)
+		}
+		p.Add(labels)
+	}
+	var marks plotter.XYs
+	for _, v := range r.Violations { // of those that would cover each other one is drawn
+		at := min(max(r.Since(v).Seconds(), p.X.Min), p.X.Max)
+		if n := len(marks); n == 0 || at-marks[n-1].X > (p.X.Max-p.X.Min)/300 {
+			marks = append(marks, plotter.XY{X: at, Y: s.High})
+		}
+	}
+	p.points("violation", marks, bad, draw.CrossGlyph{}, false)
+	return p
+}
+
+// points draws a glyph each, or many of them as a cloud.
+func (p *Plot) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer, logarithmic bool) {
+	const most = 400
+	if len(points) == 0 {
+		return
+	}
+	points = scaled(points, logarithmic)
+	s, err := plotter.NewScatter(points)
+	if err != nil {
+		p.err = err
+		return
+	}
+	s.GlyphStyle = draw.GlyphStyle{Color: t.color(255), Radius: vg.Points(2), Shape: glyph}
+	p.legend.Add(name, s)
+	if len(points) <= most {
+		p.Add(s)
+		return
+	}
+	cloud := plotter.NewHeatMap(p.density(points), shades(t))
+	cloud.Rasterized = true
+	p.Add(cloud)
+}
+
+func scaled(points plotter.XYs, logarithmic bool) plotter.XYs {
+	points = slices.Clone(points)
+	for i := range points {
+		if logarithmic {
+			points[i].Y = math.Log10(points[i].Y)
+		}
+	}
+	return points
+}
+
+// line draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap, nothing is
+// known between them.
+func (p *Plot) line(name string, points plotter.XYs, gap float64, t tint, dashes ...vg.Length) {
+	points = scaled(points, p.log)
+	for len(points) > 0 {
+		n := 1
+		for n < len(points) && points[n].X-points[n-1].X <= gap {
+			n++
+		}
+		line, err := plotter.NewLine(points[:n])
+		if err != nil {
+			p.err = err
+			return
+		}
+		line.LineStyle = draw.LineStyle{Color: t.color(255), Width: vg.Points(1.4), Dashes: dashes}
+		p.Add(line)
+		if points = points[n:]; len(points) == 0 {
+			p.legend.Add(name, line)
+		}
+	}
+}
+
+// Latency plots lengths of time, which are called by the words, and their percentiles where there are enough.
+func Latency(r *facts.Facts, title string, d facts.Durations, s Scale, words [3]string) *Plot {
+	const enough = 400
+	p := runPlot(r, s, title, "seconds", true)
+	p.points(words[0], xy(d.Most), ok, draw.BoxGlyph{}, true)
+	p.points(words[1], xy(d.Short), fail, draw.TriangleGlyph{}, true)
+	p.points(words[2], xy(d.Open), info, draw.RingGlyph{}, true)
+	if len(d.Most) >= enough {
+		p.percentiles(r, "", d.Most, ink)
+	}
+	return p
+}
+
+// percentiles draws p50 and, with dashes, p99, in parts of the time that have enough of them.
+func (p *Plot) percentiles(r *facts.Facts, of string, all []facts.Duration, t tint) {
+	line, gap := quantiles(r, all, 500, 20)
+	p.line(of+"p50", line, gap, t)
+	line, gap = quantiles(r, all, 990, 200)
+	p.line(of+"p99", line, gap, t, vg.Points(4), vg.Points(3))
+}
+
+// quantiles are a percentile over time, in at most 100 parts that have so many durations on average; one that has too
+// few has none. Neighbours lie less than a gap apart.
+func quantiles(r *facts.Facts, all []facts.Duration, permille, each int) (line plotter.XYs, gap float64) {
+	parts := min(max(len(all)/each, 1), 100)
+	width := r.Whole().Length().Seconds() / float64(parts)
+	samples := make([][]float64, parts)
+	for _, pt := range xy(all) {
+		at := min(max(int(pt.X/width), 0), parts-1)
+		samples[at] = append(samples[at], pt.Y)
+	}
+	for i, s := range samples {
+		if facts.Carries(len(s), permille) {
+			slices.Sort(s)
+			line = append(line, plotter.XY{X: (float64(i) + 0.5) * width, Y: s[max(0, (len(s)*permille+999)/1000-1)]})
+		}
+	}
+	return line, 1.5 * width
+}
+
+// Operations plots how long the operations of holders took, by their percentiles; nil if there are too few of each.
+func Operations(r *facts.Facts, least int) *Plot {
+	all := map[history.Op][]facts.Duration{}
+	for i := range r.Ops {
+		if op := &r.Ops[i]; op.OK() && op.Invoke.Op != history.Acquire {
+			all[op.Invoke.Op] = append(all[op.Invoke.Op], facts.Duration{At: op.Complete.Time, Took: facts.Took(op)})
+		}
+	}
+	var p *Plot
+	for i, op := range []history.Op{history.Extend, history.Release, history.Access} {
+		if len(all[op]) < least {
+			continue
+		}
+		if p == nil {
+			p = runPlot(r, ScaleOf(r, facts.Durations{Most: all[history.Extend], Short: all[history.Release], Open: all[history.Access]}), "Latency of the other operations", "seconds", true)
+		}
+		p.percentiles(r, string(op)+" ", all[op], []tint{info, ink, ok}[i])
+	}
+	return p
+}
+
+// RateStep is the length of time over which answers are counted.
+func RateStep(w facts.Window) time.Duration { return max(w.Length()/120, time.Nanosecond) }
+
+// answers counts the requests for a lock that were answered in each step of a window, by outcome. One that was still
+// open at the end has no answer.
+func answers(r *facts.Facts, w facts.Window) map[history.Type][]float64 {
+	step := RateStep(w)
+	parts := max(1, int(math.Ceil(float64(w.Length())/float64(step))))
+	counts := map[history.Type][]float64{history.OK: make([]float64, parts), history.Fail: make([]float64, parts), history.Info: make([]float64, parts)}
+	for i := range r.Ops {
+		if e := r.Ops[i].Complete; r.Ops[i].Invoke.Op == history.Acquire && e.Index >= 0 {
+			counts[e.Type][min(int(e.Time/step), parts-1)]++
+		}
+	}
+	return counts
+}
+
+// RateScale is that of the answers per second in a window.
+func RateScale(r *facts.Facts, w facts.Window) Scale {
+	s := Scale{w, 0, 1}
+	for _, c := range answers(r, w) {
+		s.High = max(s.High, 1.08*slices.Max(c)/RateStep(w).Seconds())
+	}
+	return s
+}
+
+// Throughput plots how many requests for a lock were answered a second, by outcome.
+func Throughput(r *facts.Facts, title string, s Scale) *Plot {
+	step, all := RateStep(s.Window).Seconds(), answers(r, s.Window)
+	p := runPlot(r, s, title, "answers per second", false)
+	for _, of := range []struct {
+		outcome history.Type
+		text    string
+		tint    tint
+		dashes  []vg.Length
+	}{
+		{history.Fail, "refused", fail, []vg.Length{vg.Points(5), vg.Points(2)}},
+		{history.Info, "outcome unknown", info, nil},
+		{history.OK, "granted", ok, nil},
+	} {
+		var line plotter.XYs
+		for i, n := range all[of.outcome] {
+			if from := float64(i) * step; i == 0 || from+step <= r.End.Seconds()+1e-9 { // a part of a step is no drop to nothing: the record ends
+				line = append(line, plotter.XY{X: from, Y: n / step}, plotter.XY{X: min(from+step, s.Window.To.Seconds()), Y: n / step})
+			}
+		}
+		if slices.Max(all[of.outcome]) > 0 {
+			p.line(of.text, line, math.Inf(1), of.tint, of.dashes...)
+		}
+	}
+	return p
+}
+
+// SVG is the plot as an element of a page, or a file.
+func (p *Plot) SVG(label string) (string, error) { return p.svg(1000, 260, label) }
+
+// svg draws a plot, with its legend on the right.
+func (p *Plot) svg(width, height vg.Length, label string) (string, error) {
+	const beside = 170
+	if p.err != nil {
+		return "", fmt.Errorf("draw %s: %w", label, p.err)
+	}
+	c := vgsvg.New(width, height)
+	p.Draw(draw.Crop(draw.New(c), 4, -beside, 4, -4))
+	p.legend.Draw(draw.Crop(draw.New(c), width-beside+12, 0, 0, -30))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("draw %s: %w", label, err)
+	}
+	_, body, _ := strings.Cut(b.String(), "<svg") // a page has no XML declaration within
+	return `<svg class="plot" role="img" aria-label="` + escape(label) + `"` + strings.ReplaceAll(body, "\n\t", " "), nil
+}
+
+// cells are how many points lie in each part of a plot.
+type cells struct {
+	p      *Plot
+	counts [columns][rows]float64
+}
+
+const columns, rows = 300, 60
+
+// density counts points in the parts of the plot.
+func (p *Plot) density(points plotter.XYs) *cells {
+	c := &cells{p: p}
+	for _, pt := range points {
+		x, y := int(p.X.Norm(pt.X)*columns), int(p.Y.Norm(pt.Y)*rows)
+		c.counts[min(max(x, 0), columns-1)][min(max(y, 0), rows-1)]++
+	}
+	return c
+}
+
+// Dims implements [plotter.GridXYZ], as X, Y and Z do.
+func (c *cells) Dims() (int, int) { return columns, rows }
+
+// X is the middle of a column.
+func (c *cells) X(i int) float64 { return c.p.X.Min + (c.p.X.Max-c.p.X.Min)*(float64(i)+0.5)/columns }
+
+// Y is the middle of a row.
+func (c *cells) Y(i int) float64 { return c.p.Y.Min + (c.p.Y.Max-c.p.Y.Min)*(float64(i)+0.5)/rows }
+
+// Z is how many points there are, on a logarithmic scale; not a number for none.
+func (c *cells) Z(x, y int) float64 {
+	if c.counts[x][y] == 0 {
+		return math.NaN()
+	}
+	return math.Log1p(c.counts[x][y])
+}
+
+// shades are the colours of a cloud, from few points to many.
+type shades tint
+
+// Colors implements the palette of a heat map.
+func (s shades) Colors() []color.Color {
+	var all []color.Color
+	for alpha := 80; alpha <= 255; alpha += 25 {
+		all = append(all, tint(s).color(uint8(alpha))) //nolint:gosec // it is below 256
+	}
+	return all
+}

@@ -1,0 +1,335 @@
+package draw
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// The measures of the drawing of a topology, in SVG units.
+const (
+	mapWidth  = 720.0
+	mapNode   = 132.0 // the widest a node gets
+	mapServer = 62.0  // its height
+	mapSmall  = 28.0  // of a zone or a sentinel
+	mapGap    = 52.0  // between rows
+	mapPerRow = 5
+)
+
+// A life is what a part of a drawing is from each instant on, in microseconds.
+type life [][2]any
+
+// lifeOf asks for the state at each instant at which it can change.
+func lifeOf(changes []time.Duration, state func(at time.Duration) string) life {
+	var l life
+	for _, at := range changes {
+		if s := state(at); len(l) == 0 || l[len(l)-1][1] != s {
+			l = append(l, [2]any{at.Microseconds(), s})
+		}
+	}
+	return l
+}
+
+// at is the state at an instant.
+func (l life) at(t time.Duration) string {
+	state := ""
+	for _, part := range l {
+		if from, _ := part[0].(int64); from <= t.Microseconds() {
+			state, _ = part[1].(string)
+		}
+	}
+	return state
+}
+
+// json is the life as an attribute's value.
+func (l life) json() string {
+	b, _ := json.Marshal(l) // numbers and strings always can be written
+	return escape(string(b))
+}
+
+// Changes are the instants at which a server's role or a fault changed, in order, from 0.
+func Changes(r *facts.Facts) []time.Duration {
+	all := []time.Duration{0}
+	for _, c := range r.Roles {
+		all = append(all, c.At)
+	}
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.OK { // a microsecond is what the page can tell apart
+			all = append(all, f.At(), (f.End + time.Microsecond).Truncate(time.Microsecond))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// A place is where a node is drawn.
+type place struct {
+	node       history.Node
+	x, y, w, h float64
+	row        int
+}
+
+// placesOf lays the nodes out in rows: the zones of clients, the servers with each replica below its master, the
+// sentinels. The servers of one shard stand beside each other.
+func placesOf(t history.Topology) (places []*place, height float64) {
+	rows := make([][]history.Node, 4)
+	masters := 0
+	rowOf := func(n history.Node) int {
+		switch {
+		case n.Kind == string(topologies.Zone):
+			return 0
+		case n.Role == facts.Replica:
+			return 2
+		case facts.IsServer(n):
+			return 1
+		default:
+			return 3
+		}
+	}
+	for _, n := range t.Nodes {
+		if rowOf(n) == 1 {
+			masters++
+		}
+	}
+	for _, n := range t.Nodes {
+		row := rowOf(n)
+		if row == 2 && masters == 1 {
+			row = 1
+		}
+		rows[row] = append(rows[row], n)
+	}
+	y, row := 6.0, 0
+	for _, group := range rows {
+		slices.SortStableFunc(group, func(a, b history.Node) int {
+			return cmp.Or(cmp.Compare(rowOf(a), rowOf(b)), say.Natural(a.Of, b.Of), say.Natural(a.Name, b.Name))
+		})
+		for nodes := range slices.Chunk(group, mapPerRow) {
+			h := mapSmall
+			if facts.IsServer(nodes[0]) {
+				h = mapServer
+			}
+			pitch := mapWidth / float64(len(nodes))
+			w := min(mapNode, pitch-12)
+			for i, n := range nodes {
+				places = append(places, &place{node: n, x: pitch*(float64(i)+0.5) - w/2, y: y, w: w, h: h, row: row})
+			}
+			y += h + mapGap
+			row++
+		}
+	}
+	return places, y - mapGap/2
+}
+
+// Topology draws the parties and the links between them at an instant. Each part carries its life, so that a script
+// can show any other instant. It is empty where no topology was recorded.
+func Topology(r *facts.Facts, at time.Duration) string {
+	places, height := placesOf(r.Run.Topology)
+	if len(places) == 0 {
+		return ""
+	}
+	var s drawing
+	changes := Changes(r)
+	for _, e := range edgesOf(r, places) {
+		e.draw(&s, lifeOf(changes, e.state), at)
+	}
+	var keys []facts.Key
+	if v := r.Told(); v != nil && v.Lock != "" {
+		keys = r.GrantedTo(v.Lock, facts.Window{From: max(0, v.From-10*time.Second), To: v.From + 10*time.Second})
+	}
+	for _, k := range keys {
+		changes = append(changes, k.From, min(k.Until, r.End))
+	}
+	slices.Sort(changes)
+	changes = slices.Compact(changes)
+	for _, p := range places {
+		p.draw(&s, r, keys, changes, at)
+	}
+	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
+		num(mapWidth), num(height), escape("The topology "+r.Run.Topology.Name+" at "+say.Instant(at)), s.String())
+}
+
+// draw draws a party with its role and, of a server, whose key it has.
+func (p *place) draw(s *drawing, r *facts.Facts, keys []facts.Key, changes []time.Duration, at time.Duration) {
+	stretches := r.Life(p.node.Name)
+	l := lifeOf(changes, func(at time.Duration) string {
+		for _, part := range stretches {
+			if part.From <= at && (at < part.To || part.To == r.End) {
+				return part.State
+			}
+		}
+		return ""
+	})
+	kind := "map-other"
+	switch {
+	case facts.IsServer(p.node):
+		kind = "map-server"
+	case p.node.Kind == string(topologies.Zone):
+		kind = "map-zone"
+	}
+	title := p.node.Name + ": " + p.node.Kind
+	for _, about := range [][2]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
+		if about[1] != "" {
+			title += about[0] + about[1]
+		}
+	}
+	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.rect("", p.x, p.y, p.w, p.h, 5, title)
+	middle, room := p.x+p.w/2, int(p.w/6.6)
+	s.text("map-name", middle, p.y+18, say.Shorten(p.node.Name, room))
+	if kind == "map-server" {
+		s.living("map-role", middle, p.y+33, l, at, room)
+		granted := lifeOf(changes, func(at time.Duration) string {
+			var names []string
+			for _, k := range keys {
+				if name := facts.Inferred(facts.Client(k.Owner), k.Inferred); k.Server == p.node.Name && k.From <= at && at < k.Until && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+			if len(names) == 0 {
+				return ""
+			}
+			return say.Shorten("granted to "+strings.Join(names, ", "), 20)
+		})
+		if len(granted) > 1 {
+			s.living("map-grant", middle, p.y+50, granted, at, room)
+		}
+	}
+	s.raw(`</g>`)
+}
+
+// living draws a text that is another one at another instant.
+func (s *drawing) living(class string, x, y float64, l life, at time.Duration, room int) {
+	s.raw(`<text class="`, class, `" x="`, num(x), `" y="`, num(y), `" data-say="`, l.json(), `">`, escape(say.Shorten(l.at(at), room)), `</text>`)
+}
+
+// className makes a state, which may come from anywhere, part of a class.
+func className(state string) string {
+	switch state {
+	case facts.Master, facts.Replica, facts.Down, facts.Paused, isCut, isHeld, isSlow, isReplicating:
+		return state
+	case facts.Leader:
+		return facts.Master
+	case facts.Follower, facts.Member:
+		return facts.Replica
+	default:
+		return "plain"
+	}
+}
+
+// What the links between two parties are, the worst last.
+const (
+	isReplicating = "replicates"
+	isSlow        = "slow"
+	isHeld        = "hold"
+	isCut         = "cut"
+)
+
+// An edge are all links between two parties.
+type edge struct {
+	r        *facts.Facts
+	a, b     *place
+	names    []string
+	carries  bool // what a lock is made of, so that a mark on it is worth the room
+	replicas bool
+	hits     []hit
+}
+
+// A hit is what a fault does to an edge.
+type hit struct {
+	f     *facts.Fault
+	state string
+}
+
+// edgesOf are the pairs that are linked, in the order of their links.
+func edgesOf(r *facts.Facts, places []*place) []*edge {
+	at, byPair := map[string]*place{}, map[[2]string]*edge{}
+	for _, p := range places {
+		at[p.node.Name] = p
+	}
+	var edges []*edge
+	of := func(l history.Link) *edge {
+		a, b := at[l.From], at[l.To]
+		if a == nil || b == nil || a == b {
+			return nil
+		}
+		if a.y > b.y || a.y == b.y && a.x > b.x {
+			a, b = b, a
+		}
+		pair := [2]string{a.node.Name, b.node.Name}
+		if byPair[pair] == nil {
+			byPair[pair] = &edge{r: r, a: a, b: b}
+			edges = append(edges, byPair[pair])
+		}
+		return byPair[pair]
+	}
+	for _, l := range r.Run.Topology.Links {
+		if e := of(l); e != nil {
+			e.names = append(e.names, l.Name+" ("+l.Kind+")")
+			e.replicas = e.replicas || l.Kind == string(topologies.Replication)
+			e.carries = e.carries || l.Kind == string(topologies.Replication) || l.Kind == string(topologies.Peer) || l.Kind == string(topologies.Client) && facts.IsServer(e.b.node)
+		}
+	}
+	for i := range r.Faults {
+		f, state := &r.Faults[i], ""
+		switch {
+		case !f.OK:
+		case f.Has(history.Cuts):
+			state = isCut
+		case f.Has(history.Stalls):
+			state = isHeld
+		case f.Has(history.Delays) && f.Life != history.Triggered: // by which all that passes is late
+			state = isSlow
+		}
+		if state == "" {
+			continue
+		}
+		for _, l := range f.Links(r.Run.Topology) {
+			if e := of(l); e != nil && !slices.Contains(e.hits, hit{f, state}) {
+				e.hits = append(e.hits, hit{f, state})
+			}
+		}
+	}
+	return edges
+}
+
+// state is that of an edge: the worst that a fault does to it, else whether a replica gets its data over it.
+func (e *edge) state(at time.Duration) string {
+	order := []string{"", isSlow, isHeld, isCut}
+	worst := ""
+	for _, h := range e.hits {
+		if at >= h.f.At() && at < max(h.f.End, h.f.At()+1) && slices.Index(order, h.state) > slices.Index(order, worst) {
+			worst = h.state
+		}
+	}
+	a, b := e.r.RoleAt(e.a.node.Name, at), e.r.RoleAt(e.b.node.Name, at)
+	if worst == "" && e.replicas && (a == facts.Master && b == facts.Replica || a == facts.Replica && b == facts.Master) {
+		return isReplicating
+	}
+	return worst
+}
+
+// draw draws an edge with the marks of what it can be: as a line, or below its row.
+func (e *edge) draw(s *drawing, l life, at time.Duration) {
+	x1, y1, x2, y2 := e.a.x+e.a.w/2, e.a.y+e.a.h, e.b.x+e.b.w/2, e.b.y
+	path, x, y := d("M", x1, y1, "L", x2, y2), x1+(x2-x1)*0.42, y1+(y2-y1)*0.42 // nearer to the upper end, where fewer lines cross
+	if e.a.row == e.b.row {
+		const drop = mapGap * 0.6
+		path, x, y = d("M", x1, y1, "C", x1, y1+drop, x2, y1+drop, x2, y1), (x1+x2)/2, y1+drop*0.75
+	}
+	s.raw(`<g class="map-link is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
+	s.path("", path, strings.Join(e.names, ", "))
+	if len(l) > 1 && e.carries {
+		s.path("map-cut", cross(x, y, 5), "")
+		s.path("map-hold", d("M", x-3, y-6, "v", 12.0, "M", x+3, y-6, "v", 12.0), "")
+		s.path("map-slow", d("M", x-9, y, "q", 4.5, -8.0, 9.0, 0.0, "t", 9.0, 0.0), "")
+	}
+	s.raw(`</g>`)
+}

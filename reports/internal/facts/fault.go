@@ -1,0 +1,317 @@
+package facts
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A Fault is one fault of a run, from its injection to its heal.
+type Fault struct {
+	Name   string            `json:"name"`
+	Target string            `json:"target,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+	// Start is when it was asked for, InEffect when its effect had been
+	// observed, and End when its heal was answered: the end of the record if
+	// it never was.
+	Start    time.Duration `json:"start"`
+	InEffect time.Duration `json:"in_effect,omitempty"`
+	End      time.Duration `json:"end"`
+	Healed   bool          `json:"healed"`
+	// OK says whether the effect was observed, Effect what was seen, and
+	// Error why not.
+	OK     bool   `json:"ok"`
+	Effect string `json:"effect,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Recovery is how long it took, from the instant at which the fault hit,
+	// until a client whose request had to pass where it was, and was sent
+	// after it, was granted a lock: of a fault that makes a new master, by that
+	// one. HealRecovery is the same from the heal. 0 is none in the record. They are
+	// measured in random runs, after faults that Interrupt: that can keep a lock from
+	// being granted for a while.
+	Interrupts   bool          `json:"interrupts,omitempty"` // a recovery from it was measured
+	Recovery     time.Duration `json:"recovery,omitempty"`
+	HealRecovery time.Duration `json:"heal_recovery,omitempty"`
+	// Met is how many requests of clients met the fault; nil where they were not
+	// counted. One that no request met counts as one without an effect.
+	Met *int64 `json:"met,omitempty"`
+	// HealError is what was said to a heal that failed.
+	HealError string `json:"heal_error,omitempty"`
+	// Life and Effects are what the history says of the fault, or else what is known
+	// of one with its name.
+	Life    history.Life     `json:"life,omitempty"`
+	Effects []history.Effect `json:"effects,omitempty"`
+}
+
+// faultsOf pairs injections with their heals, in order of injection.
+func faultsOf(notes []*history.Event, end time.Duration) []Fault {
+	var all []Fault
+	// By name and target: those that were asked for, those of effect, and those whose requests were not counted yet.
+	pending, active, uncounted := map[[2]string][]int{}, map[[2]string][]int{}, map[[2]string][]int{}
+	for _, e := range notes {
+		k := [2]string{e.Fault, e.Target}
+		switch {
+		case e.Op == history.Inject && e.Type == history.Invoke:
+			pending[k] = append(pending[k], len(all))
+			f := Fault{
+				Name: e.Fault, Target: e.Target, Params: e.Params, Start: e.Time,
+				End: end, Error: "never answered", Life: e.Life, Effects: e.Effects,
+			}
+			if f.Life == "" && f.Effects == nil {
+				spec := f.spec()
+				f.Life, f.Effects = spec.Life, spec.EffectsOf(f.Params)
+			}
+			all = append(all, f)
+		case e.Op == history.Inject && len(pending[k]) > 0:
+			at := pending[k][0]
+			pending[k] = pending[k][1:]
+			f := &all[at]
+			f.OK, f.Effect, f.Error = e.Type == history.OK, e.Value, e.Error
+			if !f.OK || f.momentary() {
+				f.End = e.Time
+			}
+			if f.OK {
+				f.InEffect = e.Time
+				uncounted[k] = append(uncounted[k], at)
+				if !f.momentary() {
+					active[k] = append(active[k], at)
+				}
+			}
+		case e.Op == history.Observe && e.What == history.ObserveMet:
+			if n, err := strconv.ParseInt(e.Value, 10, 64); err == nil && len(uncounted[k]) > 0 {
+				all[uncounted[k][0]].Met = &n
+				uncounted[k] = uncounted[k][1:]
+			}
+		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
+			last := len(active[k]) - 1
+			f := &all[active[k][last]]
+			if e.Type == history.OK {
+				f.Healed, f.HealError, f.End = true, "", e.Time
+				active[k] = active[k][:last]
+			} else {
+				f.HealError = e.Error // it may be tried again
+			}
+		}
+	}
+	return all
+}
+
+// healAsked is when the heal of a fault was asked for that was answered at its end.
+func (r *Facts) healAsked(f *Fault) time.Duration {
+	asked := f.End
+	for _, e := range r.Notes {
+		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
+			asked = e.Time
+		}
+	}
+	return asked
+}
+
+// Counts reports whether the fault took effect, as far as requests are concerned.
+func (f *Fault) Counts() bool { return f.OK && (f.Met == nil || *f.Met > 0) }
+
+// Effective counts the faults that took effect.
+func Effective(all []Fault) int {
+	n := 0
+	for i := range all {
+		if all[i].Counts() {
+			n++
+		}
+	}
+	return n
+}
+
+// MetWords says how many requests met the fault; empty where that is not known. Of one of which something stays
+// all that came later count.
+func (f *Fault) MetWords() string {
+	switch {
+	case !f.OK || f.Met == nil:
+		return ""
+	case *f.Met == 0:
+		return "no request met it"
+	case f.momentary(), faults.Spec{Effects: f.Effects}.Stays():
+		return say.Count(int(*f.Met), "request") + " met it or came later"
+	default:
+		return say.Count(int(*f.Met), "request") + " met it"
+	}
+}
+
+// Observed says what was seen of the fault: its effect, or why there was none, and how many requests met it.
+func (f *Fault) Observed() string {
+	parts := []string{f.Effect}
+	switch {
+	case !f.OK:
+		parts[0] = strings.TrimSuffix("? no effect: "+f.Error, ": ")
+	case f.Effect == "":
+		parts[0] = "observed"
+	}
+	if met := f.MetWords(); met != "" {
+		parts = append(parts, met)
+	}
+	if f.HealError != "" {
+		parts = append(parts, "not healed: "+f.HealError)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// spec is what is known of faults with its name; the zero Spec of one that is not ours.
+func (f *Fault) spec() faults.Spec {
+	spec, err := faults.ByName(f.Name)
+	if err != nil {
+		return faults.Spec{}
+	}
+	return spec
+}
+
+// Has reports whether the fault has an effect.
+func (f *Fault) Has(e history.Effect) bool { return slices.Contains(f.Effects, e) }
+
+// momentary reports whether a fault is over as soon as it has happened.
+func (f *Fault) momentary() bool { return f.Life == history.Momentary }
+
+// separates reports whether the fault's target is a group that it cuts off from all others.
+func (f *Fault) separates() bool {
+	return f.Has(history.Isolates) && strings.HasPrefix(f.Target, "{")
+}
+
+// At is when the fault hit: when its effect was observed, but for one that begins with a blow and is observed by
+// what comes of it later.
+func (f *Fault) At() time.Duration {
+	if f.Has(history.Promotes) {
+		return f.Start
+	}
+	return f.InEffect
+}
+
+// Hits reports whether the fault's target names a party.
+func (f *Fault) Hits(party string) bool {
+	return slices.Contains(strings.Fields(strings.Trim(f.Target, "{}")), party)
+}
+
+// Label names a fault in a drawing: "cut replication".
+func (f *Fault) Label() string { return strings.TrimSpace(f.Name + " " + f.Target) }
+
+// Detail is the label with the parameters: "latency zone-a>redis-1 (delay 50 ms)".
+func (f *Fault) Detail() string {
+	var params []string
+	for _, k := range slices.Sorted(maps.Keys(f.Params)) {
+		params = append(params, k+" "+f.param(k))
+	}
+	if len(params) == 0 {
+		return f.Label()
+	}
+	return f.Label() + " (" + strings.Join(params, ", ") + ")"
+}
+
+// param is the value of a parameter with its unit.
+func (f *Fault) param(name string) string {
+	value := f.Params[name]
+	n, err := strconv.ParseFloat(value, 64)
+	i := slices.IndexFunc(f.spec().Params, func(p faults.Param) bool { return p.Name == name && p.Unit != "" })
+	switch {
+	case i < 0 || err != nil || n < -1e9 || n > 1e9:
+		return value
+	case f.spec().Params[i].Unit == "ms":
+		return say.Span(time.Duration(n * float64(time.Millisecond))) // a simulation has parts of milliseconds
+	default:
+		return say.Thousands(int64(n)) + " " + f.spec().Params[i].Unit
+	}
+}
+
+// InEffectIn are the faults that were in effect at some time of a window.
+func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
+	var found []*Fault
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.Counts() && f.Start <= to && f.End >= from {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// linksOf are the links that a target names, several separated by spaces or commas: that of the name, else all of a
+// kind, or FROM>TO and FROM>TO/KIND, where either side may be a node, a kind of node or "*". Two nodes may have two
+// links, of which one has the name FROM>TO: a history names each that was hit.
+func linksOf(target string, t history.Topology) []history.Link {
+	kinds, named := map[string]string{}, map[string]bool{}
+	for _, n := range t.Nodes {
+		kinds[n.Name] = n.Kind
+	}
+	for _, l := range t.Links {
+		named[l.Name] = true
+	}
+	covers := func(pattern, node string) bool {
+		return pattern == "*" || pattern == node || pattern == kinds[node]
+	}
+	names := strings.Fields(strings.ReplaceAll(strings.Trim(target, "{}"), ",", " "))
+	return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			if named[name] {
+				return name == l.Name
+			}
+			pair, kind, narrowed := strings.Cut(name, "/")
+			from, to, directed := strings.Cut(pair, ">")
+			return name == l.Kind || directed && covers(from, l.From) && covers(to, l.To) && (!narrowed || kind == l.Kind)
+		})
+	})
+}
+
+// Links are those that the fault concerns: of a partition those between the parties that it keeps apart, else those
+// that its target names, and those of the parties that it hits.
+func (f *Fault) Links(t history.Topology) []history.Link {
+	if spec := f.spec(); spec.Links != nil {
+		if chosen, err := spec.LinksOf(planned(t), faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}); err == nil {
+			return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool {
+				return !slices.ContainsFunc(chosen, func(c topologies.Link) bool {
+					return c.From == l.From && c.To == l.To && string(c.Kind) == l.Kind
+				})
+			})
+		}
+	}
+	if f.separates() {
+		return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool { return f.Hits(l.From) == f.Hits(l.To) })
+	}
+	links := linksOf(f.Target, t)
+	keepsClients := f.Params["clients"] == "kept" // as in a simulated split-brain
+	for _, l := range t.Links {
+		if (f.Hits(l.From) || f.Hits(l.To)) && !slices.Contains(links, l) && (l.Kind != string(topologies.Client) || !keepsClients) {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// planned is a recorded topology as faults see it.
+func planned(t history.Topology) topologies.Topology {
+	p := topologies.Topology{Name: t.Name}
+	for _, n := range t.Nodes {
+		p.Nodes = append(p.Nodes, topologies.Node{Name: n.Name, Kind: topologies.Kind(n.Kind), Role: n.Role, Of: n.Of})
+	}
+	for _, l := range t.Links {
+		p.Links = append(p.Links, topologies.Link{From: l.From, To: l.To, Kind: topologies.LinkKind(l.Kind)})
+	}
+	return p
+}
+
+// blocks reports whether the fault, while it is in effect, keeps a zone of clients from a server.
+func (f *Fault) blocks(zone, server string, t history.Topology) bool {
+	switch {
+	case !f.OK:
+		return false
+	case f.Has(history.Stops):
+		return f.Hits(server)
+	case f.separates():
+		return f.Hits(zone) != f.Hits(server)
+	case f.Has(history.Cuts), f.Has(history.Stalls):
+		return slices.ContainsFunc(f.Links(t), func(l history.Link) bool { return l.From == zone && l.To == server })
+	default:
+		return false
+	}
+}

@@ -1,0 +1,238 @@
+package story
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+)
+
+// A Cure is something that helps against a violation.
+type Cure struct {
+	ID   string `json:"id,omitempty"` // empty for one that a scenario names
+	Text string `json:"text"`
+	// Config sets it, in package lock or on the servers. Empty: no setting does it.
+	Config string `json:"config,omitempty"`
+	// Try is the command that tries it. Empty: there is none.
+	Try string `json:"try,omitempty"`
+	// Cost says what it costs.
+	Cost string `json:"cost,omitempty"`
+	// Prevents is set where a variant of the scenario shows that it prevents the violation.
+	Prevents bool `json:"prevents,omitempty"`
+}
+
+// A cureRow is a cure with what it helps against.
+type cureRow struct {
+	Cure
+
+	Kinds []string // of violations
+	// Effects are those of faults of which one was in effect; nil: it helps whatever was.
+	Effects []history.Effect
+	Op      history.Op          // the operation that the violation is about; empty for any
+	When    func(*telling) bool // what else must be so; nil for nothing
+	On      func(*facts.Facts) bool   // whether the run had it already; nil: that is not known
+	Flags   string              // that try it in a random run
+}
+
+// cureRows are all cures, in the order in which they are named: those that prevent the violation before
+// those that prevent its damage. The text is in general terms; Config is how package lock or Redis calls it.
+func cureRows() []cureRow {
+	const fenced = "the resource must store and compare a token; it stops the damage, and not the second grant"
+	return []cureRow{
+		{
+			Cure:  Cure{ID: "owner-checked-release", Text: "compare the owner and delete in one step on the server, with a token that each grant has for itself"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+		},
+		{
+			Cure:  Cure{ID: "confirmed-release", Text: "confirm a release only if the server says that it removed the key: an error, such as NOSCRIPT, is no confirmation"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+		},
+		{
+			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
+			Kinds: []string{checker.ForeignRelease}, Op: history.Extend,
+		},
+		{
+			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
+			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
+		},
+		{
+			Cure: Cure{
+				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
+				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
+			Effects: []history.Effect{history.Promotes, history.Isolates}, When: (*telling).replicated,
+			On: func(r *facts.Facts) bool { return set(r, "replica_acks", "replica-acks") }, Flags: "--replica-acks 1",
+		},
+		{
+			Cure: Cure{
+				ID: "min-replicas", Text: "have masters without replicas refuse writes, which bounds how long one that was replaced goes on granting",
+				Config: "min-replicas-to-write 1", Cost: "a master without replicas refuses all writes",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
+			Effects: []history.Effect{history.Isolates}, When: (*telling).replicated,
+			On: func(r *facts.Facts) bool { return set(r, "min_replicas", "min-replicas") }, Flags: "--min-replicas 1",
+		},
+		{
+			Cure: Cure{
+				ID: "append-only-file", Text: "keep the data of a server that restarts in an append-only file that is written before each answer",
+				Config: "appendonly yes, appendfsync always", Cost: "each write waits for the disk",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.FenceRegress, checker.FenceDuplicate, checker.Overtaken},
+			Effects: []history.Effect{history.Restarts},
+			On:      func(r *facts.Facts) bool { return setting(r, "persistence") == "always" }, Flags: "--persistence always",
+		},
+		{
+			Cure: Cure{
+				ID: "no-eviction", Text: "keep locks on a server of their own, where nothing removes keys",
+				Config: "maxmemory-policy noeviction", Cost: "another server to run",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.FenceRegress, checker.FenceDuplicate},
+			Effects: []history.Effect{history.Forgets},
+		},
+		{
+			Cure: Cure{
+				ID: "slewed-clocks", Text: "slew the servers' clocks and never step them, and ask for leases that are longer than a clock may be off",
+				Cost: "a clock that is far off comes right slowly, leases get longer, and so does the wait for a crashed holder",
+			},
+			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.Stuck, checker.Overtaken},
+			Effects: []history.Effect{history.ShiftsClock},
+		},
+		{
+			Cure:  Cure{ID: "lasting-counter", Text: "draw tokens from a counter that outlives the key of the lock and every failover", Config: "INCR of a key without an expiry, in the step that acquires the lock"},
+			Kinds: []string{checker.FenceRegress, checker.FenceDuplicate},
+		},
+		{
+			Cure:  Cure{ID: "newest-token", Text: "have the resource keep the newest token that it saw, and refuse older ones in the same step"},
+			Kinds: []string{checker.StaleAccess},
+		},
+		{
+			Cure:  Cure{ID: "lease-from-request", Text: "count the lease from when the request was sent, and take a grant that arrives after it for a refusal"},
+			Kinds: []string{checker.UseAfterLease}, When: (*telling).learntLate,
+		},
+		{
+			Cure:  Cure{ID: "only-when-granted", Text: "use the resource after a grant only: a refusal, and a request without an answer, are none"},
+			Kinds: []string{checker.UseAfterLease}, When: (*telling).neverHeld,
+		},
+		{
+			Cure:  Cure{ID: "finish-first", Text: "finish the change before the lock is released"},
+			Kinds: []string{checker.LostUpdate, checker.UseAfterLease, checker.StaleAccess}, When: (*telling).releasedEarly,
+		},
+		{
+			Cure: Cure{
+				ID: "stop-with-the-hold", Text: "stop when the hold ends",
+				Config: "Hold.Lost says so; the context under Hold.Context for all work", Cost: "work ends in the middle: it must be safe to repeat",
+			},
+			Kinds: []string{checker.UseAfterLease}, When: func(t *telling) bool { return !t.learntLate() && !t.releasedEarly() && !t.neverHeld() },
+		},
+		{
+			Cure: Cure{
+				ID: "fencing", Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
+				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
+			},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,
+			On: func(r *facts.Facts) bool { return r.Run.Fencing || len(r.Stopped()) > 0 },
+		},
+	}
+}
+
+// cures are what helps against a violation and was not in place: what its scenario names, else what
+// fits its kind and the effects of the faults that were in effect.
+func (t *telling) cures() []Cure {
+	var found []Cure
+	for _, text := range t.r.Run.Cures {
+		variants := shownBy(text)
+		if slices.Contains(variants, t.r.Run.Scenario) {
+			continue
+		}
+		c := Cure{Text: text, Prevents: variants != nil}
+		if c.Prevents {
+			c.Try = "lockchaos reproduce " + strings.Join(variants, " ")
+		}
+		found = append(found, c)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	kinds := []string{t.v.Kind}
+	if t.wrong != nil {
+		kinds = append(kinds, t.wrong.v.Kind)
+	}
+	for _, row := range cureRows() {
+		about := t
+		if !slices.Contains(row.Kinds, t.v.Kind) && t.wrong != nil {
+			about = t.wrong
+		}
+		switch {
+		case !slices.ContainsFunc(row.Kinds, func(k string) bool { return slices.Contains(kinds, k) }),
+			row.Op != "" && row.Op != about.op,
+			row.When != nil && !row.When(about),
+			row.On != nil && row.On(t.r),
+			row.Effects != nil && !slices.ContainsFunc(t.effective, func(f *facts.Fault) bool { return slices.ContainsFunc(row.Effects, f.Has) }):
+			continue
+		}
+		c := row.Cure
+		if row.Flags != "" {
+			c.Try = With(t.r.Run, row.Flags)
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// shownBy are the variants that show a cure of a scenario, which its text names in the format of scenarios:
+// "(see a/one, /two and a/three)".
+func shownBy(cure string) []string {
+	_, rest, _ := strings.Cut(cure, "(see ")
+	see, _, closed := strings.Cut(rest, ")")
+	if !closed {
+		return nil
+	}
+	var variants []string
+	of := ""
+	for name := range strings.SplitSeq(strings.ReplaceAll(see, " and ", ", "), ", ") {
+		if strings.HasPrefix(name, "/") {
+			name = of + name
+		}
+		of, _, _ = strings.Cut(name, "/")
+		variants = append(variants, name)
+	}
+	return variants
+}
+
+// With is the command of a random run with more flags; empty for any other. Of a flag that is there twice the
+// last counts.
+func With(run history.Run, flags string) string {
+	if run.Scenario != "" || !strings.HasPrefix(run.Command, "lockchaos run ") {
+		return ""
+	}
+	return run.Command + " " + flags
+}
+
+// setting is how the run set something, by its name in the settings of a run, or in the options of a
+// topology; empty if it set nothing.
+func setting(r *facts.Facts, names ...string) string {
+	var settings map[string]any
+	if json.Unmarshal(r.Run.Settings, &settings) != nil {
+		settings = nil
+	}
+	for _, name := range names {
+		if value, known := settings[name]; known && value != 0.0 {
+			return fmt.Sprint(value)
+		}
+		if value := r.Run.Topology.Options[name]; value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// set reports whether the run set a number that is not 0.
+func set(r *facts.Facts, names ...string) bool {
+	value := setting(r, names...)
+	return value != "" && value != "0"
+}

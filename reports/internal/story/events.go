@@ -1,0 +1,254 @@
+package story
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+)
+
+// named calls a client as stories do.
+func named(client string) string { return "client " + client }
+
+// who names the client of an event, or else its process.
+func who(r *facts.Facts, e *history.Event) string {
+	if name := r.ClientOf(e); name != "" {
+		return named(name)
+	}
+	return fmt.Sprintf("process %d", e.Process)
+}
+
+// InMode is " (read)" or " (2 permits)", or empty for the only way to hold a lock.
+func InMode(mode history.Mode, permits int) string {
+	switch {
+	case mode == history.Exclusive || mode == "":
+		return ""
+	case mode == history.Permit && permits > 1:
+		return " (" + say.Count(permits, "permit") + ")"
+	default:
+		return " (" + string(mode) + ")"
+	}
+}
+
+// grantEvent is the event with which a hold began.
+func grantEvent(r *facts.Facts, h *holding.Hold) Event {
+	servers, inferred := r.Granters(h)
+	ev := Event{
+		At: h.Start, Kind: EventGrant, Actor: named(facts.Client(h.Owner)), Verb: "was granted", Object: h.Lock + InMode(h.Mode, h.Permits),
+		Server: say.List(servers), Inferred: inferred,
+	}
+	token, lease := "", ""
+	if h.Token != 0 {
+		token = fmt.Sprintf("token %d", h.Token)
+	}
+	if asked := h.Acquire.Invoke.Lease; asked > 0 {
+		lease = "lease " + say.Span(asked)
+	}
+	ev.Detail = joined(", ", token, lease, entitled(h))
+	return ev
+}
+
+// entitled says until when a holder is entitled to hold.
+func entitled(h *holding.Hold) string {
+	until := facts.Entitled(h)
+	due := facts.Due(h, until)
+	switch {
+	case until == history.Never:
+		return "with no end in the record"
+	case until <= h.Start:
+		return "its lease had ended by then, at " + say.Instant(until)
+	case until < h.End || h.Ended != holding.EndReleased && h.Ended != holding.EndLost:
+		return "entitled until " + say.Instant(until)
+	case h.Ended == holding.EndReleased:
+		return "released at " + say.Instant(until)
+	case due < history.Never:
+		return "until " + say.Instant(due)
+	default:
+		return "told at " + say.Instant(until) + " that it is lost"
+	}
+}
+
+// operationEvent is the answer to an operation.
+func operationEvent(r *facts.Facts, op *history.Operation) Event {
+	if op.Invoke.Op == history.Access {
+		return accessEvent(r, op)
+	}
+	return eventOf(r, op.Complete)
+}
+
+// verbs are what a client was told, by the operation and the type of the event.
+var verbs = map[history.Op]map[history.Type]string{ //nolint:gochecknoglobals // a table
+	history.Acquire: {history.Invoke: "asked to acquire", history.OK: "was granted", history.Fail: "was refused", history.Info: "got no certain answer to its acquire of"},
+	history.Extend:  {history.Invoke: "asked to extend", history.OK: "was confirmed an extension of", history.Fail: "was refused an extension of", history.Info: "got no certain answer to its extend of"},
+	history.Release: {history.Invoke: "asked to release", history.OK: "was confirmed the release of", history.Fail: "was refused the release of", history.Info: "got no certain answer to its release of"},
+	history.Access:  {history.Invoke: "began to use"},
+	history.Lost:    {history.OK: "was told that it lost"},
+	history.Crash:   {history.OK: "crashed"},
+}
+
+// eventOf is any event of a client.
+func eventOf(r *facts.Facts, e *history.Event) Event {
+	if op, ok := r.Operation(e.Index); ok && e.Op == history.Access && e.Type != history.Invoke {
+		return accessEvent(r, op)
+	}
+	ev := Event{At: e.Time, Kind: EventLock, Actor: who(r, e), Verb: verbs[e.Op][e.Type], Object: e.Lock + InMode(e.Mode, e.Permits), Server: e.Node}
+	switch {
+	case e.Op == history.Access:
+		ev.Kind, ev.Object = EventAccess, e.Resource
+	case e.Op == history.Crash:
+		ev.Object = ""
+	case e.Op == history.Acquire && e.Type == history.OK:
+		ev.Kind = EventGrant
+	}
+	if e.Token != 0 {
+		ev.Detail = fmt.Sprintf("token %d", e.Token)
+	}
+	return ev
+}
+
+// accessEvent is what an access did: "client a read 41 and wrote 42 to ledger", when it began if that was a while
+// before, and that its client held nothing.
+func accessEvent(r *facts.Facts, op *history.Operation) Event {
+	e := op.Complete
+	resource := facts.Resource(op)
+	if resource == "" {
+		resource = "the resource"
+	}
+	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, op.Invoke), Verb: "used", Object: resource}
+	read, written, changed := strings.Cut(e.Value, ">")
+	switch {
+	case facts.GaveUp(op):
+		ev.Verb, ev.Detail = "gave up its access to", "its lease was over, or about to end"
+	case op.Failed():
+		ev.Verb, ev.Server, ev.Object, ev.Detail = "was refused", resource, "", e.Error
+	case op.Unknown():
+		ev.Verb = "may have used"
+	case changed:
+		ev.Verb = "read " + read + " and wrote " + written + " to"
+	case e.Value != "":
+		ev.Detail = "value " + e.Value // read or written: it is not said
+	}
+	begun, refused := "", ""
+	if at := say.Instant(op.Invoke.Time); at != say.Instant(e.Time) {
+		begun = "begun at " + at
+	}
+	if asked := askedInVain(r, op); asked != nil {
+		refused = "though its request was refused at " + say.Instant(asked.Complete.Time)
+	}
+	ev.Detail = joined(", ", ev.Detail, begun, refused)
+	return ev
+}
+
+// askedInVain is the last request for the lock of a client before an access, if it was refused and no hold
+// was there; nil otherwise.
+func askedInVain(r *facts.Facts, access *history.Operation) *history.Operation {
+	l := r.LaneOf(access.Invoke.Lock, facts.Client(access.Invoke.Owner))
+	if l == nil || access.Invoke.Owner == "" || l.HoldAt(access.Invoke) != nil {
+		return nil
+	}
+	var last *history.Operation
+	for _, asked := range l.Waits {
+		if asked.Complete.Time <= access.Invoke.Time {
+			last = asked
+		}
+	}
+	if last == nil || !last.Failed() {
+		return nil
+	}
+	return last
+}
+
+// Line is an event of a client in words.
+func Line(r *facts.Facts, e *history.Event) string {
+	ev := eventOf(r, e)
+	if e.Expires > 0 {
+		ev.Detail = joined(", ", ev.Detail, "good until "+say.Instant(e.Expires))
+	}
+	if e.Error != "" && e.Op != history.Access {
+		ev.Detail = joined(", ", ev.Detail, e.Error)
+	}
+	return ev.said().Text
+}
+
+// Became says that a server was seen in a role, and in another before.
+func Became(role string) string {
+	switch role {
+	case facts.Leader:
+		return "became the leader"
+	case facts.Master:
+		return "was promoted to master"
+	}
+	return "became a " + role
+}
+
+// roleEvents are the changes of roles in a window: those that make a master are left out last.
+func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
+	var events []Event
+	for _, c := range r.Roles {
+		if c.At == 0 || c.At < from || c.At > to {
+			continue
+		}
+		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4}
+		if c.Role == facts.Master || c.Role == facts.Leader {
+			ev.rank = 2
+		}
+		events = append(events, ev)
+	}
+	return events
+}
+
+// keyEvents are the looks at a lock's key: which servers had it, and whose. Those of one look that found the same are
+// one event.
+func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int) []Event {
+	var events []Event
+	var last facts.Look
+	for _, l := range r.Looks(lock) {
+		if l.At < from || l.At > to {
+			continue
+		}
+		if n := len(events); n > 0 && last.Owner == l.Owner && l.At-events[n-1].At <= facts.OneLook {
+			events[n-1].Actor += " and " + l.Server
+			continue
+		}
+		last = l
+		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank}
+		if l.Owner != "" {
+			ev.Verb = "had " + named(facts.Client(l.Owner)) + " as the holder of"
+		}
+		events = append(events, ev)
+	}
+	return events
+}
+
+// forHowLong is " for 350 ms", or what of it the record covers.
+func forHowLong(r *facts.Facts, from, until time.Duration) string {
+	switch {
+	case until > r.End && r.End <= from, until <= from:
+		return ""
+	case until > r.End:
+		return fmt.Sprintf(" (%s of it observed)", say.Span(r.End-from))
+	}
+	return " for " + say.Span(until-from)
+}
+
+// overlapWords keeps apart what the two were entitled to hold and what was observed of it.
+func overlapWords(r *facts.Facts, from, until time.Duration) string {
+	since, long := "From "+say.Instant(from)+" on", say.Span(max(0, until-from))
+	observed := say.Span(max(0, r.End-from))
+	switch {
+	case until == history.Never:
+		return since + " both were entitled to hold it, and nothing in the record ends that: " + observed + " until the end of the record."
+	case until > r.End && r.End <= from:
+		return since + ", where the record ends, both were entitled to hold it, for " + long + "."
+	case until > r.End:
+		return since + " both were entitled to hold it, for " + long + "; the record covers " + observed + " of that."
+	case until <= from:
+		return "The second grant leaves no instant at which it can have been rightful."
+	default:
+		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", say.Instant(from), say.Instant(until), long)
+	}
+}

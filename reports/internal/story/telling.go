@@ -1,0 +1,431 @@
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+)
+
+// A telling is a violation with what of the record it is about.
+type telling struct {
+	r         *facts.Facts
+	v         *checker.Violation
+	row       kindRow
+	holds     []*holding.Hold      // that the evidence is about, in order of their start
+	ops       []*history.Operation // of the evidence, other than requests for the lock
+	op        history.Op           // of the last of ops; empty without any
+	from, to  time.Duration        // from the first request of the evidence on
+	effective []*facts.Fault       // in effect in that time
+	last      *history.Event       // of the evidence; nil if there is none
+	acted     *holding.Hold        // the hold that the last event acted under; nil if there is none
+	late      *history.Operation   // the extension that began an overlap; nil if there is none
+	wrong     *telling             // the last wrong release or extension in the time of a double grant; nil for none
+}
+
+func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
+	t := &telling{r: r, v: v, row: rowOf(v.Kind), holds: r.Evidence(v), from: v.From, to: r.Since(v), last: r.LastEvent(v)}
+	if before := r.LastGrant(v.Lock, v.From); v.Kind == checker.Stuck && before != nil {
+		t.holds = append(t.holds, before)
+	}
+	slices.SortStableFunc(t.holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
+	for _, h := range t.holds {
+		t.from = min(t.from, facts.SentAt(h))
+	}
+	for _, index := range v.Events {
+		if op, ok := r.Operation(index); ok && op.Invoke.Op != history.Acquire && !slices.Contains(t.ops, op) {
+			t.ops, t.op = append(t.ops, op), op.Invoke.Op
+			t.from = min(t.from, op.Invoke.Time)
+		}
+	}
+	if t.last != nil {
+		t.acted = r.HoldFor(v, t.last)
+	}
+	t.effective, t.late = r.InEffectIn(t.from, t.to), t.lateExtension()
+	return t
+}
+
+// Violation tells a violation.
+func Violation(r *facts.Facts, v *checker.Violation) Story {
+	t := tellingOf(r, v)
+	for _, u := range r.Violations {
+		if v.Kind == checker.DoubleGrant && u.Kind == checker.ForeignRelease && u.Lock == v.Lock && r.Since(u) >= t.from && u.From <= t.to && len(t.holds) > 0 {
+			t.wrong = tellingOf(r, u)
+		}
+	}
+	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: t.events(), Cures: t.cures(), Look: t.row.Look}
+	if r.Shared(v.Lock) {
+		s.Look = t.row.SharedLook
+	}
+	outcome := cmp.Or(t.row.Outcome, sentence(v.Explanation))
+	if t.row.Overlap {
+		outcome = overlapWords(r, v.From, r.Together(v, t.holds))
+	}
+	s.Outcome = slices.DeleteFunc([]string{outcome, t.damage(), fencingWords(r, v), t.followed(), t.blockers()}, func(s string) bool { return s == "" })
+	return s
+}
+
+// headline fills the words of the row in.
+func (t *telling) headline() string {
+	var owners, processes []string
+	add := func(all []string, name string) []string {
+		if slices.Contains(all, name) {
+			return all
+		}
+		return append(all, name)
+	}
+	for _, h := range t.holds {
+		owners, processes = add(owners, facts.Client(h.Owner)), add(processes, fmt.Sprintf("p%d", h.Process))
+	}
+	for _, index := range t.v.Events {
+		if e, ok := t.r.Event(index); ok {
+			processes = add(processes, fmt.Sprintf("p%d", e.Process))
+		}
+	}
+	slices.SortFunc(processes, say.Natural)
+	by, words := "", t.row.Headline
+	if len(processes) > 1 {
+		by = ", by the processes " + say.List(processes)
+	}
+	switch {
+	case t.row.OneOwner != "" && len(owners) == 1 && (t.row.Overlap || len(processes) > 1):
+		words = t.row.OneOwner
+	case t.row.NoHold != "" && t.neverHeld():
+		words = t.row.NoHold
+	}
+	return strings.TrimSuffix(sentence(t.fill(words, by)), ".")
+}
+
+// fill fills the words of a row in.
+func (t *telling) fill(words, processes string) string {
+	v, r := t.v, t.r
+	first, second, actor, early, late := "", "", "", "", ""
+	var token1, token2 int64
+	if n := len(t.holds); n > 0 {
+		first, second, token1, token2 = facts.Client(t.holds[0].Owner), facts.Client(t.holds[n-1].Owner), t.holds[0].Token, t.holds[n-1].Token
+		actor = second
+	}
+	if e := t.last; e != nil {
+		actor = cmp.Or(r.ClientOf(e), fmt.Sprintf("p%d", e.Process))
+		if h := t.acted; h != nil {
+			if due := facts.Due(h, e.Time); due > e.Time && due < history.Never {
+				early = ", " + say.Span(due-e.Time) + " before its lease was over"
+			}
+			if op, ok := r.Operation(e.Index); ok {
+				late = say.Span(max(0, cmp.Or(max(0, op.Invoke.Time-facts.Entitled(h)), op.Complete.Time-facts.Entitled(h))))
+			}
+		}
+	}
+	op, capacity, lock := string(t.op), "there are", v.Lock
+	if t.op == history.Extend {
+		op = "extension"
+	}
+	if _, n := r.KindOf(v.Lock); n > 0 {
+		capacity = fmt.Sprintf("its capacity of %d", n)
+	}
+	if !strings.HasPrefix(strings.ToLower(lock), "lock") { // whose name says it
+		lock = "the lock " + lock
+	}
+	return strings.NewReplacer(
+		"{lock}", lock, "{name}", v.Lock, "{resource}", cmp.Or(v.Resource, "what "+v.Lock+" protects"), "{what}", cmp.Or(v.Lock, v.Resource, "the lock"),
+		"{first}", first, "{second}", second, "{actor}", actor, "{op}", op, "{processes}", processes, "{early}", early, "{late}", late,
+		"{for}", forHowLong(r, v.From, r.Together(v, t.holds)), "{length}", say.Span(min(v.Until, r.End)-v.From),
+		"{capacity}", capacity, "{token1}", fmt.Sprint(token1), "{token2}", fmt.Sprint(token2),
+	).Replace(words)
+}
+
+// events are what led to a violation: the grants and operations of its evidence, how its holds ended, wrong
+// answers of the same lock before it, promotions, and what was seen of the lock's key.
+func (t *telling) events() []Event {
+	r := t.r
+	var events []Event
+	for _, h := range t.holds {
+		ev := grantEvent(r, h)
+		if place := cmp.Or(h.Acquire.Complete.Queued, h.Acquire.Invoke.Queued); place != nil && t.v.Kind == checker.Overtaken {
+			ev.Detail = joined(", ", fmt.Sprintf("place %d of the queue", *place), ev.Detail)
+		}
+		events = append(events, ev)
+	}
+	for _, op := range t.ops {
+		events = append(events, operationEvent(r, op))
+	}
+	for _, index := range t.v.Events {
+		e, ok := r.Event(index)
+		op, answered := r.Operation(index)
+		if ok && (!answered || e.Op == history.Acquire && !slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return h.Acquire.Ordinal() == op.Ordinal() })) {
+			events = append(events, eventOf(r, e))
+		}
+	}
+	if t.late != nil && !t.has(t.late) {
+		ev := operationEvent(r, t.late)
+		ev.Detail = "after its lease had ended"
+		events = append(events, ev)
+	}
+	if t.v.Kind == checker.Stuck {
+		for _, op := range r.GivenUp(t.v.Lock, t.from, t.v.From) {
+			ev := operationEvent(r, op)
+			ev.rank = 3
+			events = append(events, ev)
+		}
+		events = append(events, Event{
+			At: t.v.From, Kind: EventViolation, Actor: t.v.Lock, Verb: "was free from here on, and no client had been granted it by " + say.Instant(min(t.v.Until, r.End)),
+		})
+	} else {
+		t.mark(events)
+	}
+	last := t.to
+	for _, e := range events {
+		last = max(last, e.At)
+	}
+	for _, h := range t.holds {
+		events = append(events, t.endOf(h, last)...)
+	}
+	if t.wrong != nil && len(t.wrong.ops) > 0 {
+		op := t.wrong.ops[len(t.wrong.ops)-1]
+		if !t.has(op) && (t.late == nil || op.Ordinal() != t.late.Ordinal()) {
+			ev := operationEvent(r, op)
+			ev.Detail, ev.rank = "though it did not hold it", 1
+			events = append(events, ev)
+		}
+	}
+	events = append(events, t.others()...)
+	events = append(events, roleEvents(r, t.from, t.to)...)
+	if t.row.Looks {
+		events = append(events, keyEvents(r, t.v.Lock, t.v.From, min(t.v.Until, r.End), 2)...)
+	} else {
+		events = append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3)...)
+	}
+	return shortened(events)
+}
+
+// has reports whether an operation is one of the evidence.
+func (t *telling) has(op *history.Operation) bool {
+	return slices.ContainsFunc(t.ops, func(o *history.Operation) bool { return o.Ordinal() == op.Ordinal() })
+}
+
+// mark marks the event at which a violation was there: that of its evidence which is nearest to its time.
+func (t *telling) mark(events []Event) {
+	at, since := -1, t.r.Since(t.v)
+	for i := range events {
+		if at < 0 || (events[i].At-since).Abs() <= (events[at].At-since).Abs() {
+			at = i
+		}
+	}
+	if at >= 0 {
+		events[at].Kind = EventViolation
+	}
+}
+
+// others are the first grants to other clients after the first hold began, where they show what became of the lock.
+func (t *telling) others() []Event {
+	const most = 2
+	var events []Event
+	for i := range t.r.Holds {
+		h := &t.r.Holds[i]
+		if !t.row.Others || h.Lock != t.v.Lock || h.Start < t.from || h.Start > t.to || len(events) == most {
+			continue
+		}
+		if !slices.ContainsFunc(t.holds, func(own *holding.Hold) bool { return own.Owner == h.Owner }) {
+			ev := grantEvent(t.r, h)
+			ev.rank = 2
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+// endOf is how a hold ended, if it did before the last event that is told, and that its client crashed.
+func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
+	var events []Event
+	for _, e := range t.r.Crashes {
+		if e.Process == h.Process && e.Time >= h.Acquire.Invoke.Time && e.Time < h.End && e.Time <= last {
+			ev := eventOf(t.r, e)
+			ev.rank = 1
+			events = append(events, ev)
+		}
+	}
+	end := facts.Entitled(h)
+	if end <= h.Start || end >= last || h.Release != nil && t.has(h.Release) {
+		return events
+	}
+	name := named(facts.Client(h.Owner))
+	ev := Event{At: end, Kind: EventLock, Actor: name, Object: h.Lock, rank: 1}
+	switch {
+	case end < h.End || h.Ended == holding.EndExpired:
+		ev.Actor, ev.Verb, ev.Object = "the lease of "+name+" on "+h.Lock, "ran out", ""
+	case h.Ended == holding.EndReleased:
+		ev.Verb = "released"
+	case h.Ended == holding.EndLost:
+		return events // the notice is an event of its own
+	default:
+		ev.Actor, ev.Verb = "the hold of "+name, "may have ended, by an operation with an unknown outcome, on"
+	}
+	return append(events, ev)
+}
+
+// lateExtension is an extension that was confirmed when the lease of its hold had ended, and so began an
+// overlap; nil if there is none.
+func (t *telling) lateExtension() *history.Operation {
+	for _, h := range t.holds {
+		due := h.Acquire.Expires()
+		for i := range h.Extensions {
+			e := &h.Extensions[i]
+			if !e.OK() || e.Invoke.Op != history.Extend {
+				continue
+			}
+			if due > 0 && e.Complete.Time > due && e.Complete.Time >= t.v.From && e.Complete.Time <= t.v.Until {
+				return e
+			}
+			due = e.Expires()
+		}
+	}
+	return nil
+}
+
+func (t *telling) extendedLate() bool { return t.late != nil }
+
+// replicated reports whether the servers have replicas, or it is not known.
+func (t *telling) replicated() bool {
+	nodes := t.r.Run.Topology.Nodes
+	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == facts.Replica })
+}
+
+// singleToken reports whether a holder has one token: holders of permits have several at a time.
+func (t *telling) singleToken() bool {
+	kind, _ := t.r.KindOf(t.v.Lock)
+	return kind != history.KindSemaphore
+}
+
+// learntLate reports whether a client learnt of its grant when the lease was over.
+func (t *telling) learntLate() bool {
+	return slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return facts.Entitled(h) <= h.Start })
+}
+
+// neverHeld reports whether the client that the violation is about had no hold before it.
+func (t *telling) neverHeld() bool { return t.last != nil && t.acted == nil }
+
+// releasedEarly reports whether an access of the evidence was under way when its client released the lock.
+func (t *telling) releasedEarly() bool {
+	return slices.ContainsFunc(t.ops, func(op *history.Operation) bool {
+		h := t.r.HoldFor(t.v, op.Invoke)
+		return op.Invoke.Op == history.Access && h != nil && h.Ended == holding.EndReleased && op.Invoke.Time < h.End && op.Complete.Time > h.End
+	})
+}
+
+// damage counts what was done to resources by the clients of a violation: findings of their own.
+func (t *telling) damage() string {
+	kind, _ := checker.KindOf(t.v.Kind)
+	counts, first := map[string]int{}, history.Never
+	for _, v := range t.r.Violations {
+		if !kind.ByAccess && facts.IsDamage(v.Kind) && facts.Common(t.holds, t.r.Evidence(v)) {
+			counts[v.Kind]++
+			first = min(first, t.r.Since(v))
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Damage by these clients: %s, the first at %s.", facts.KindCounts(counts), say.Instant(first))
+}
+
+// followed says what other clients were answered next, where that shows whether the lock stayed taken.
+func (t *telling) followed() string {
+	if !t.row.Followed || t.last == nil {
+		return ""
+	}
+	refused, at, granted := 0, time.Duration(0), (*history.Operation)(nil)
+	for i := range t.r.Ops {
+		op := &t.r.Ops[i]
+		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != t.v.Lock || op.Invoke.Time < t.last.Time || op.Invoke.Owner == t.last.LockOwner() {
+			continue
+		}
+		if op.Failed() {
+			refused, at = refused+1, op.Complete.Time
+		}
+		if op.OK() {
+			granted = op
+			break
+		}
+	}
+	refusals := ""
+	if refused > 0 {
+		refusals = fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), plural(refused, "was", "were"), say.Instant(at))
+	}
+	switch {
+	case granted != nil:
+		return "After that " + joined("; ", refusals, who(t.r, granted.Invoke)+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
+	case refused > 0:
+		return "After that " + refusals + ", and none was granted."
+	default:
+		return ""
+	}
+}
+
+func plural(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
+// blockers says which servers still had the key of a hold that was over, at the last look at a stuck lock.
+func (t *telling) blockers() string {
+	if !t.row.Looks {
+		return ""
+	}
+	last := map[string]facts.Look{}
+	for _, l := range t.r.Looks(t.v.Lock) {
+		if l.At >= t.v.From && l.At <= min(t.v.Until, t.r.End)+facts.OneLook {
+			last[l.Server] = l
+		}
+	}
+	var owners []string
+	with := map[string][]string{}
+	for _, server := range t.r.Servers() {
+		l := last[server]
+		if l.Owner == "" || t.overFor(l) == "" {
+			continue
+		}
+		if with[l.Owner] == nil {
+			owners = append(owners, l.Owner)
+		}
+		with[l.Owner] = append(with[l.Owner], server)
+	}
+	var parts []string
+	for _, owner := range owners {
+		l := last[with[owner][0]]
+		parts = append(parts, fmt.Sprintf("at %s %s still had the key of %s, %s", say.Instant(l.At), say.List(with[owner]), named(facts.Client(owner)), t.overFor(l)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return sentence(say.List(parts) + ": while the key is there, " + t.v.Lock + " is not granted")
+}
+
+// overFor says why an owner that a look found did not hold the lock; empty if it held it, or that is not known.
+func (t *telling) overFor(l facts.Look) string {
+	if h := t.r.HoldBefore(t.v.Lock, l.Owner, l.At); h != nil {
+		if h.End > l.At {
+			return ""
+		}
+		return "whose hold was over at " + say.Instant(h.End)
+	}
+	for i := len(t.r.Ops) - 1; i >= 0; i-- {
+		op := &t.r.Ops[i]
+		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != t.v.Lock || op.Invoke.Owner != l.Owner {
+			continue
+		}
+		if !op.Failed() || op.Complete.Time > l.At {
+			return ""
+		}
+		return "whose request was refused at " + say.Instant(op.Complete.Time)
+	}
+	return ""
+}

@@ -1,0 +1,359 @@
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+)
+
+// Of tells the first violation with damage, or why there is none. Of a script that was cut short it tells where, and of
+// servers that another run took over that, whatever was found. A violation before a script was cut short stands. Of a
+// stored run the parts that could not be read are missing, and pending says that it is the verdicts alone.
+func Of(r *facts.Facts, missing []string, pending bool) Story {
+	var s Story
+	v, problem := r.Told(), r.DominantError()
+	switch {
+	case r.Run.AbortReason != "" && r.Verdict != checker.Invalid, r.Run.ClaimLostTo != "":
+		s = undecided(r, missing, pending)
+	case v != nil:
+		s = Violation(r, v)
+		if r.Run.AbortReason != "" {
+			problem = "The script was cut short after it, at " + r.Run.AbortReason
+		}
+	case r.Verdict == checker.Valid:
+		s = valid(r)
+	case r.Verdict == checker.Invalid: // it shows no violation
+		s.Headline = "A property does not hold"
+		for _, p := range r.Results {
+			if p.Verdict == checker.Invalid {
+				s.Outcome = append(s.Outcome, fmt.Sprintf("%s does not hold: %s", p.Name, Stop(p.Summary)))
+				s.Headline = strings.TrimSuffix(s.Outcome[0], ".")
+			}
+		}
+	default:
+		s = undecided(r, missing, pending)
+		if problem != "" && len(missing) == 0 && r.Run.DriverFault == "" { // which says what is behind it
+			s.Headline, problem = "Not decided: "+problem, ""
+		}
+	}
+	s.Notice, s.Weight, s.InEffectText = problem, weight(r), s.InEffect.String()
+	return s
+}
+
+// unpromised is what is not judged, by what the lock does not promise.
+var unpromised = map[string]string{ //nolint:gochecknoglobals // a table
+	history.UnpromisedToken:   "fencing tokens (their order is not judged)",
+	history.UnpromisedPlace:   "places in a queue (the order of waiters is not judged)",
+	history.UnpromisedRelease: "a refusal of a release of what is not held (an ok after the lease counts as unknown)",
+	history.UnpromisedLost:    "a notice of a loss (a hold counts until its lease ends)",
+	history.UnpromisedExtend:  "extension (no client extends)",
+}
+
+// weight is what a reader has to know of the lock to weigh the verdict.
+func weight(r *facts.Facts) []string {
+	var all, not []string
+	for _, name := range r.Run.Unpromised {
+		if words := unpromised[name]; words != "" {
+			not = append(not, words)
+		}
+	}
+	if len(not) > 0 {
+		all = append(all, "The lock does not promise "+strings.Join(not, ", ")+".")
+	}
+	if r.Run.Spared != "" {
+		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+Stop(r.Run.Spared))
+	}
+	if c := r.Run.Control; c != nil {
+		words := "was " + c.Verdict + "."
+		switch found := r.Verdict; {
+		case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
+			words = "was " + c.Verdict + ", which decides nothing."
+		case c.Verdict == string(found) && found == checker.Invalid:
+			words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
+		case found == checker.Invalid:
+			words = "was valid: these servers do not explain it, so look for the cause in your lock."
+		}
+		all = append(all, fmt.Sprintf("Control: with the same seed and faults, the lock %s %s", c.Lock, words))
+	}
+	return all
+}
+
+// valid says what was thrown at the lock, and why the verdict is valid.
+func valid(r *facts.Facts) Story {
+	outcomes, _ := r.Figures()
+	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(outcomes[string(history.Acquire)].OK, "grant"), say.Length(r.End))}
+	if n := facts.Effective(r.Faults); n > 0 {
+		s.Headline += " under " + say.Count(n, "fault")
+	}
+	s.Events = clientEvents(r)
+	s.Outcome = []string{workloadWords(r), faultWords(r), exposureWords(r), fencingWords(r, nil)}
+	var held []string
+	for _, p := range r.Results {
+		if p.Verdict == checker.Valid {
+			held = append(held, p.Name)
+		}
+	}
+	if n := len(held); n > 0 {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("%s %s checked and held: %s.", say.Count(n, "property"), plural(n, "was", "were"), say.List(held)))
+	}
+	s.Outcome = slices.DeleteFunc(s.Outcome, func(words string) bool { return words == "" })
+	return s
+}
+
+// workloadWords says who asked how often for what, and how much they met.
+func workloadWords(r *facts.Facts) string {
+	clients, locks := map[string]bool{}, map[string]bool{}
+	for i := range r.Ops {
+		if e := r.Ops[i].Invoke; e.Op == history.Acquire {
+			clients[facts.Client(e.Owner)], locks[e.Lock] = true, true
+		}
+	}
+	outcomes, _ := r.Figures()
+	grants := outcomes[string(history.Acquire)]
+	s := fmt.Sprintf("In %s, %s asked %s for %s: %s, %s, %d without a known outcome.",
+		say.Length(r.End), say.Count(len(clients), "client"), say.Count(grants.Total(), "time"), say.Count(len(locks), "lock"),
+		say.Count(grants.OK, "grant"), say.Count(grants.Fail, "refusal"), grants.Info)
+	switch n, counted := r.Met(history.MetContention); {
+	case !counted:
+		return s
+	case n == 0:
+		return s + " No request met a hold of another client."
+	default:
+		s += fmt.Sprintf(" %s met a hold of another client", say.Count(n, "request"))
+	}
+	if n, _ := r.Met(history.MetHandOvers); n > 0 {
+		s += fmt.Sprintf(", and %s once such a hold was over", grantsMade(n))
+	}
+	return s + "."
+}
+
+// exposureWords say what a lock that held withstood: how often its holder changed and how close two holders came, and
+// what happened while faults were in effect.
+func exposureWords(r *facts.Facts) string {
+	over := map[string]*holding.Hold{} // the hold of each lock that ends last so far
+	passed, least, under, certain := 0, time.Duration(math.MaxInt64), 0, true
+	met := make([]bool, len(r.Faults))
+	for i := range r.Holds {
+		h := &r.Holds[i]
+		covered := false
+		for k := range r.Faults {
+			f := &r.Faults[k]
+			covered = covered || f.Counts() && f.Start <= h.Start && h.Start <= f.End
+			met[k] = met[k] || f.Counts() && h.Start <= f.Start && f.Start < h.End
+		}
+		if covered {
+			under++
+		}
+		if r.Shared(h.Lock) {
+			certain = false
+			continue
+		}
+		before := over[h.Lock]
+		if before != nil && facts.Client(before.Owner) != facts.Client(h.Owner) && before.End <= h.Start {
+			passed++
+			least = min(least, h.Start-before.End)
+		}
+		if before == nil || h.End > before.End {
+			over[h.Lock] = h
+		}
+	}
+	changed, faults := "", ""
+	switch {
+	case passed > 0:
+		changed = fmt.Sprintf("The holder of a lock changed %s; the closest grant to another client came %s after the hold before it was over.", say.Count(passed, "time"), say.Span(least))
+	case certain && len(r.Holds) > 0:
+		changed = "No lock was granted to one client after another, so this record says little about what keeps two clients apart."
+	}
+	if n := facts.Effective(r.Faults); n > 0 {
+		began := len(slices.DeleteFunc(met, func(is bool) bool { return !is }))
+		faults = sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", grantsMade(under), began, say.Count(n, "fault")))
+	}
+	return joined(" ", changed, faults)
+}
+
+// grantsMade is "2 grants were made", also of one and of none.
+func grantsMade(n int) string {
+	if n == 0 {
+		return "no grant was made"
+	}
+	return say.Count(n, "grant") + plural(n, " was made", " were made")
+}
+
+// clientEvents are what clients were answered in a script, if that were so few that all can be told: they show why
+// nothing was violated.
+func clientEvents(r *facts.Facts) []Event {
+	events := roleEvents(r, 1, r.End)
+	told := 0
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		if op.Invoke.Op == history.Access && op.Unknown() {
+			continue
+		}
+		if told++; told > 4*maxEvents {
+			return nil
+		}
+		ev := operationEvent(r, op)
+		if op.Complete.Error != "" && op.Invoke.Op != history.Access {
+			ev.Detail = say.Shorten(op.Complete.Error, 80)
+		}
+		if ev.rank = 1; ev.Kind != EventGrant {
+			ev.rank = 2
+		}
+		events = append(events, ev)
+	}
+	return shortened(events)
+}
+
+// faultWords says how many faults took effect, and which did not.
+func faultWords(r *facts.Facts) string {
+	const most = 5
+	if len(r.Faults) == 0 {
+		return "No fault was injected."
+	}
+	var missed []string
+	for i := range r.Faults {
+		if f := &r.Faults[i]; !f.Counts() {
+			label := f.Label()
+			if met := f.MetWords(); met != "" {
+				label += " (" + met + ")"
+			}
+			missed = append(missed, label)
+		}
+	}
+	took, all := len(r.Faults)-len(missed), say.Count(len(r.Faults), "fault")
+	s := fmt.Sprintf("%d of %s took effect.", took, all)
+	switch {
+	case took == 0 && len(r.Faults) == 1:
+		return "The fault did not take effect."
+	case took == 0:
+		return "None of " + all + " took effect."
+	case len(r.Faults) == 1:
+		s = "The fault took effect."
+	}
+	if more := len(missed) - most; more > 0 {
+		missed = append(missed[:most:most], say.Count(more, "other"))
+	}
+	if len(missed) > 0 {
+		s += " Without an effect: " + say.List(missed) + "."
+	}
+	return s
+}
+
+// runResult is the property of the results that says what was wrong with the run itself, which the headline has.
+const runResult = "run"
+
+// undecided says what was missing for a verdict.
+func undecided(r *facts.Facts, missing []string, pending bool) Story {
+	const longest = 200
+	s := Story{Headline: "Not decided"}
+	var open []checker.Result
+	for _, p := range r.Results {
+		if p.Verdict == checker.Unknown && p.Summary != "" && (r.Run.AbortReason == "" || p.Name != runResult) {
+			open = append(open, p)
+		}
+	}
+	reason := ""
+	switch {
+	case r.Run.AbortReason != "":
+		reason = "the script was cut short at " + say.Shorten(say.OneLine(r.Run.AbortReason), longest)
+	case r.Run.ClaimLostTo != "":
+		reason = "another run took the servers over"
+	case pending:
+		s.Headline, reason = "Not decided yet", "there are no results, as of a run that is under way or was stopped"
+	case len(missing) > 0:
+		reason = "parts of the run are missing"
+	case r.Run.DriverFault != "":
+		reason = say.OneLine(r.Run.DriverFault)
+	case len(r.History.Events) == 0:
+		reason = "nothing was recorded"
+	case len(open) > 0:
+		reason, open = open[0].Summary, open[1:]
+	case len(r.Results) == 0:
+		reason = "nothing was checked"
+	}
+	if reason = strings.TrimRight(reason, ". "); reason != "" {
+		s.Headline += ": " + reason
+	}
+	if whole := say.OneLine(r.Run.AbortReason); len([]rune(whole)) > longest {
+		s.Outcome = append(s.Outcome, "In full: "+Stop(whole))
+	}
+	s.Outcome = append(s.Outcome, allTheSame(r)...)
+	for _, p := range open {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("The property %s could not be decided: %s", p.Name, Stop(p.Summary)))
+	}
+	for i := range r.Faults {
+		if f := &r.Faults[i]; !f.OK {
+			s.Events = append(s.Events, Event{At: f.Start, Kind: EventFault, Actor: "the fault " + f.Detail(), Verb: "did not take effect", Detail: f.Error})
+		}
+	}
+	s.Events = shortened(s.Events)
+	if len(r.History.Events) > 0 {
+		s.Outcome = append(s.Outcome, workloadWords(r), faultWords(r))
+	}
+	if r.Run.Interrupted {
+		s.Outcome = append(s.Outcome, "The run was interrupted before its end.")
+	}
+	if r.History.Truncated > 0 {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("The last line of the history, %d, was cut short and dropped.", r.History.Truncated))
+	}
+	s.Outcome = append(s.Outcome, "This is not a pass: a verdict that could not be reached says nothing for the lock.")
+	return s
+}
+
+// allTheSame says of a run that is no answer what it shows all the same.
+func allTheSame(r *facts.Facts) []string {
+	var found []string
+	for _, p := range r.Results {
+		if p.Verdict == checker.Invalid && (r.Run.AbortReason != "" || r.Run.ClaimLostTo != "") {
+			found = append(found, fmt.Sprintf("%s (%s)", p.Name, say.Count(max(p.Total, len(p.Violations)), "violation")))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found))}
+}
+
+// fencingWords say that the resource refused tokens that were out of date: those of the owners of a violation, or,
+// without one, of any.
+func fencingWords(r *facts.Facts, v *checker.Violation) string {
+	owners := map[string]bool{}
+	if v != nil {
+		for _, index := range v.Events {
+			if e, ok := r.Event(index); ok {
+				owners[e.Owner] = true
+			}
+		}
+	}
+	stopped := slices.DeleteFunc(r.Stopped(), func(op *history.Operation) bool { return v != nil && !owners[op.Invoke.Owner] })
+	if len(stopped) == 0 {
+		return ""
+	}
+	first := stopped[0]
+	resource, newest := facts.Resource(first), int64(0)
+	for _, other := range r.Accesses()[resource] {
+		if other.OK() && other.Complete.Time <= first.Complete.Time {
+			newest = max(newest, facts.TokenOf(other))
+		}
+	}
+	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resource, who(r, first.Invoke))
+	if token := facts.TokenOf(first); newest > token {
+		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", token, newest)
+	} else {
+		s += fmt.Sprintf(" for its token, %d", token)
+	}
+	if n := len(stopped); n > 1 {
+		s += fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
+	}
+	damaged := slices.ContainsFunc(r.Violations, func(v *checker.Violation) bool { return facts.IsDamage(v.Kind) && v.Resource == resource })
+	return s + ": the fencing token stopped " + cmp.Or(map[bool]string{true: "that access, though not all."}[damaged], "the damage.")
+}
