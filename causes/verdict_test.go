@@ -62,6 +62,16 @@ func TestMeasure(t *testing.T) {
 			"with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided",
 		},
 		{
+			"a single run of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (!a.Control || round == 3) }, history.CauseUndecided,
+			[]string{history.RoleNeeded},
+			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10, the control lock 1 of 10: not decided",
+		},
+		{
+			"two runs of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (!a.Control || round < 2) }, history.CauseDeployment,
+			[]string{history.RoleNeeded},
+			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 2 of 5: a limit of this deployment",
+		},
+		{
 			"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
 			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10: not decided",

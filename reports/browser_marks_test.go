@@ -89,29 +89,3 @@ func TestBrowserMarks(t *testing.T) {
 	require.Zero(t, eval[int](tab, `document.querySelectorAll(".live rect.t-hold").length`), "no lane is drawn hold by hold beside one that is not")
 }
 
-// The line of the instant that is looked at leaves out the words in its way.
-func TestBrowserInstant(t *testing.T) {
-	t.Parallel()
-	tab := newTab(t)
-	for _, width := range []int64{wideScreen, narrowScreen} {
-		tab.screen(width, 900, "light")
-		tab.openReport(htmlOf(t, failover()), "")
-		met := 0
-		for _, do := range []string{"violation", "whole"} {
-			tab.click(`[data-do="` + do + `"]`)
-			for share := 0.05; share < 1; share += 0.05 {
-				x, y := tab.spot(chart, share)
-				tab.do(chromedp.MouseClickXY(x, y))
-				tab.drawn()
-				words := eval[[]bool](tab, `(() => {
-	const line = document.querySelector(".live .t-moment"), at = line.getPointAtLength(0).x;
-	return [...document.querySelectorAll(".live text:not([visibility=hidden])")].map((n) => n.getBBox()).filter((b) => b.x < at && at < b.x + b.width)
-		.map((b) => [0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7].some((part) => line.isPointInStroke(new DOMPoint(at, b.y + part * b.height))));
-})()`)
-				met += len(words)
-				require.NotContains(t, words, true, "%d wide, %s, %v", width, do, share)
-			}
-		}
-		require.Positive(t, met, "there were words in the way")
-	}
-}

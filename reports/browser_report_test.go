@@ -348,22 +348,3 @@ func zoomThrough(t *tab, html string) (opened, slowest time.Duration, most int) 
 	return opened, time.Duration(eval[float64](t, `slowest`) * 1e6), eval[int](t, `most`)
 }
 
-// A million operations in a browser: how long the page takes to open and to
-// zoom.
-func BenchmarkLargeBrowser(b *testing.B) {
-	for name, in := range map[string]func() reports.Input{
-		"100000": func() reports.Input { return large(100_000) }, "1000000": func() reports.Input { return large(1_000_000) },
-		"1000-locks-256-clients": func() reports.Input { return crowded(1000, 256, 330_000) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			html := htmlOf(b, in())
-			for b.Loop() {
-				opened, slowest, most := zoomThrough(newTab(b), html)
-				require.Less(b, most, 5000)
-				b.ReportMetric(opened.Seconds()*1e3, "ms/open")
-				b.ReportMetric(slowest.Seconds()*1e3, "ms/step")
-				b.ReportMetric(float64(len(html))/1e6, "MB")
-			}
-		})
-	}
-}

@@ -68,9 +68,7 @@ func compare(names [2]string, a, b *model) Comparison {
 	c := Comparison{Names: names, Verdicts: [2]checker.Verdict{a.Verdict, b.Verdict}, Headlines: [2]string{a.Story.Headline, b.Story.Headline}}
 	c.verdicts(&a.Results, &b.Results)
 	c.setup(a, b)
-	c.rates(&a.Results, &b.Results)
-	c.latencies(&a.Results, &b.Results)
-	c.recoveries(&a.Results, &b.Results)
+	c.figures(&a.Results, &b.Results)
 	return c
 }
 
@@ -145,120 +143,101 @@ func (c *Comparison) setup(a, b *model) {
 	}
 }
 
-// rates tells how often the locks were granted.
-func (c *Comparison) rates(a, b *Results) {
-	c.row("length", say.Length(a.Duration), say.Length(b.Duration), 0)
-	if differs(ratio(float64(a.Duration), float64(b.Duration))) {
-		c.say(false, "A lasted %s, B %s.", say.Length(a.Duration), say.Length(b.Duration))
-	}
-	oa, ob := a.Operations[string(history.Acquire)], b.Operations[string(history.Acquire)]
-	for _, row := range []struct {
-		what string
-		a, b int
-	}{{"requests for a lock", oa.Total(), ob.Total()}, {"granted", oa.OK, ob.OK}, {"refused", oa.Fail, ob.Fail}, {"without a known outcome", oa.Info, ob.Info}} {
-		c.row(row.what, say.Thousands(int64(row.a)), say.Thousands(int64(row.b)), 0)
-	}
-	perSecond := func(r *Results, n int) float64 { return float64(n) / max(r.Duration.Seconds(), 1e-9) }
-	ga, gb := perSecond(a, oa.OK), perSecond(b, ob.OK)
-	r := ratio(ga, gb)
-	c.row("grants per second", number(ga), number(gb), r)
-	if min(oa.Total(), ob.Total()) < leastSample {
-		return
-	}
-	if differs(r) {
-		c.say(false, "A granted %s a second, B granted %s: %s times as much.", number(ga), number(gb), number(r))
-	}
-	percent := func(n int, o Outcomes) float64 { return 100 * float64(n) / float64(max(o.Total(), 1)) }
-	for _, kind := range []struct {
-		what string
-		a, b float64
-	}{
-		{"were refused", percent(oa.Fail, oa), percent(ob.Fail, ob)},
-		{"had no known outcome", percent(oa.Info, oa), percent(ob.Info, ob)},
-	} {
-		if math.Abs(kind.a-kind.b) >= 5 {
-			c.say(false, "Of the requests %.0f %% %s in A, %.0f %% in B.", kind.a, kind.what, kind.b)
-		}
-	}
+// A figure is one of a run, by which it is compared.
+type figure struct {
+	what, value string
+	number      float64 // by which a ratio is told; 0: none is
+	sample      int     // that it rests on: of fewer than leastSample no difference is told in words
+	told        bool    // in words, where it differs
+	share       bool    // it is a part of a hundred, and differs by so many of them
 }
 
-// latencies tells how fast the answers were.
-func (c *Comparison) latencies(a, b *Results) {
+// figuresOf are how often the locks were granted, how fast the answers were, and the slowest recoveries.
+func figuresOf(r *Results) []figure {
+	const everyTime = leastSample // a sample is large enough
+	o := r.Operations[string(history.Acquire)]
+	perSecond, all := float64(o.OK)/max(r.Duration.Seconds(), 1e-9), float64(max(o.Total(), 1))
+	figures := []figure{
+		{"length", say.Length(r.Duration), float64(r.Duration), everyTime, true, false},
+		{what: "requests for a lock", value: say.Thousands(int64(o.Total()))},
+		{what: "granted", value: say.Thousands(int64(o.OK))},
+		{"refused", say.Thousands(int64(o.Fail)), 100 * float64(o.Fail) / all, o.Total(), true, true},
+		{"without a known outcome", say.Thousands(int64(o.Info)), 100 * float64(o.Info) / all, o.Total(), true, true},
+		{"grants per second", number(perSecond), perSecond, o.Total(), true, false},
+	}
 	for _, op := range facts.Operations() {
-		la, lb := a.Latency[op], b.Latency[op]
+		l := r.Latency[op]
 		for i, name := range facts.LatencyNames() {
-			in, other := la.Cells()[i], lb.Cells()[i]
-			if la.Count == 0 || lb.Count == 0 || in == facts.None && other == facts.None {
-				continue
-			}
-			r := 0.0
-			if in != facts.None && other != facts.None {
-				r = ratio(float64(la.Figures()[i]), float64(lb.Figures()[i]))
-			}
-			c.row(op+" "+name, in, other, r)
-			if (name == "p50" || name == "p99") && op == string(history.Acquire) && min(la.Count, lb.Count) >= leastSample && differs(r) {
-				c.say(false, "The %s of acquire is %s in A and %s in B: %s times as much.", name, in, other, number(r))
+			told := (name == "p50" || name == "p99") && op == string(history.Acquire)
+			if cell := l.Cells()[i]; l.Count > 0 && cell != facts.None {
+				figures = append(figures, figure{op + " " + name, cell, float64(l.Figures()[i]), l.Count, told, false})
 			}
 		}
 	}
+	times, slowest, never := map[string]int{}, map[string]time.Duration{}, map[string]bool{}
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.OK && f.Interrupts {
+			times[f.Name]++
+			slowest[f.Name], never[f.Name] = max(slowest[f.Name], f.Recovery), never[f.Name] || f.Recovery == 0
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		f := figure{what: "slowest recovery from " + name, value: say.Span(slowest[name]), told: true}
+		switch {
+		case never[name]:
+			f.value = "no grant after it"
+		case times[name] >= leastFaults: // of one fault against one nothing follows
+			f.number, f.sample = float64(slowest[name]), everyTime
+		}
+		figures = append(figures, f)
+	}
+	return figures
 }
 
-// recoveries tells how long the locks took to be granted again, after the
-// faults that both runs had.
-func (c *Comparison) recoveries(a, b *Results) {
-	type slowest struct {
-		times int
-		took  time.Duration
-		never bool
+// figures tells in what figures the runs differ: by a quarter, or five parts of a hundred.
+func (c *Comparison) figures(a, b *Results) {
+	fa, fb := figuresOf(a), figuresOf(b)
+	find := func(all []figure, what string) figure {
+		if i := slices.IndexFunc(all, func(f figure) bool { return f.what == what }); i >= 0 {
+			return all[i]
+		}
+		return figure{what: what, value: facts.None}
 	}
-	worst := func(r *Results) map[string]slowest {
-		of := map[string]slowest{}
+	seen := map[string]bool{}
+	for _, f := range append(slices.Clone(fa), fb...) {
+		if seen[f.what] {
+			continue
+		}
+		seen[f.what] = true
+		in, other := find(fa, f.what), find(fb, f.what)
+		r := ratio(in.number, other.number)
+		if f.share {
+			r = 0
+		}
+		c.row(f.what, in.value, other.value, r)
+		switch {
+		case !f.told || min(in.sample, other.sample) < leastSample:
+		case f.share && math.Abs(in.number-other.number) >= 5:
+			c.say(false, "Of the requests %.0f %% were %s in A, %.0f %% in B.", in.number, f.what, other.number)
+		case differs(r):
+			c.say(false, "The %s is %s in A and %s in B: %s times as much.", f.what, in.value, other.value, number(r))
+		}
+	}
+	took := func(r *Results) (names []string) {
 		for i := range r.Faults {
-			if f := &r.Faults[i]; f.OK {
-				s := of[f.Name]
-				of[f.Name] = slowest{s.times + 1, max(s.took, f.Recovery), s.never || f.Interrupts && f.Recovery == 0}
+			if f := &r.Faults[i]; f.OK && !slices.Contains(names, f.Name) {
+				names = append(names, f.Name)
 			}
 		}
-		return of
+		return names
 	}
-	words := func(s slowest) string {
-		switch {
-		case s.never:
-			return "no grant after it"
-		case s.took == 0:
-			return facts.None
-		}
-		return say.Span(s.took)
-	}
-	wa, wb := worst(a), worst(b)
-	both := maps.Clone(wa)
-	maps.Copy(both, wb)
-	var only [2][]string
-	for _, name := range slices.Sorted(maps.Keys(both)) {
-		sa, sb := wa[name], wb[name]
-		switch {
-		case sb.times == 0:
-			only[0] = append(only[0], name)
-		case sa.times == 0:
-			only[1] = append(only[1], name)
-		}
-		in, other, r := words(sa), words(sb), 0.0
-		if !sa.never && !sb.never && min(sa.times, sb.times) >= leastFaults {
-			r = ratio(float64(sa.took), float64(sb.took))
-		}
-		if in != facts.None || other != facts.None {
-			c.row("slowest recovery from "+name, in, other, r)
-		}
-		switch {
-		case differs(r) && max(sa.took, sb.took) >= 100*time.Millisecond:
-			c.say(false, "After %s the slowest first grant took %s in A and %s in B: %s times as much.", name, in, other, number(r))
-		case in != other && (sa.never || sb.never) && in != facts.None && other != facts.None:
-			c.say(false, "After %s: %s in A, %s in B.", name, in, other)
-		}
-	}
-	for i, names := range only {
-		if len(names) > 0 {
-			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(names))
+	ta, tb := took(a), took(b)
+	for i, only := range [2][]string{
+		slices.DeleteFunc(slices.Clone(ta), func(name string) bool { return slices.Contains(tb, name) }),
+		slices.DeleteFunc(slices.Clone(tb), func(name string) bool { return slices.Contains(ta, name) }),
+	} {
+		if slices.Sort(only); len(only) > 0 {
+			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(only))
 		}
 	}
 }

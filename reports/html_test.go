@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
@@ -120,13 +119,6 @@ func TestHTMLBreaksNoTimeAndNoFlag(t *testing.T) {
 	require.Contains(t, page, `.one{white-space:nowrap}`)
 	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, ""))
 	require.Contains(t, text, in.Run.Command)
-}
-
-// The name of a client is written on the colour of a hold, which is as light in the dark.
-func TestHTMLNamesOfClientsCanBeReadInTheDark(t *testing.T) {
-	page := htmlOf(t, failover())
-	require.Contains(t, page, `.q-client+.q-name{fill:var(--on-hold)}`)
-	require.Regexp(t, `<rect class="q-actor q-client"[^>]*>(<title>[^<]*</title></rect>)?\s*<text class="q-name"`, page)
 }
 
 // sections must come in the order in which a reader asks.
@@ -458,25 +450,3 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 }
 
-// A long run must stay small and quick: sixty seconds, 20,000 operations.
-func TestLongRun(t *testing.T) {
-	in := busy(16, 7000, 11)
-	require.Greater(t, in.History.End(), 50*time.Second)
-	start := time.Now()
-	page := htmlOf(t, in)
-	t.Logf("%d events, %s: %d bytes in %s", len(in.History.Events), in.History.End(), len(page), time.Since(start))
-	require.Less(t, len(page), 3<<20)
-	require.Less(t, time.Since(start), time.Minute)
-}
-
-// The note on faults whose heal is not in the record stands where a fault has its mark.
-func TestNoteOnHealsThatWereNotRecorded(t *testing.T) {
-	seen := map[bool]int{}
-	for name, fixture := range fixtures() {
-		page := htmlOf(t, fixture())
-		marked := strings.Contains(page, " *</td>")
-		require.Equal(t, marked, strings.Contains(page, "* no heal was recorded"), name)
-		seen[marked]++
-	}
-	require.Len(t, seen, 2, "no fixture has faults of both kinds")
-}

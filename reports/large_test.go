@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -96,42 +93,6 @@ func large(operations int) reports.Input {
 			Explanation: "2 clients held it at the same time",
 		}),
 	)}
-}
-
-// The whole of `lockchaos check` and of `lockchaos report` on a run directory:
-// reading, judging or not, and all files. The user's time is of all threads.
-func BenchmarkLargeRunDirectory(b *testing.B) {
-	for _, n := range []int{100_000, 1_000_000} {
-		dir := b.TempDir()
-		writeRun(b, dir, large(n))
-		for _, what := range []string{"check", "report"} {
-			b.Run(fmt.Sprintf("%s/%d", what, n), func(b *testing.B) {
-				before := userTime(b)
-				for b.Loop() {
-					in, err := reports.ReadDir(dir)
-					if what == "check" {
-						in.Report, in.Missing = checker.Check(b.Context(), in.History), nil
-					} else {
-						require.NoError(b, err)
-					}
-					require.Equal(b, checker.Invalid, in.Report.Verdict)
-					require.NoError(b, reports.WriteDir(dir, in))
-				}
-				b.ReportMetric((userTime(b)-before).Seconds()/float64(b.N), "user-s/op")
-				info, err := os.Stat(filepath.Join(dir, reports.HTMLFile))
-				require.NoError(b, err)
-				require.Less(b, info.Size(), int64(5_000_000))
-			})
-		}
-	}
-}
-
-// userTime is the processor's time that this process had so far.
-func userTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var used syscall.Rusage
-	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano())
 }
 
 // A million operations must stay small and quick to draw. `go test -bench

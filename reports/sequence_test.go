@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	diagram "github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // independent is a topology of five masters that know nothing of each other.
@@ -91,71 +90,19 @@ func TestStuckSaysWhoseRequestBlocks(t *testing.T) {
 
 func TestSequence(t *testing.T) {
 	q := reports.Summarize(failover()).Sequence
-	require.Equal(t, []diagram.Actor{
-		{Name: "a", Kind: "client"},
-		{Name: "b", Kind: "client"},
-		{Name: "redis-1", Kind: "server"},
-		{Name: "redis-2", Kind: "server"},
-		{Name: "sentinels", Kind: "sentinels"},
-		{Name: "ledger", Kind: "resource"},
-	}, q.Actors)
-	steps := func(q *reports.Sequence, kind string) (texts []string) {
-		for _, s := range q.Steps {
-			if s.Kind == kind {
-				texts = append(texts, strings.TrimSpace(s.From+">"+s.To+" "+s.Text))
-			}
-		}
-		return texts
+	var actors, steps []string
+	for _, a := range q.Actors {
+		actors = append(actors, a.Kind+" "+a.Name)
 	}
-	require.Len(t, steps(q, diagram.StepViolation), 1)
-	require.Contains(t, steps(q, diagram.StepRequest), "sentinels>redis-2 promotion to master")
-
-	// A fault stands over the parties that it concerns.
-	over := func(in reports.Input) (all []string) {
-		q := reports.Summarize(in).Sequence
-		for _, s := range q.Steps {
-			if s.Kind == diagram.StepFault && s.From == "" {
-				all = append(all, s.Text+": "+strings.Join(s.Over, " "))
-			}
-		}
-		return all
+	for _, s := range q.Steps {
+		steps = append(steps, strings.TrimSpace(s.Kind+" "+s.From+">"+s.To+" "+s.Text))
 	}
-	require.Equal(t, []string{"cut replication: redis-1 redis-2"}, over(failover()))
-	zoned := failover()
-	for i := range zoned.History.Events {
-		if e := &zoned.History.Events[i]; e.Fault == "cut" {
-			e.Target = "zone-a>redis-1"
-		}
-	}
-	require.Equal(t, []string{"cut zone-a>redis-1: a b redis-1"}, over(zoned), "where the clients are is not known")
-	zoned.Run.Clients = map[string]string{"a": "zone-b", "b": "zone-a"}
-	require.Equal(t, []string{"cut zone-a>redis-1: b redis-1"}, over(zoned))
-	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, reports.Summarize(zoned)) })), "Note over p1,p2: 0.402 s cut zone-a→redis-1")
-	zoned.Run.Clients = map[string]string{"a": "zone-b", "b": "zone-b"}
-	require.Equal(t, []string{"cut zone-a>redis-1: redis-1"}, over(zoned))
-	for i := range zoned.History.Events {
-		if e := &zoned.History.Events[i]; e.Fault == "cut" {
-			e.Target = "zone-a>redis-3"
-		}
-	}
-	zoned.Run.Topology.Links = append(zoned.Run.Topology.Links, history.Link{Name: "zone-a>redis-3", Kind: "client", From: "zone-a", To: "redis-3"})
-	require.Empty(t, over(zoned), "it concerns none of them")
-
-	// Two cuts with a grant between them are two, however close they are.
-	cuts := func(second float64) []string {
-		s := &script{}
-		s.declare("orders")
-		s.fault(history.Inject, "cut", "zone-a>redis-1", 1, 2, history.OK, "", "")
-		s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 3000)
-		s.fault(history.Inject, "cut", "zone-b>redis-1", second, second+1, history.OK, "", "")
-		s.acquire(2, "orders", "b#1", "redis-1", 40, 41, 3000)
-		s.observe(900, "redis-1", history.ObserveEpoch, "1")
-		in := judged(run(), s.history())
-		in.Run.Clients = map[string]string{"a": "zone-a", "b": "zone-b"}
-		return over(in)
-	}
-	require.Equal(t, []string{"cut zone-a>redis-1 zone-b>redis-1: "}, cuts(3), "it is over all")
-	require.Equal(t, []string{"cut zone-a>redis-1: a redis-1", "cut zone-b>redis-1: b redis-1"}, cuts(20))
+	require.Equal(t, []string{"client a", "client b", "server redis-1", "server redis-2", "resource ledger"}, actors)
+	require.Equal(t, []string{
+		"fault > cut replication", "request a>redis-1 acquire orders", "reply redis-1>a granted", "fault redis-1> kill redis-1",
+		"request b>redis-2 acquire orders", "note redis-2> was promoted to master", "reply redis-2>b granted", "violation > both hold (1,240 ms of it observed)",
+		"note redis-2> had client b as the holder of orders", "request a>ledger begins to use it", "request b>ledger begins to use it", "reply ledger>a 41 → 42", "reply ledger>b 41 → 42",
+	}, steps)
 
 	// Every kind of violation has one, in order of time, and each step names its parties.
 	for name, fixture := range fixtures() {

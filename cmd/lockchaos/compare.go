@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -16,12 +17,16 @@ func (a *app) compareCommand() *cobra.Command {
 	var page, failOn string
 	cmd := &cobra.Command{
 		Use:   "compare RUNDIR RUNDIR",
-		Short: "Show the differences between two stored runs",
+		Short: "Show the differences between two stored runs, or two folders of runs",
 		Long: `Show the differences between two stored runs: the settings, the violations, the
 latencies, and how long the locks took to recover. With --html, also write a page
 with the plots of both runs on the same axes. With --fail-on worse, the exit code is
 1 if the verdict or a property of the second is worse than that of the first: valid
-before unknown before invalid.`,
+before unknown before invalid.
+
+Of two folders of runs, such as those of two nights, it shows in how many runs of each
+kind a verdict was not as it must be, and which runs with the same seed were judged
+otherwise.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if failOn != "" && failOn != failOnWorse {
@@ -44,6 +49,16 @@ const failOnWorse = "worse"
 
 // compare prints in what two runs differ.
 func (a *app) compare(dirs []string, page, failOn string) error {
+	if !history.Dir(dirs[0]).Exists() && !history.Dir(dirs[1]).Exists() {
+		c, err := reports.CompareFolders(filepath.Clean(dirs[0]), filepath.Clean(dirs[1]))
+		switch {
+		case err != nil:
+			return err
+		case page != "":
+			return fmt.Errorf("--html: there is no page of two folders")
+		}
+		return a.compared(c, failOn)
+	}
 	var runs [2]reports.Named
 	for i, dir := range dirs {
 		in, err := reports.ReadDir(dir)
@@ -52,15 +67,20 @@ func (a *app) compare(dirs []string, page, failOn string) error {
 		}
 		runs[i] = reports.Named{Name: filepath.Clean(dir), Input: in}
 	}
-	c := reports.Compare(runs[0], runs[1])
-	if err := reports.WriteComparisonText(a.stdout, c); err != nil {
-		return harnessError{err}
-	}
-	if page != "" {
+	err := a.compared(reports.Compare(runs[0], runs[1]), failOn)
+	if page != "" && !errors.As(err, new(harnessError)) {
 		if err := writeComparison(page, runs); err != nil {
 			return harnessError{err}
 		}
 		a.printf("\n%s\n", page)
+	}
+	return err
+}
+
+// compared prints a comparison, and says whether the second is worse where that is to fail.
+func (a *app) compared(c reports.Comparison, failOn string) error {
+	if err := reports.WriteComparisonText(a.stdout, c); err != nil {
+		return harnessError{err}
 	}
 	if failOn == "" || len(c.Worse) == 0 {
 		return nil

@@ -85,12 +85,7 @@
   const title = (s) => s ? `<title>${esc(s)}</title>` : "";
   const rect = (c, x, y, w, h, r, t) => `<rect class="${c}" x="${n1(x)}" y="${n1(y)}" width="${n1(Math.max(w, 0))}" height="${n1(h)}" rx="${r || 0}">${title(t)}</rect>`;
   const path = (c, d, t) => d ? `<path class="${c}" d="${d}">${title(t)}</path>` : "";
-  const printed = []; // where words stand: from, to and base line
-  const text = (c, x, y, s) => {
-    const long = wide(s), from = c.includes("end") ? x - long : x;
-    printed.push([from, from + long, y]);
-    return `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
-  };
+  const text = (c, x, y, s) => `<text class="${c}" x="${n1(x)}" y="${n1(y)}">${esc(s)}</text>`;
   const slash = (x, y, r) => `M${n1(x - r)} ${n1(y + r)}l${2 * r} ${-2 * r}`;
   const cross = (x, y, r) => `M${n1(x - r)} ${n1(y - r)}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
   const ring = (x, y, r, t) => `<circle class="t-info" cx="${n1(x)}" cy="${n1(y)}" r="${r}">${title(t)}</circle>`;
@@ -374,7 +369,6 @@
     queued = false;
     if (drag && !drag.moved) return; // else what is pressed would be gone, and the click lost; its end draws
     width = Math.max(chart.clientWidth, 240);
-    printed.length = 0;
     left = width < 620 ? 84 : 124;
     if (right !== width - 14) { right = width - 14; rows = faultRows(data.faults); }
     let y = data.violations.length > 1 ? 52 : data.violations.length ? 34 : 8, body = "", lock = null; // the flag, and below it the marks of the others
@@ -439,7 +433,7 @@
     const axis = drawAxis(top, y + 4);
     let moment = "";
     if (view.at >= view.a && view.at <= view.b) {
-      moment = path("t-moment", upright(x(view.at), top, y + 4)) + path("t-moment-foot", `M${n1(x(view.at))} ${n1(y + 4)}l-5 9h10z`);
+      moment = path("t-moment", `M${n1(x(view.at))} ${top}V${n1(y + 4)}`) + path("t-moment-foot", `M${n1(x(view.at))} ${n1(y + 4)}l-5 9h10z`);
     }
     y += 28;
     svg.setAttribute("viewBox", `0 0 ${width} ${n1(y)}`);
@@ -452,16 +446,6 @@
     for (const node of document.querySelectorAll("[data-mark]")) node.textContent = "";
     if (focus !== undefined) svg.querySelector(`[data-fold="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     say();
-  }
-
-  // upright is a line from one height to another that leaves out the words in its way.
-  function upright(at, from, to) {
-    let d = "";
-    for (const [, , y] of printed.filter(([a, b]) => a - 3 <= at && at <= b + 3).sort((a, b) => a[2] - b[2])) {
-      if (y - 11 > from) d += `M${n1(at)} ${n1(from)}V${n1(Math.min(y - 11, to))}`;
-      from = Math.max(from, y + 4);
-    }
-    return from < to ? d + `M${n1(at)} ${n1(from)}V${n1(to)}` : d;
   }
 
   // chosen reports whether a lane is of the lock that is chosen, and has the words that

@@ -3,7 +3,6 @@ package draw
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -54,7 +53,7 @@ func Messages(q *story.Sequence) string {
 				last = at
 			}
 		}
-		s.step(q, step, x, y, width)
+		s.step(step, x, y, width)
 	}
 	return fmt.Sprintf(`<svg class="figure sequence" viewBox="0 0 %s %s" style="max-width:%spx" role="img" aria-label="Sequence of the messages that led to the violation">%s</svg>`,
 		num(width), num(height), num(width), s.String())
@@ -73,7 +72,7 @@ func nameOf(a story.Actor) string {
 	return a.Name
 }
 
-func (s *drawing) step(q *story.Sequence, step *story.Step, x map[string]float64, y, width float64) {
+func (s *drawing) step(step *story.Step, x map[string]float64, y, width float64) {
 	switch step.Kind {
 	case story.StepViolation:
 		s.rect("t-flag", left, y-11, width-left-4, 21, 3, step.Text)
@@ -81,13 +80,7 @@ func (s *drawing) step(q *story.Sequence, step *story.Step, x map[string]float64
 	case story.StepNote:
 		s.note("q-note", x[step.From], y, width, step.Text)
 	case story.StepFault:
-		middle := x[step.From]
-		for _, run := range runs(q, step.Over) { // the words stand over the last
-			from, to := x[run[0]]-9, x[run[1]]+9
-			s.rect("t-fault", from, y-10, to-from, 19, 3, step.Text)
-			middle = (from + to) / 2
-		}
-		s.note("t-fault", middle, y, width, step.Text)
+		s.note("t-fault", cmp.Or(x[step.From], left), y, width, step.Text)
 	default:
 		s.message(step, x[step.From], x[step.To], y, width)
 	}
@@ -130,23 +123,6 @@ func (s *drawing) message(step *story.Step, from, to, y, width float64) {
 	s.text(text, max(left+w/2, min((from+to)/2, width-w/2-2)), y+1, step.Text)
 }
 
-// runs are parties as they stand beside each other in the diagram: the first and the last
-// of each group that no other party divides.
-func runs(q *story.Sequence, parties []string) [][2]string {
-	var all [][2]string
-	in := false
-	for _, a := range q.Actors {
-		before := in
-		switch in = slices.Contains(parties, a.Name); {
-		case in && before:
-			all[len(all)-1][1] = a.Name
-		case in:
-			all = append(all, [2]string{a.Name, a.Name})
-		}
-	}
-	return all
-}
-
 // Mermaid is a sequence as a diagram that GitHub and others draw from text.
 func Mermaid(q *story.Sequence) string {
 	var b strings.Builder
@@ -160,9 +136,6 @@ func Mermaid(q *story.Sequence) string {
 	for _, s := range q.Steps {
 		text := mermaidText(say.Instant(s.At) + " " + s.Text)
 		over := cmp.Or(id[s.From], fmt.Sprintf("p0,p%d", len(q.Actors)-1))
-		if beside := runs(q, s.Over); len(beside) > 0 {
-			over = id[beside[0][0]] + "," + id[beside[0][1]]
-		}
 		line := "Note over " + over + ": " + text
 		switch arrow := arrows[s.Kind]; {
 		case s.Kind == story.StepViolation:

@@ -33,7 +33,7 @@ const (
 type Role struct {
 	At        time.Duration // 0: at the start
 	Node      string
-	Role, Was string          // Was is empty for the role at the start
+	Role, Was string         // Was is empty for the role at the start
 	Event     *history.Event // nil at the start
 }
 

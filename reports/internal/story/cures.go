@@ -32,10 +32,10 @@ type cureRow struct {
 	Kinds []string // of violations
 	// Effects are those of faults of which one was in effect; nil: it helps whatever was.
 	Effects []history.Effect
-	Op      history.Op          // the operation that the violation is about; empty for any
-	When    func(*telling) bool // what else must be so; nil for nothing
-	On      func(*facts.Facts) bool   // whether the run had it already; nil: that is not known
-	Flags   string              // that try it in a random run
+	Op      history.Op              // the operation that the violation is about; empty for any
+	When    func(*telling) bool     // what else must be so; nil for nothing
+	On      func(*facts.Facts) bool // whether the run had it already; nil: that is not known
+	Flags   string                  // that try it in a random run
 }
 
 // cureRows are all cures, in the order in which they are named: those that prevent the violation before

@@ -39,7 +39,7 @@ func grantEvent(r *facts.Facts, h *holding.Hold) Event {
 	servers, inferred := r.Granters(h)
 	ev := Event{
 		At: h.Start, Kind: EventGrant, Actor: named(facts.Client(h.Owner)), Verb: "was granted", Object: h.Lock + InMode(h.Mode, h.Permits),
-		Server: say.List(servers), Inferred: inferred,
+		Server: say.List(servers), Inferred: inferred, op: &h.Acquire, servers: servers,
 	}
 	token, lease := "", ""
 	if h.Token != 0 {
@@ -77,7 +77,9 @@ func operationEvent(r *facts.Facts, op *history.Operation) Event {
 	if op.Invoke.Op == history.Access {
 		return accessEvent(r, op)
 	}
-	return eventOf(r, op.Complete)
+	ev := eventOf(r, op.Complete)
+	ev.op = op
+	return ev
 }
 
 // verbs are what a client was told, by the operation and the type of the event.
@@ -100,7 +102,9 @@ func eventOf(r *facts.Facts, e *history.Event) Event {
 	case e.Op == history.Access:
 		ev.Kind, ev.Object = EventAccess, e.Resource
 	case e.Op == history.Crash:
-		ev.Object = ""
+		ev.Object, ev.client, ev.note = "", r.ClientOf(e), ev.Verb
+	case e.Op == history.Lost:
+		ev.client, ev.note = r.ClientOf(e), "is told that "+e.Lock+" is lost"
 	case e.Op == history.Acquire && e.Type == history.OK:
 		ev.Kind = EventGrant
 	}
@@ -118,7 +122,7 @@ func accessEvent(r *facts.Facts, op *history.Operation) Event {
 	if resource == "" {
 		resource = "the resource"
 	}
-	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, op.Invoke), Verb: "used", Object: resource}
+	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, op.Invoke), Verb: "used", Object: resource, op: op}
 	read, written, changed := strings.Cut(e.Value, ">")
 	switch {
 	case facts.GaveUp(op):

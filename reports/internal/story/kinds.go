@@ -89,7 +89,7 @@ func kindRows() []kindRow {
 			NoHold:   "Client {actor} used {resource} without holding {name}",
 		},
 		{
-			Kind: checker.LostUpdate,
+			Kind:     checker.LostUpdate,
 			Mark:     "an update is lost",
 			Headline: "An update of {resource} was lost",
 		},
@@ -106,7 +106,7 @@ func kindRows() []kindRow {
 			Look:     "whether a request can be granted before those that wait, whether a release grants the lock to the first of the queue, and what counts the places",
 		},
 		{
-			Kind: checker.NotLinearizable,
+			Kind:     checker.NotLinearizable,
 			Headline: "No order of the operations on {what} explains their answers",
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
@@ -56,7 +57,11 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 	Text     string `json:"text"`
 
-	rank int // 0 for what a story is not told without; the highest is left out first
+	rank    int                // 0 for what a story is not told without; the highest is left out first
+	op      *history.Operation // that it is an answer to; nil: it is none
+	servers []string           // that granted it
+	client  string             // whom it is a note about, where it is no answer: his lease is over, or he was told
+	note    string
 }
 
 // The kinds of event.
@@ -108,7 +113,7 @@ func shortened(events []Event) []Event {
 		events = slices.Delete(events, at, at+1)
 	}
 	for i := range events {
-		events[i].rank = 0
+		events[i].rank, events[i].op, events[i].servers, events[i].client, events[i].note = 0, nil, nil, "", ""
 	}
 	return events
 }

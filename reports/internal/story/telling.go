@@ -60,7 +60,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 			t.wrong = tellingOf(r, u)
 		}
 	}
-	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: t.events(), Cures: t.cures(), Look: t.row.Look}
+	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
 	if r.Shared(v.Lock) {
 		s.Look = t.row.SharedLook
 	}
@@ -202,7 +202,7 @@ func (t *telling) events() []Event {
 	} else {
 		events = append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3)...)
 	}
-	return shortened(events)
+	return events
 }
 
 // has reports whether an operation is one of the evidence.
@@ -257,8 +257,12 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	}
 	name := named(facts.Client(h.Owner))
 	ev := Event{At: end, Kind: EventLock, Actor: name, Object: h.Lock, rank: 1}
+	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
+		ev.op = h.Release
+	}
 	switch {
 	case end < h.End || h.Ended == holding.EndExpired:
+		ev.client, ev.note = facts.Client(h.Owner), "its lease is over"
 		ev.Actor, ev.Verb, ev.Object = "the lease of "+name+" on "+h.Lock, "ran out", ""
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"

@@ -36,7 +36,7 @@ const (
 	maxMarks, maxLabels = 1000, 200
 )
 
-// A kind of request, in [lane.Requests]. One with a hold has its start after the answer, its length plus 1 or 0 for no
+// The kinds of requests. One with a hold has its start after the answer, its length plus 1 or 0 for no
 // end, and the distance of its token from the one before.
 const (
 	refused = iota
@@ -45,7 +45,7 @@ const (
 	held    // plus the index of the servers that granted it, from 1
 )
 
-// A kind of access, in [resource.Accesses].
+// The kinds of accesses.
 const (
 	used = iota
 	usedRefused
@@ -53,103 +53,15 @@ const (
 	usedBad // it proves a violation
 )
 
+// An object is one of JSON.
+type object map[string]any
+
+// A block is what the script draws from, and what of it has numbers.
 type block struct {
-	End        int64       `json:"end"`
-	From       int64       `json:"from"` // the window to begin with
-	To         int64       `json:"to"`
-	Moment     int64       `json:"moment"`
-	Lock       string      `json:"lock"`             // the lock to begin with; empty for all
-	Detail     *[2]int64   `json:"detail,omitempty"` // the only part with operations one by one
-	Granters   []string    `json:"granters"`
-	Locks      []lock      `json:"locks"`
-	Clients    []string    `json:"clients"`
-	Lanes      []*lane     `json:"lanes"`
-	Resources  []*resource `json:"resources"`
-	Servers    []server    `json:"servers"`
-	Keys       []*key      `json:"keys"`
-	Faults     []fault     `json:"faults"`
-	Violations []violation `json:"violations"`
-	Steps      []int64     `json:"steps"`
+	object
 
-	locks, clients map[string]int
-}
-
-// Each digit of a cover is of one of its equal parts of the whole: how much of it holds
-// covered, from 0 to 4, plus 5 if a request was refused, plus 10 if one had no known
-// outcome.
-type lock struct {
-	Name  string `json:"name"`
-	Cover string `json:"cover,omitempty"`
-}
-
-type lane struct {
-	Lock   int        `json:"lock"`
-	Client int        `json:"client"`
-	Late   [][2]int64 `json:"late,omitempty"`   // used after it was entitled to
-	Beyond [][2]int64 `json:"beyond,omitempty"` // held beyond the lease
-	Extend []int64    `json:"extend,omitempty"`
-	// Requests are for each its instant, as the distance from the one before, the time until its answer, and its kind.
-	Requests []int64 `json:"requests"`
-}
-
-type resource struct {
-	Name   string  `json:"name"`
-	Locks  []int   `json:"locks"` // under which it was used
-	Labels []label `json:"labels,omitempty"`
-	// Accesses are for each its instant, as the distance from the one before, and its kind.
-	Accesses []int64 `json:"accesses"`
-}
-
-type label struct {
-	At   int64  `json:"at"`
-	Text string `json:"text"`
-	Bad  bool   `json:"bad,omitempty"`
-}
-
-type server struct {
-	Name string `json:"name"`
-	Life []life `json:"life"`
-}
-
-type life struct {
-	From    int64  `json:"from"`
-	To      int64  `json:"to"`
-	State   string `json:"state"`
-	Changed bool   `json:"changed,omitempty"`
-}
-
-// A key is what one server had of the key of a lock.
-type key struct {
-	Lock   string    `json:"lock"`
-	Server string    `json:"server"`
-	Spans  []keySpan `json:"spans,omitempty"`
-	Empty  []int64   `json:"empty,omitempty"` // looks that found none
-}
-
-type keySpan struct {
-	Name  string  `json:"name"`
-	From  int64   `json:"from"`
-	To    int64   `json:"to"`
-	Copy  bool    `json:"copy,omitempty"` // it was seen there, and another server granted it
-	Looks []int64 `json:"looks,omitempty"`
-}
-
-type fault struct {
-	Name  string `json:"name"`
-	Title string `json:"title"`
-	From  int64  `json:"from"`
-	To    int64  `json:"to"`
-	OK    bool   `json:"ok"`
-}
-
-type violation struct {
-	Words string `json:"words"`
-	Title string `json:"title"`
-	Lock  string `json:"lock"`
-	From  int64  `json:"from"`
-	To    int64  `json:"to"`
-	Lanes []int  `json:"lanes"` // that a frame is drawn around
-	Told  bool   `json:"told,omitempty"`
+	granters, clients, locks []string
+	covers                   []string // of the locks, where not every operation is there
 }
 
 func micros(t time.Duration) int64 { return t.Microseconds() }
@@ -171,7 +83,7 @@ func Moment(r *facts.Facts) time.Duration {
 func Block(r *facts.Facts, told story.Story) (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if err := cmp.Or(json.NewEncoder(z).Encode(blockOf(r, told)), z.Close()); err != nil {
+	if err := cmp.Or(json.NewEncoder(z).Encode(blockOf(r, told).object), z.Close()); err != nil {
 		return "", fmt.Errorf("write timeline: %w", err)
 	}
 	return base64.RawStdEncoding.EncodeToString(b.Bytes()), nil
@@ -179,18 +91,13 @@ func Block(r *facts.Facts, told story.Story) (string, error) {
 
 func blockOf(r *facts.Facts, told story.Story) *block {
 	whole, v := r.Whole(), r.Told()
-	b := &block{
-		End: micros(whole.To), To: micros(whole.To), Moment: micros(Moment(r)),
-		Granters: []string{}, Locks: []lock{}, Clients: []string{}, Lanes: []*lane{}, Resources: []*resource{}, Servers: []server{}, Keys: []*key{},
-		Faults: []fault{}, Violations: []violation{}, locks: map[string]int{}, clients: map[string]int{},
-	}
 	focus := facts.Window{To: min(whole.To, 2*around)}
+	b := &block{object: object{"end": micros(whole.To), "from": int64(0), "to": micros(whole.To), "moment": micros(Moment(r)), "lock": ""}}
 	lanes := slices.Clone(r.Lanes())
-	var first []*facts.Lane
 	if v != nil {
 		focus = focusOf(r, v, told)
-		b.From, b.To, b.Lock = micros(focus.From), micros(focus.To), v.Lock
-		first = r.LanesOf(v)
+		b.object["from"], b.object["to"], b.object["lock"] = micros(focus.From), micros(focus.To), v.Lock
+		first := r.LanesOf(v)
 		slices.SortStableFunc(lanes, func(a, b *facts.Lane) int { // its lock first, all lanes of a lock together
 			if a.Lock != b.Lock {
 				return slices.Index([]string{v.Lock}, b.Lock) - slices.Index([]string{v.Lock}, a.Lock)
@@ -200,7 +107,7 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 	}
 	detail := detailOf(r, focus)
 	if detail != whole {
-		b.Detail = &[2]int64{micros(detail.From), micros(detail.To)}
+		b.object["detail"] = [2]int64{micros(detail.From), micros(detail.To)}
 		concerned := map[*facts.Lane]bool{}
 		for _, v := range r.Violations {
 			for _, l := range r.LanesOf(v) {
@@ -210,47 +117,61 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 		b.cover(lanes, whole)
 		lanes = slices.DeleteFunc(lanes, func(l *facts.Lane) bool { return !concerned[l] && !l.Shows(detail) })
 	}
-	index := map[*facts.Lane]int{}
+	at, drawn := map[*facts.Lane]int{}, []object{}
 	for i, l := range lanes {
-		index[l] = i
-		b.addLane(r, l, detail)
+		at[l] = i
+		drawn = append(drawn, b.lane(r, l, detail))
 	}
-	b.addResources(r, lanes, focus, detail)
+	b.object["lanes"], b.object["resources"] = drawn, b.resources(r, lanes, focus, detail)
+	servers, injected, violations := []object{}, []object{}, []object{}
 	for _, name := range r.Servers() {
-		s := server{Name: name, Life: []life{}}
+		life := []object{}
 		for _, part := range r.Life(name) {
 			if part.To > part.From {
-				s.Life = append(s.Life, life{micros(part.From), micros(part.To), part.State, part.Changed})
+				life = append(life, object{"from": micros(part.From), "to": micros(part.To), "state": part.State, "changed": part.Changed})
 			}
 		}
-		b.Servers = append(b.Servers, s)
+		servers = append(servers, object{"name": name, "life": life})
 	}
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		title := fmt.Sprintf("%s, %s to %s: %s", f.Detail(), say.Instant(f.Start), say.Instant(f.End), f.Observed())
-		b.Faults = append(b.Faults, fault{say.Shorten(f.Label(), 60), title, micros(f.Start), micros(f.End), f.OK})
+		injected = append(injected, object{"name": say.Shorten(f.Label(), 60), "title": title, "from": micros(f.Start), "to": micros(f.End), "ok": f.OK})
 	}
-	b.addKeys(r, v, focus)
 	for _, u := range r.Violations {
-		data := violation{
-			Words: story.Mark(r, u), Title: u.Explanation, Lock: u.Lock, Lanes: []int{}, Told: u == v,
-			From: micros(r.Since(u)), To: micros(max(u.From, min(u.Until, r.End))),
-		}
+		framed := []int{} // the lanes that a frame is drawn around
 		for _, l := range r.LanesOf(u) {
-			if at, shown := index[l]; shown {
-				data.Lanes = append(data.Lanes, at)
+			if i, shown := at[l]; shown {
+				framed = append(framed, i)
 			}
 		}
-		b.Violations = append(b.Violations, data)
+		violations = append(violations, object{
+			"words": story.Mark(r, u), "title": u.Explanation, "lock": u.Lock, "lanes": framed, "told": u == v,
+			"from": micros(r.Since(u)), "to": micros(max(u.From, min(u.Until, r.End))),
+		})
 	}
+	var steps []int64
 	for _, at := range draw.Changes(r) {
-		b.Steps = append(b.Steps, micros(at))
+		steps = append(steps, micros(at))
 	}
 	for _, e := range told.Events {
-		b.Steps = append(b.Steps, micros(e.At))
+		steps = append(steps, micros(e.At))
 	}
-	slices.Sort(b.Steps)
-	b.Steps = slices.Compact(b.Steps)
+	slices.Sort(steps)
+	locks := []object{}
+	for i, name := range b.locks {
+		l := object{"name": name}
+		if i < len(b.covers) {
+			l["cover"] = b.covers[i]
+		}
+		locks = append(locks, l)
+	}
+	for name, value := range map[string]any{
+		"servers": servers, "faults": injected, "violations": violations, "steps": slices.Compact(steps), "locks": locks,
+		"keys": keysOf(r, v, focus), "granters": append([]string{}, b.granters...), "clients": append([]string{}, b.clients...),
+	} {
+		b.object[name] = value
+	}
 	return b
 }
 
@@ -304,36 +225,20 @@ func detailOf(r *facts.Facts, focus facts.Window) facts.Window {
 	return detail
 }
 
-func index(of map[string]int, name string, add func()) int {
-	i, known := of[name]
-	if !known {
-		i = len(of)
-		of[name] = i
-		add()
+// index is the index of a name in a list, to which it is added.
+func index(of *[]string, name string) int {
+	i := slices.Index(*of, name)
+	if i < 0 {
+		i = len(*of)
+		*of = append(*of, name)
 	}
 	return i
 }
 
-func (b *block) lock(name string) int {
-	return index(b.locks, name, func() { b.Locks = append(b.Locks, lock{Name: name}) })
-}
-
-func (b *block) client(name string) int {
-	return index(b.clients, name, func() { b.Clients = append(b.Clients, name) })
-}
-
-// granter is the index of servers that granted, from 1; 0 for none.
-func (b *block) granter(names string) int64 {
-	if names != "" && !slices.Contains(b.Granters, names) {
-		b.Granters = append(b.Granters, names)
-	}
-	return int64(slices.Index(b.Granters, names) + 1)
-}
-
-// addLane writes a lane: its requests in the window.
-func (b *block) addLane(r *facts.Facts, l *facts.Lane, detail facts.Window) {
-	data := &lane{Lock: b.lock(l.Lock), Client: b.client(l.Client), Requests: []int64{}}
-	b.Lanes = append(b.Lanes, data)
+// lane is a lane: its requests in the window, each with its instant as the distance from the one before, the time until
+// its answer, and its kind; when it was used after its client was entitled to, held beyond its lease, and extended.
+func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object {
+	requests, late, beyond, extended := []int64{}, [][2]int64{}, [][2]int64{}, []int64{}
 	holds := map[int]*holding.Hold{}
 	for _, h := range l.Holds {
 		if !detail.Meets(h.Start, h.End) && !detail.Meets(h.Acquire.Invoke.Time, h.Start) {
@@ -341,11 +246,11 @@ func (b *block) addLane(r *facts.Facts, l *facts.Lane, detail facts.Window) {
 		}
 		holds[h.Acquire.Ordinal()] = h
 		for i := range h.Late {
-			data.Beyond = appendSpan(data.Beyond, h.Late[i].From, h.Late[i].Until)
+			beyond = appendSpan(beyond, h.Late[i].From, h.Late[i].Until)
 		}
 		for i := range h.Extensions {
-			if e := &h.Extensions[i]; e.OK() && len(data.Extend) < maxMarks {
-				data.Extend = append(data.Extend, micros(e.Complete.Time))
+			if e := &h.Extensions[i]; e.OK() && len(extended) < maxMarks {
+				extended = append(extended, micros(e.Complete.Time))
 			}
 		}
 	}
@@ -360,7 +265,10 @@ func (b *block) addLane(r *facts.Facts, l *facts.Lane, detail facts.Window) {
 		switch {
 		case h != nil && h.End > h.Start:
 			names, inferred := r.Granters(h)
-			kind = held + b.granter(facts.Inferred(strings.Join(names, ", "), inferred))
+			kind = held
+			if len(names) > 0 {
+				kind += int64(index(&b.granters, facts.Inferred(strings.Join(names, ", "), inferred)) + 1)
+			}
 			from, length := max(micros(h.Start), answered), int64(0)
 			if h.End != history.Never {
 				length = micros(h.End) - from + 1
@@ -372,7 +280,7 @@ func (b *block) addLane(r *facts.Facts, l *facts.Lane, detail facts.Window) {
 		case op.Failed():
 			kind = refused
 		}
-		data.Requests = append(append(data.Requests, at-last, answered-at, kind), hold...)
+		requests = append(append(requests, at-last, answered-at, kind), hold...)
 		last = at
 	}
 	for _, op := range l.Uses {
@@ -380,8 +288,11 @@ func (b *block) addLane(r *facts.Facts, l *facts.Lane, detail facts.Window) {
 			continue
 		}
 		if under := l.HoldAt(op.Invoke); under != nil && facts.Entitled(under) < op.Complete.Time {
-			data.Late = appendSpan(data.Late, facts.Entitled(under), op.Complete.Time)
+			late = appendSpan(late, facts.Entitled(under), op.Complete.Time)
 		}
+	}
+	return object{
+		"lock": index(&b.locks, l.Lock), "client": index(&b.clients, l.Client), "requests": requests, "late": late, "beyond": beyond, "extend": extended,
 	}
 }
 
@@ -392,18 +303,19 @@ func appendSpan(spans [][2]int64, from, to time.Duration) [][2]int64 {
 	return append(spans, [2]int64{micros(from), micros(to)})
 }
 
-// cover writes how much each lock was held, in parts that become coarser with the number of locks.
+// cover writes how much each lock was held, in parts that become coarser with the number of locks. Each digit is of one
+// part: how much of it holds covered, from 0 to 4, plus 5 if a request was refused, plus 10 if one had no known outcome.
 func (b *block) cover(lanes []*facts.Lane, w facts.Window) {
 	of := map[string][]*facts.Lane{}
 	for _, l := range lanes {
-		b.lock(l.Lock)
+		index(&b.locks, l.Lock)
 		of[l.Lock] = append(of[l.Lock], l)
 	}
 	parts := max(100, coverParts/max(1, len(of)/16))
 	unit := float64(w.Length()) / float64(parts)
-	for k := range b.Locks {
+	for _, name := range b.locks {
 		covered, failed, open := make([]float64, parts+1), make([]bool, parts), make([]bool, parts)
-		for _, l := range of[b.Locks[k].Name] {
+		for _, l := range of[name] {
 			for _, h := range l.Holds {
 				from, to := float64(h.Start)/unit, float64(min(h.End, w.To))/unit
 				for at := int(from); at <= int(to) && at < parts; at++ {
@@ -426,12 +338,14 @@ func (b *block) cover(lanes []*facts.Lane, w facts.Window) {
 			}
 			digits[i] = "0123456789abcdefghij"[digit]
 		}
-		b.Locks[k].Cover = string(digits)
+		b.covers = append(b.covers, string(digits))
 	}
 }
 
-// addResources writes the protected resources.
-func (b *block) addResources(r *facts.Facts, lanes []*facts.Lane, focus, detail facts.Window) {
+// resources are the protected resources, with their accesses: each with its instant as the distance from the one before,
+// and its kind.
+func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail facts.Window) []object {
+	all := []object{}
 	bad, locks := map[int64]bool{}, map[string][]int{}
 	for _, v := range r.Violations {
 		for _, index := range v.Events {
@@ -441,7 +355,7 @@ func (b *block) addResources(r *facts.Facts, lanes []*facts.Lane, focus, detail 
 	}
 	for _, l := range lanes {
 		for _, op := range l.Uses {
-			if name, at := facts.Resource(op), b.lock(l.Lock); !slices.Contains(locks[name], at) {
+			if name, at := facts.Resource(op), index(&b.locks, l.Lock); !slices.Contains(locks[name], at) {
 				locks[name] = append(locks[name], at)
 			}
 		}
@@ -449,7 +363,7 @@ func (b *block) addResources(r *facts.Facts, lanes []*facts.Lane, focus, detail 
 	for _, name := range slices.SortedFunc(maps.Keys(r.Accesses()), say.Natural) {
 		ops := slices.DeleteFunc(slices.Clone(r.Accesses()[name]), func(op *history.Operation) bool { return !detail.Meets(op.Complete.Time, op.Complete.Time) })
 		slices.SortStableFunc(ops, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
-		data := &resource{Name: name, Locks: append([]int{}, locks[name]...), Accesses: []int64{}}
+		accesses, labels := []int64{}, []object{}
 		last := int64(0)
 		for _, op := range ops {
 			e := op.Complete
@@ -462,23 +376,25 @@ func (b *block) addResources(r *facts.Facts, lanes []*facts.Lane, focus, detail 
 			case op.Unknown():
 				kind = usedUnknown
 			}
-			data.Accesses = append(data.Accesses, at-last, kind)
+			accesses = append(accesses, at-last, kind)
 			last = at
-			if op.OK() && e.Value != "" && focus.Meets(e.Time, e.Time) && len(data.Labels) < maxLabels {
+			if op.OK() && e.Value != "" && focus.Meets(e.Time, e.Time) && len(labels) < maxLabels {
 				text := cmp.Or(r.ClientOf(op.Invoke), fmt.Sprintf("p%d", e.Process)) + ": " + strings.Replace(e.Value, ">", " → ", 1)
-				data.Labels = append(data.Labels, label{at, say.Shorten(text, 28), kind == usedBad})
+				labels = append(labels, object{"at": at, "text": say.Shorten(text, 28), "bad": kind == usedBad})
 			}
 		}
-		b.Resources = append(b.Resources, data)
+		all = append(all, object{"name": name, "locks": append([]int{}, locks[name]...), "labels": labels, "accesses": accesses})
 	}
+	return all
 }
 
-// addKeys writes which servers had whose key of the lock whose violation is told: over the whole run, unless it has
-// too many grants.
-func (b *block) addKeys(r *facts.Facts, v *checker.Violation, focus facts.Window) {
+// keysOf are which servers had whose key of the lock whose violation is told: over the whole run, unless it has too many
+// grants.
+func keysOf(r *facts.Facts, v *checker.Violation, focus facts.Window) []object {
 	const few = 50
+	all := []object{}
 	if v == nil || v.Lock == "" {
-		return
+		return all
 	}
 	grants, w := 0, r.Whole()
 	for i := range r.Holds {
@@ -491,24 +407,25 @@ func (b *block) addKeys(r *facts.Facts, v *checker.Violation, focus facts.Window
 	}
 	keys := r.Keys(v.Lock, w)
 	for _, name := range r.Servers() {
-		k := &key{Lock: v.Lock, Server: name}
+		spans, empty := []object{}, []int64{}
 		for _, s := range keys {
 			if s.Server != name {
 				continue
 			}
-			span := keySpan{Name: facts.Inferred(facts.Client(s.Owner), s.Inferred), From: micros(s.From), To: micros(s.Until), Copy: s.Copy}
+			looks := []int64{}
 			for _, at := range s.Looks {
-				span.Looks = append(span.Looks, micros(at))
+				looks = append(looks, micros(at))
 			}
-			k.Spans = append(k.Spans, span)
+			spans = append(spans, object{"name": facts.Inferred(facts.Client(s.Owner), s.Inferred), "from": micros(s.From), "to": micros(s.Until), "copy": s.Copy, "looks": looks})
 		}
 		for _, l := range r.Looks(v.Lock) {
-			if l.Server == name && l.Owner == "" {
-				k.Empty = append(k.Empty, micros(l.At))
+			if l.Server == name && l.Owner == "" { // a look that found none
+				empty = append(empty, micros(l.At))
 			}
 		}
-		if len(k.Spans)+len(k.Empty) > 0 {
-			b.Keys = append(b.Keys, k)
+		if len(spans)+len(empty) > 0 {
+			all = append(all, object{"lock": v.Lock, "server": name, "spans": spans, "empty": empty})
 		}
 	}
+	return all
 }
