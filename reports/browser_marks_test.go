@@ -88,4 +88,3 @@ func TestBrowserMarks(t *testing.T) {
 	require.Equal(t, []int{1, 1}, eval[[]int](tab, `[...document.querySelectorAll(".live .t-lane")].slice(0, 2).map((lane) => [...document.querySelectorAll(".live .t-fail")].filter((n) => Math.abs(n.getBBox().y + n.getBBox().height / 2 - lane.y.baseVal.value - 13) < 2).length)`))
 	require.Zero(t, eval[int](tab, `document.querySelectorAll(".live rect.t-hold").length`), "no lane is drawn hold by hold beside one that is not")
 }
-

@@ -347,4 +347,3 @@ func zoomThrough(t *tab, html string) (opened, slowest time.Duration, most int) 
 	require.Positive(t, eval[int](t, `most`))
 	return opened, time.Duration(eval[float64](t, `slowest`) * 1e6), eval[int](t, `most`)
 }
-

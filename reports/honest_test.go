@@ -36,4 +36,3 @@ func TestARunWithoutResultsIsNotOver(t *testing.T) {
 	in.Missing, in.Pending = []string{reports.ResultsFile + " is missing"}, true
 	require.Contains(t, reports.Summarize(in).Story.Headline, "Not decided yet")
 }
-

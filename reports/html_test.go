@@ -449,4 +449,3 @@ func TestSameInputSameBytes(t *testing.T) {
 		})
 	}
 }
-

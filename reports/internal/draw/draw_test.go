@@ -1,0 +1,305 @@
+package draw
+
+import (
+	"cmp"
+	"encoding/xml"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// mapped is a deployment of two servers in which r1 is cut off, r2 takes over,
+// and both have granted the lock.
+func mapped(change ...func(*history.History)) *facts.Facts {
+	t := history.Topology{Name: "sentinel", Nodes: []history.Node{
+		{Name: "r1", Kind: "redis", Role: "master"},
+		{Name: "r2", Kind: "redis", Role: "replica", Of: "r1"},
+		{Name: "s1", Kind: "sentinel"},
+		{Name: "s2", Kind: "sentinel"},
+		{Name: "s3", Kind: "sentinel"},
+		{Name: "zone-a", Kind: "zone"},
+	}}
+	for _, l := range [][3]string{
+		{"r1", "r2", "replication"},
+		{"r2", "r1", "replication"},
+		{"zone-a", "r1", "client"},
+		{"zone-a", "r2", "client"},
+		{"s1", "s3", "gossip"},
+	} {
+		t.Links = append(t.Links, history.Link{Name: l[0] + ">" + l[1], From: l[0], To: l[1], Kind: l[2]})
+	}
+	ms := time.Millisecond
+	fault := func(at time.Duration, op history.Op, end history.Type, name, target string) history.Event {
+		return history.Event{Time: at, Process: history.NoProcess, Op: op, Type: end, Fault: name, Target: target}
+	}
+	acquire := func(at time.Duration, end history.Type, owner, node string) history.Event {
+		return history.Event{Time: at, Process: int(owner[0]), Op: history.Acquire, Type: end, Lock: "k", Owner: owner, Node: node, Lease: time.Second}
+	}
+	h := &history.History{Events: []history.Event{
+		acquire(1*ms, history.Invoke, "a#1", ""),
+		acquire(2*ms, history.OK, "a#1", "r1"),
+		fault(10*ms, history.Inject, history.Invoke, "cut", "replication"),
+		fault(12*ms, history.Inject, history.OK, "cut", "replication"),
+		{Time: 20 * ms, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
+		acquire(30*ms, history.Invoke, "b#1", ""),
+		acquire(31*ms, history.OK, "b#1", "r2"),
+		fault(40*ms, history.Heal, history.Invoke, "cut", "replication"),
+		fault(41*ms, history.Heal, history.OK, "cut", "replication"),
+		fault(50*ms, history.Inject, history.Invoke, "kill", "r1"),
+		fault(51*ms, history.Inject, history.OK, "kill", "r1"),
+		fault(60*ms, history.Inject, history.Invoke, "latency", "zone-a>redis"),
+		fault(61*ms, history.Inject, history.OK, "latency", "zone-a>redis"),
+		{Time: 70 * ms, Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: "r2", What: history.ObserveRole, Value: "master"},
+	}}
+	for i := range h.Events {
+		h.Events[i].Index = int64(i)
+	}
+	for _, c := range change {
+		c(h)
+	}
+	return facts.Of(history.Run{Topology: t}, h, checker.Report{
+		Verdict: checker.Invalid, Results: []checker.Result{{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{
+			Kind: checker.DoubleGrant, Lock: "k", Events: []int64{1, 6}, From: 31 * ms, Until: 900 * ms,
+		}}}},
+	}, true)
+}
+
+// A fault of links shows on the links that it concerns, and on no other, whether the
+// history says what it does or only its name.
+func TestEdge_hitBy(t *testing.T) {
+	recorded := func(name string) history.Topology {
+		from, err := topologies.ByName(name)
+		require.NoError(t, err)
+		var to history.Topology
+		for _, n := range from.Nodes {
+			to.Nodes = append(to.Nodes, history.Node{Name: n.Name, Kind: string(n.Kind), Role: n.Role, Of: n.Of})
+		}
+		for _, l := range from.Links {
+			to.Links = append(to.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})
+		}
+		return to
+	}
+	isolates := []history.Effect{history.Isolates, history.Cuts}
+	for _, tt := range []struct {
+		fault, target, on string
+		params            map[string]string
+		effects           []history.Effect
+		want              string
+		hit, spared       string // "a-b", several separated by spaces
+	}{
+		{fault: "partition", target: "{redis-1 zone-a}", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-2", spared: "zone-a-redis-1 redis-2-redis-3"},
+		{fault: "partition-halves", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-3", spared: "zone-a-redis-1 redis-2-redis-3"},
+		{fault: "partition-halves", on: "sentinel", params: map[string]string{"how": "hold"}, want: "hold", hit: "redis-1-redis-2", spared: "redis-2-redis-3"},
+		{fault: "partition-bridge", target: "redis-3", on: "cluster", want: "cut", hit: "redis-1-redis-4 redis-2-redis-6", spared: "redis-1-redis-3 redis-1-redis-2"},
+		{fault: "partition-ring", on: "cluster", want: "cut", hit: "redis-1-redis-4", spared: "redis-1-redis-2 zone-a-redis-1"},
+		{fault: "flap", target: "redis-1", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
+		{fault: "stall", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "hold", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "bandwidth", target: "zone-a>redis", on: "sentinel", want: "slow", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
+		{fault: "netsplit", target: "{redis-1}", on: "sentinel", effects: isolates, want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
+		{fault: "netsplit", target: "{redis-1}", on: "sentinel", spared: "redis-1-redis-2 zone-a-redis-1 redis-2-redis-3"},
+	} {
+		t.Run(tt.fault+" "+tt.target, func(t *testing.T) {
+			e := history.Event{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: tt.fault, Target: tt.target, Params: tt.params, Effects: tt.effects}
+			landed := e
+			landed.Time, landed.Type, landed.Index = time.Millisecond, history.OK, 1
+			r := facts.Of(history.Run{Topology: recorded(tt.on)}, &history.History{Events: []history.Event{e, landed}}, checker.Report{}, true)
+			places, _ := placesOf(r.Run.Topology)
+			states := map[string]string{}
+			for _, edge := range edgesOf(r, places) {
+				a, b := edge.a.node.Name, edge.b.node.Name
+				state := ""
+				for _, h := range edge.hits {
+					state = h.state
+				}
+				states[a+"-"+b], states[b+"-"+a] = state, state
+			}
+			for edge := range strings.FieldsSeq(tt.hit) {
+				require.Equal(t, tt.want, states[edge], edge)
+			}
+			for edge := range strings.FieldsSeq(tt.spared) {
+				require.Contains(t, states, edge)
+				require.Empty(t, states[edge], edge)
+			}
+		})
+	}
+}
+
+// No topology is drawn outside of its frame, and no two parties in one place.
+func TestPlaces(t *testing.T) {
+	for _, size := range []struct{ masters, replicas, sentinels int }{{1, 0, 0}, {1, 2, 3}, {3, 3, 0}, {15, 0, 0}} {
+		top := history.Topology{Nodes: []history.Node{{Name: "zone-a", Kind: "zone"}, {Name: "zone-b", Kind: "zone"}}}
+		add := func(n int, kind, role string) {
+			for i := range n {
+				top.Nodes = append(top.Nodes, history.Node{Name: kind + role + string(rune('a'+i)), Kind: kind, Role: role})
+			}
+		}
+		add(size.masters, "redis", "master")
+		add(size.replicas, "redis", "replica")
+		add(size.sentinels, "sentinel", "")
+		places, height := placesOf(top)
+		require.Len(t, places, len(top.Nodes))
+		for i, p := range places {
+			require.GreaterOrEqual(t, p.x, 0.0)
+			require.LessOrEqual(t, p.x+p.w, mapWidth)
+			require.LessOrEqual(t, p.y+p.h, height)
+			for _, q := range places[:i] {
+				require.False(t, p.x < q.x+q.w && q.x < p.x+p.w && p.y < q.y+q.h && q.y < p.y+p.h, "%s on %s", p.node.Name, q.node.Name)
+			}
+		}
+	}
+}
+
+// The state of each edge and server follows what was done to it.
+func TestLives(t *testing.T) {
+	r := mapped()
+	places, _ := placesOf(r.Run.Topology)
+	lives := map[string]life{}
+	for _, e := range edgesOf(r, places) {
+		lives[e.a.node.Name+"-"+e.b.node.Name] = lifeOf(Changes(r), e.state)
+	}
+	for _, tt := range []struct {
+		edge string
+		at   time.Duration
+		want string
+	}{
+		{"r1-r2", 5, "replicates"},
+		{"r1-r2", 15, "cut"},
+		{"r1-r2", 45, ""}, // both are masters
+		{"zone-a-r2", 15, ""},
+		{"zone-a-r2", 65, "slow"},
+		{"s1-s3", 65, ""},
+	} {
+		require.Equal(t, tt.want, lives[tt.edge].at(tt.at*time.Millisecond), "%s at %d ms", tt.edge, tt.at)
+	}
+}
+
+// Without a script the drawing shows the instant of the violation.
+func TestTopologyAtTheViolation(t *testing.T) {
+	r := mapped()
+	at := func(ms time.Duration) string { return Topology(r, ms*time.Millisecond) }
+	svg := at(31)
+	require.Equal(t, 2, strings.Count(svg, "map-server is-master"))
+	require.Equal(t, 1, strings.Count(svg, "map-link is-cut"))
+	require.Contains(t, svg, ">granted to a</text>")
+	require.Contains(t, svg, ">granted to b</text>")
+	require.NotContains(t, at(30), ">granted to b</text>")
+	require.Contains(t, at(65), "map-server is-down")
+	require.Contains(t, at(65), ">granted to a</text>", "it is not known that it copied another")
+	require.Empty(t, Topology(facts.Of(history.Run{}, nil, checker.Report{}, true), 0), "nothing is known of it")
+}
+
+// What a server had granted is gone when it copies another server, or a fault removed it, and a copy is there as long as
+// it was seen.
+func TestKeysEnd(t *testing.T) {
+	ms := time.Millisecond
+	note := func(at time.Duration, e history.Event) func(h *history.History) {
+		return func(h *history.History) {
+			e.Time, e.Process = at, history.NoProcess
+			h.Events = append(h.Events, e)
+			slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+			for i := range h.Events {
+				h.Events[i].Index = int64(i)
+			}
+		}
+	}
+	ends := func(change ...func(*history.History)) map[string]time.Duration {
+		r, all := mapped(change...), map[string]time.Duration{}
+		for _, k := range r.Keys("k", r.Whole()) {
+			all[k.Server+" "+k.Owner] = k.Until
+		}
+		return all
+	}
+	seen := note(3*ms, history.Event{Op: history.Observe, Type: history.OK, Node: "r3", What: history.ObserveKey, Value: "k a#1"})
+	copies := note(80*ms, history.Event{Op: history.Observe, Type: history.OK, Node: "r1", What: history.ObserveRole, Value: "replica"})
+	require.Equal(t, map[string]time.Duration{"r1 a#1": 51 * ms, "r2 b#1": 1030 * ms, "r3 a#1": 3 * ms}, ends(seen, copies), "until it was killed, the lease ends, and as long as it was seen")
+	forgets := func(fault, pattern string) time.Duration {
+		e := history.Event{Op: history.Inject, Type: history.Invoke, Fault: fault, Target: "r1", Params: map[string]string{"pattern": pattern}}
+		landed := e
+		landed.Type = history.OK
+		return ends(note(15*ms, e), note(16*ms, landed))["r1 a#1"]
+	}
+	require.Equal(t, 16*ms, forgets("flush", ""))
+	require.Equal(t, 16*ms, forgets("drop-key", "*k*"))
+	require.Equal(t, 51*ms, forgets("drop-key", "*another*"))
+	require.Equal(t, 51*ms, forgets("script-flush", ""))
+}
+
+// A note that is longer than the diagram is wide is cut, and its whole text is its title.
+func TestLongNotesStayWithinTheDiagram(t *testing.T) {
+	long := "cut " + strings.Repeat("sentinel-1→redis-2 ", 30)
+	svg := Messages(&story.Sequence{
+		Actors: []story.Actor{{Name: "a", Kind: story.ActorClient}, {Name: "redis-1", Kind: story.ActorServer}},
+		Steps:  []story.Step{{Kind: story.StepFault, Text: long}, {Kind: story.StepNote, From: "redis-1", Text: "redis-1 was killed"}},
+	})
+	width, err := strconv.ParseFloat(regexp.MustCompile(`viewBox="0 0 ([0-9.]+)`).FindStringSubmatch(svg)[1], 64)
+	require.NoError(t, err)
+	boxes := regexp.MustCompile(`class="(?:t-fault|q-note)" x="([0-9.]+)" y="[-0-9.]+" width="([0-9.]+)"`).FindAllStringSubmatch(svg, -1)
+	require.Len(t, boxes, 2)
+	for _, box := range boxes {
+		x, err := strconv.ParseFloat(box[1], 64)
+		require.NoError(t, err)
+		w, err := strconv.ParseFloat(box[2], 64)
+		require.NoError(t, err)
+		require.LessOrEqual(t, x+w, width)
+	}
+	require.Contains(t, svg, "…</text>")
+	require.Contains(t, svg, "<title>"+long+"</title>")
+}
+
+// Many dots become a cloud, lines of percentiles are interrupted where a part of the time has too few, and what
+// distributions are compared by is legible.
+func TestPlots(t *testing.T) {
+	h := &history.History{}
+	for i := range 3000 {
+		at := time.Duration(i) * time.Millisecond
+		if i >= 1500 {
+			at += 10 * time.Second
+		}
+		e := history.Event{Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "a", Owner: "o", Time: at, Index: int64(2 * i)}
+		h.Events = append(h.Events, e)
+		e.Type, e.Time, e.Index = history.OK, at+time.Duration(1+i%7)*100*time.Microsecond, int64(2*i+1)
+		h.Events = append(h.Events, e)
+	}
+	r := facts.Of(history.Run{}, h, checker.Report{}, true)
+	line, gap := quantiles(r, r.Requests().Most, 500, 20)
+	apart := 0
+	for i := range line[1:] {
+		if line[i+1].X-line[i].X > gap {
+			apart++
+		}
+	}
+	require.Equal(t, 1, apart)
+	words := [3]string{"granted", "refused", "open"}
+	svg, err := Latency(r, "Latency", r.Requests(), ScaleOf(r, r.Requests()), words).SVG("latency")
+	require.NoError(t, err)
+	require.Contains(t, svg, "data:image/")
+	require.Less(t, len(svg), 60_000, "of 3,000 requests")
+	_, err = Latency(r, "Holds", facts.Durations{}, ScaleOf(r, facts.Durations{}), words).SVG("nothing")
+	require.NoError(t, err)
+
+	empty, err := DrawCurves("nothing", []Curve{{Name: "none"}})
+	require.NoError(t, err)
+	require.Empty(t, empty)
+	svg, err = DrawCurves(`wait & "hold"`, []Curve{
+		{Name: "floor", Base: true, Points: []CurvePoint{{0, 40}, {0.5, 50}, {0.99, 200}}},
+		{Name: "mutex", Hue: 1, Points: []CurvePoint{{0, 60}, {0.5, 90}, {0.999, 4000}, {1, 9000}}},
+	})
+	require.NoError(t, err)
+	for _, want := range []string{"floor", "mutex", "99.9 %", "µs", ">100<", ">1000<", "stroke-dasharray", "#D98200"} {
+		require.Contains(t, svg, want)
+	}
+	require.NotContains(t, svg, "99.99 %", "a share of 1 has no place on the axis")
+	require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
+}
