@@ -5,5 +5,5 @@
 // checker judges it and the reports draw it; they share nothing else. Whatever
 // writes these lines can be judged, in any language.
 //
-// The package imports the standard library only and logs nothing.
+// The package imports the standard library and one for JSON, and logs nothing.
 package history

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,25 +224,18 @@ func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend
 // Validate reports what is wrong with the event by itself: an unknown op or
 // type, a missing required field, one that its line can't have, a value out of range.
 func (e *Event) Validate() error {
+	event := reflect.ValueOf(e).Elem()
 	var had uint64
-	for i := range table.fields {
-		if has(table.fields[i].at(e)) {
-			had |= 1 << i
-		}
-	}
-	if err := e.ranges(); err != nil {
-		return err
-	}
-	return e.valid(had)
-}
-
-// ranges says which number of the event is out of range.
-func (e *Event) ranges() error {
 	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
-		switch n, ok := numeral(f.at(e)); {
-		case !ok || n >= f.least && n <= f.most:
+		value := f.in(event)
+		if !says(value) {
+			continue
+		}
+		had |= 1 << i
+		switch n, is := number(value); {
+		case !is || n >= f.least && n <= f.most:
 		case i == fieldProcess:
 			errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n, NoProcess))
 		case n < 0:
@@ -250,7 +244,10 @@ func (e *Event) ranges() error {
 			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", f.Name, n, f.most))
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return e.valid(had)
 }
 
 // valid is Validate of an event with these fields, a bit each, whose numbers are in range.
@@ -262,21 +259,16 @@ func (e *Event) valid(had uint64) error {
 		}
 	}
 	line := op*4 + typ
-	if o := &table.operators[op]; len(o.Types) < 4 || e.Process < 0 {
-		switch {
-		case !slices.Contains(o.Types, e.Type):
-			return fmt.Errorf("%s is a single %s, not %q", o.Op, o.Types[0], e.Type)
-		case e.Process < 0 && !o.Unmade:
-			return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
-		}
-	}
-	if wrong := had &^ table.allowed[line]; wrong != 0 {
+	o := &table.operators[op]
+	switch wrong := had &^ table.allowed[line]; {
+	case !slices.Contains(o.Types, e.Type):
+		return fmt.Errorf("%s is a single %s, not %q", o.Op, o.Types[0], e.Type)
+	case e.Process < 0 && !o.Unmade:
+		return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
+	case wrong != 0:
 		return wrongPlace(e, wrong)
-	}
-	if table.needed[line]&^had != 0 {
+	case table.needed[line]&^had != 0:
 		return e.missing(table.needed[line] &^ had)
-	}
-	switch {
 	case e.Op == Access && e.Resource == "" && e.Lock == "":
 		return errors.New(`access needs "resource" or "lock"`)
 	case e.Permits > 0 && e.Mode != "" && e.Mode != Permit:
@@ -298,8 +290,8 @@ func (e *Event) wordsKnown() error {
 			continue
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
-		switch value := word(f.at(e)); {
-		case value == "" && (f.Name == "op" || f.Name == "type"):
+		switch value := f.in(reflect.ValueOf(e).Elem()).String(); {
+		case value == "" && len(f.Places) == 0:
 			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
 		case value != "" && !slices.Contains(f.words, value):
 			errs = append(errs, fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want))

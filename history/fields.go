@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Field is one field of the lines of a history: the reader, the writer, the JSON Schema, the
@@ -21,10 +21,10 @@ type Field struct {
 	// Meaning is what it says, in Markdown.
 	Meaning string
 
-	words       []string         // the values that it may have; nil: any
-	least, most int64            // of a number
-	at          func(*Event) any // where it is
-	lines       uint64           // Places, as bits of line
+	words       []string // the values that it may have; nil: any
+	least, most int64    // of a number
+	at          int      // its place in the list, and in an Event
+	lines       uint64   // Places, as bits of line
 }
 
 // A Place is the lines of some operations that may have a field.
@@ -77,7 +77,7 @@ func Operators() []Operator {
 var table = tableOf(Operators())
 
 type formatTable struct {
-	fields    []Field
+	fields    []Field // in the order of the fields of Event
 	byName    map[string]int
 	operators []Operator
 	allowed   [numLines]uint64 // the fields of each line, a bit each
@@ -85,86 +85,52 @@ type formatTable struct {
 	words     uint64 // fields with a list of words, a bit each
 }
 
-// numLines is how many kinds of line there are: each operation with each type.
-const numLines = 10 * 4
+// numLines is how many kinds of line there are, each operation with each type, and numFields how many fields.
+const (
+	numLines  = 10 * 4
+	numFields = 32
+)
 
 func tableOf(operators []Operator) *formatTable {
 	t := &formatTable{fields: fields(), byName: map[string]int{}, operators: operators}
 	for i := range t.fields {
 		f := &t.fields[i]
-		t.byName[f.Name] = i
-		for _, p := range f.Places {
-			for _, op := range p.Ops {
-				for _, typ := range t.operators[opIndex(op)].Types {
-					if len(p.Types) == 0 || slices.Contains(p.Types, typ) {
-						f.lines |= 1 << (opIndex(op)*4 + typeIndex(typ))
-					}
-				}
+		t.byName[f.Name], f.at = i, i
+		for line := range numLines {
+			op, typ := &operators[line/4], types()[line%4]
+			on := len(f.Places) == 0 || slices.ContainsFunc(f.Places, func(p Place) bool {
+				return slices.Contains(p.Ops, op.Op) && slices.Contains(op.Types, typ) && (len(p.Types) == 0 || slices.Contains(p.Types, typ))
+			})
+			if on {
+				f.lines |= 1 << line
+				t.allowed[line] |= 1 << i
 			}
-		}
-		if len(f.Places) == 0 {
-			f.lines = 1<<numLines - 1
+			if slices.Contains(f.Needed, op.Op) {
+				t.needed[line] |= 1 << i
+			}
 		}
 		if f.words != nil && len(f.Places) > 0 { // not type and op, which are looked up in any case
 			t.words |= 1 << i
-		}
-		for line := range numLines {
-			t.allowed[line] |= f.lines >> line & 1 << i
-			if slices.Contains(f.Needed, operators[line/4].Op) {
-				t.needed[line] |= 1 << i
-			}
 		}
 	}
 	return t
 }
 
+func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
+
 func opIndex(op Op) int {
-	switch op {
-	case Acquire:
-		return 0
-	case Release:
-		return 1
-	case Extend:
-		return 2
-	case Lost:
-		return 3
-	case Access:
-		return 4
-	case Crash:
-		return 5
-	case Inject:
-		return 6
-	case Heal:
-		return 7
-	case Observe:
-		return 8
-	case Declare:
-		return 9
-	default:
-		return -1
-	}
+	return slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == op })
 }
 
 func typeIndex(t Type) int {
-	switch t {
-	case Invoke:
-		return 0
-	case OK:
-		return 1
-	case Fail:
-		return 2
-	case Info:
-		return 3
-	default:
-		return -1
-	}
+	all := types()
+	return slices.Index(all[:], t)
 }
 
-// The places of three fields in the list, in the order of fields.
+// The places of two fields in the list.
 const (
-	fieldIndex = iota
-	fieldTime
-	fieldProcess
+	fieldTime    = 1
+	fieldProcess = 2
 )
 
 // Fields are the fields of the format, in the order in which lines are written.
@@ -176,16 +142,38 @@ func (f *Field) On(op Op, t Type) bool {
 	return o >= 0 && i >= 0 && f.lines>>(o*4+i)&1 != 0
 }
 
-// Of is the value of the field in an event: a pointer to a number, a time, a text, a flag, or a list.
-func (f *Field) Of(e *Event) any { return f.at(e) }
+// in is the value of the field in an event.
+func (f *Field) in(event reflect.Value) reflect.Value { return event.Field(f.at) }
+
+// says reports whether the value of a field says something: null, 0, false and nothing between quotes are the same as
+// absent, but for queued and fenced, of which 0 and false say something.
+func says(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Map, reflect.Slice:
+		return value.Len() > 0
+	default:
+		return !value.IsZero()
+	}
+}
+
+// number is the value of a field that is a number, and whether it is one.
+func number(value reflect.Value) (n int64, is bool) {
+	if value.Kind() == reflect.Pointer && !value.IsNil() {
+		value = value.Elem()
+	}
+	if !value.CanInt() {
+		return 0, false
+	}
+	return value.Int(), true
+}
 
 func fields() []Field {
 	locked := asked(Acquire, Release, Extend)
-	number := func(name string, at func(*Event) any, most int64, meaning string, places ...Place) Field {
-		return Field{Name: name, at: at, most: most, Meaning: meaning, Places: places}
+	number := func(name string, most int64, meaning string, places ...Place) Field {
+		return Field{Name: name, most: most, Meaning: meaning, Places: places}
 	}
-	text := func(name string, at func(*Event) any, meaning string, places ...Place) Field {
-		return Field{Name: name, at: at, Meaning: meaning, Places: places}
+	text := func(name string, meaning string, places ...Place) Field {
+		return Field{Name: name, Meaning: meaning, Places: places}
 	}
 	needed := func(f Field, ops ...Op) Field {
 		f.Needed = ops
@@ -195,122 +183,52 @@ func fields() []Field {
 		f.words = words
 		return f
 	}
-	index := number("index", func(e *Event) any { return &e.Index }, math.MaxInt64, "position in the file, from 0; optional, and not read")
+	index := number("index", math.MaxInt64, "position in the file, from 0; optional, and not read")
 	index.least = math.MinInt64
-	process := number("process", func(e *Event) any { return &e.Process }, math.MaxInt64,
+	process := number("process", math.MaxInt64,
 		"the logical process, one operation at a time; -1 for faults and observations. After an `info` the process is retired and its client goes on under a new number")
 	process.least = NoProcess
 	return []Field{
 		index,
-		number("time", func(e *Event) any { return &e.Time }, int64(MaxTime), "nanoseconds since the run began, on one monotonic clock; never decreases"),
+		number("time", int64(MaxTime), "nanoseconds since the run began, on one monotonic clock; never decreases"),
 		process,
-		oneOf(text("type", func(e *Event) any { return &e.Type }, "`invoke`, `ok`, `fail` (definitely did not happen), `info` (may have happened, may still happen)"), "invoke", "ok", "fail", "info"),
-		oneOf(text("op", func(e *Event) any { return &e.Op }, "one of the [operations](#operations)"),
+		oneOf(text("type", "`invoke`, `ok`, `fail` (definitely did not happen), `info` (may have happened, may still happen)"), "invoke", "ok", "fail", "info"),
+		oneOf(text("op", "one of the [operations](#operations)"),
 			"acquire", "release", "extend", "lost", "access", "crash", "inject", "heal", "observe", "declare"),
-		text("clock", func(e *Event) any { return &e.Clock }, "the clock that stamped the event, such as the name of a machine, where [several](#several-clocks) did. Default: that of the process"),
-		needed(text("lock", func(e *Event) any { return &e.Lock }, "the lock's name", locked, asked(Access), of(Lost, Crash, Declare)), Acquire, Release, Extend, Lost, Declare),
-		text("owner", func(e *Event) any { return &e.Owner }, "the identity that the caller claims; a re-entrant acquire is one by the same owner. Default: `p<process>`", locked, asked(Access), of(Lost, Crash)),
-		oneOf(text("mode", func(e *Event) any { return &e.Mode }, "`exclusive` (default), `read`, `write`, `permit`", locked, asked(Access), of(Lost)), "exclusive", "read", "write", "permit"),
-		number("permits", func(e *Event) any { return &e.Permits }, MaxAmount, "how many, in mode `permit` (default 1; on a release that names none: those of one grant)", locked, of(Lost)),
-		number("lease", func(e *Event) any { return &e.Lease }, int64(MaxTime), "nanoseconds (not milliseconds) asked for; absent: kept alive by a watchdog until released or `lost`", asked(Acquire, Extend)),
-		number("expires", func(e *Event) any { return &e.Expires }, int64(MaxTime), "the last instant (same axis as `time`, never a duration) at which the holder is entitled to believe that it holds; absent: until it releases or is told that the lock is lost. "+
+		text("clock", "the clock that stamped the event, such as the name of a machine, where [several](#several-clocks) did. Default: that of the process"),
+		needed(text("lock", "the lock's name", locked, asked(Access), of(Lost, Crash, Declare)), Acquire, Release, Extend, Lost, Declare),
+		text("owner", "the identity that the caller claims; a re-entrant acquire is one by the same owner. Default: `p<process>`", locked, asked(Access), of(Lost, Crash)),
+		oneOf(text("mode", "`exclusive` (default), `read`, `write`, `permit`", locked, asked(Access), of(Lost)), "exclusive", "read", "write", "permit"),
+		number("permits", MaxAmount, "how many, in mode `permit` (default 1; on a release that names none: those of one grant)", locked, of(Lost)),
+		number("lease", int64(MaxTime), "nanoseconds (not milliseconds) asked for; absent: kept alive by a watchdog until released or `lost`", asked(Acquire, Extend)),
+		number("expires", int64(MaxTime), "the last instant (same axis as `time`, never a duration) at which the holder is entitled to believe that it holds; absent: until it releases or is told that the lock is lost. "+
 			"If absent and `lease` is given: invoke time + lease. A history of several grants in which each is before its request is *unknown*", okOf(Acquire, Extend)),
-		number("token", func(e *Event) any { return &e.Token }, math.MaxInt64, "fencing token, greater than 0; on access, the one that the resource was shown", okOf(Acquire), Place{Ops: []Op{Access}, Either: true}),
-		number("holds", func(e *Event) any { return &e.Holds }, MaxAmount, "hold count of that owner after the operation; recorded, not judged", okOf(Acquire, Release)),
-		number("queued", func(e *Event) any { return &e.Queued }, math.MaxInt64, "the order in which the service of a fair lock queued the request; left out if it lost that place, or was granted the lock unheard, before this grant", okOf(Acquire)),
-		text("resource", func(e *Event) any { return &e.Resource }, "what was touched under the lock; default: what has the lock's name", asked(Access)),
-		text("value", func(e *Event) any { return &e.Value }, "with what a resource was touched: a read-modify-write says `\"<read>><written>\"`, with each version written once. Of a fault, and of `observe`: what was seen",
+		number("token", math.MaxInt64, "fencing token, greater than 0; on access, the one that the resource was shown", okOf(Acquire), Place{Ops: []Op{Access}, Either: true}),
+		number("holds", MaxAmount, "hold count of that owner after the operation; recorded, not judged", okOf(Acquire, Release)),
+		number("queued", math.MaxInt64, "the order in which the service of a fair lock queued the request; left out if it lost that place, or was granted the lock unheard, before this grant", okOf(Acquire)),
+		text("resource", "what was touched under the lock; default: what has the lock's name", asked(Access)),
+		text("value", "with what a resource was touched: a read-modify-write says `\"<read>><written>\"`, with each version written once. Of a fault, and of `observe`: what was seen",
 			Place{Ops: []Op{Access}, Either: true}, okOf(Inject, Heal, Observe)),
-		needed(text("fault", func(e *Event) any { return &e.Fault }, "the fault; of `observe` `met`, the one that was met", of(Inject, Heal, Observe)), Inject, Heal),
-		text("target", func(e *Event) any { return &e.Target }, "where it was injected", of(Inject, Heal, Observe)),
-		text("params", func(e *Event) any { return &e.Params }, "its parameters", of(Inject, Heal)),
-		text("life", func(e *Event) any { return &e.Life }, "how long the fault acts: [Faults](#faults). Absent: unknown", of(Inject)),
-		text("effects", func(e *Event) any { return &e.Effects }, "what the fault does while it acts: [Faults](#faults). Absent: unknown", of(Inject)),
-		needed(text("node", func(e *Event) any { return &e.Node }, "the server that answered, where known; on observe, the one that was seen",
+		needed(text("fault", "the fault; of `observe` `met`, the one that was met", of(Inject, Heal, Observe)), Inject, Heal),
+		text("target", "where it was injected", of(Inject, Heal, Observe)),
+		text("params", "its parameters", of(Inject, Heal)),
+		text("life", "how long the fault acts: [Faults](#faults). Absent: unknown", of(Inject)),
+		text("effects", "what the fault does while it acts: [Faults](#faults). Absent: unknown", of(Inject)),
+		needed(text("node", "the server that answered, where known; on observe, the one that was seen",
 			Place{Ops: []Op{Acquire, Release, Extend, Access}, Types: []Type{OK, Fail, Info}}, of(Observe)), Observe),
-		needed(text("what", func(e *Event) any { return &e.What }, "of the `fail` of a release, `\"confirmed-again\"` if the service confirmed it although it had confirmed one of the same hold before; of `observe`, the aspect "+
+		needed(text("what", "of the `fail` of a release, `\"confirmed-again\"` if the service confirmed it although it had confirmed one of the same hold before; of `observe`, the aspect "+
 			"(`role`, `epoch`, `master`, `key`, `met`): the `master` of the node `primary` is where the address leads by which clients find the master; `met` of the node `clients`, with `fault` and `target`, is how many requests met the oldest of "+
 			"these faults that is not yet counted (absent: not known; `\"0\"`: it does not count as having taken effect); a `key` is `\"<lock> <owner>\"`, or `\"<lock>\"` when it is absent",
 			Place{Ops: []Op{Release}, Types: []Type{Fail}}, of(Observe)), Observe),
-		text("error", func(e *Event) any { return &e.Error }, "the error message",
+		text("error", "the error message",
 			Place{Ops: []Op{Acquire, Release, Extend, Access, Crash, Inject, Heal}, Types: []Type{Fail, Info}}),
-		needed(oneOf(text("kind", func(e *Event) any { return &e.Kind }, "what a declared lock is: `mutex`, `rw`, `semaphore`", of(Declare)), KindMutex, KindRW, KindSemaphore), Declare),
-		text("reentrant", func(e *Event) any { return &e.Reentrant }, "the owner of a declared lock may acquire it again; default false", of(Declare)),
-		text("fair", func(e *Event) any { return &e.Fair }, "a declared lock is granted in the order of `queued`; default false", of(Declare)),
-		number("capacity", func(e *Event) any { return &e.Capacity }, MaxAmount, "the permits of a declared semaphore; absent: not known", of(Declare)),
-		number("from", func(e *Event) any { return &e.From }, int64(MaxTime), "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`", of(Declare)),
-		number("drift", func(e *Event) any { return &e.Drift }, int64(MaxTime), "nanoseconds of clock error allowed per lease; default 0", of(Declare)),
-		text("fenced", func(e *Event) any { return &e.Fenced }, "a declared lock gives fencing tokens; default: true once one was seen", of(Declare)),
-	}
-}
-
-// has reports whether a field says something: null, 0, false and nothing between quotes are the same as absent,
-// but for queued and fenced, of which 0 and false say something.
-func has(place any) bool {
-	switch place := place.(type) {
-	case *string:
-		return *place != ""
-	case *int:
-		return *place != 0
-	case *int64:
-		return *place != 0
-	case *time.Duration:
-		return *place != 0
-	case *Type:
-		return *place != ""
-	case *Op:
-		return *place != ""
-	case *Mode:
-		return *place != ""
-	case *Life:
-		return *place != ""
-	case *bool:
-		return *place
-	case **bool:
-		return *place != nil
-	case **int64:
-		return *place != nil
-	case *map[string]string:
-		return len(*place) > 0
-	case *[]Effect:
-		return len(*place) > 0
-	default:
-		return false
-	}
-}
-
-// numeral is the value of a field that is a number, and whether it is one.
-func numeral(place any) (int64, bool) {
-	switch place := place.(type) {
-	case *int:
-		return int64(*place), true
-	case *int64:
-		return *place, true
-	case *time.Duration:
-		return int64(*place), true
-	case **int64:
-		if *place != nil {
-			return **place, true
-		}
-		return 0, true
-	default:
-		return 0, false
-	}
-}
-
-// word is the value of a field that has one of several.
-func word(place any) string {
-	switch place := place.(type) {
-	case *string:
-		return *place
-	case *Type:
-		return string(*place)
-	case *Op:
-		return string(*place)
-	case *Mode:
-		return string(*place)
-	default:
-		return ""
+		needed(oneOf(text("kind", "what a declared lock is: `mutex`, `rw`, `semaphore`", of(Declare)), KindMutex, KindRW, KindSemaphore), Declare),
+		text("reentrant", "the owner of a declared lock may acquire it again; default false", of(Declare)),
+		text("fair", "a declared lock is granted in the order of `queued`; default false", of(Declare)),
+		number("capacity", MaxAmount, "the permits of a declared semaphore; absent: not known", of(Declare)),
+		number("from", int64(MaxTime), "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`", of(Declare)),
+		number("drift", int64(MaxTime), "nanoseconds of clock error allowed per lease; default 0", of(Declare)),
+		text("fenced", "a declared lock gives fencing tokens; default: true once one was seen", of(Declare)),
 	}
 }
 
@@ -344,17 +262,21 @@ func (f *Field) Where() string {
 
 // Kind names the type of the field's value.
 func (f *Field) Kind() string {
-	switch f.at(&Event{}).(type) {
-	case *int, *int64, *time.Duration, **int64:
-		return "integer"
-	case *bool, **bool:
+	t := reflect.TypeFor[Event]().Field(f.at).Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
 		return "boolean"
-	case *map[string]string:
+	case reflect.Map:
 		return "object of strings"
-	case *[]Effect:
+	case reflect.Slice:
 		return "array of strings"
 	default:
-		return "string"
+		return "integer"
 	}
 }
 

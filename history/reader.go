@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 )
 
@@ -36,7 +35,7 @@ func (e *FormatError) Unwrap() error { return e.Err }
 type Reader struct {
 	lines   *bufio.Reader
 	started bool
-	decoder decoder
+	decoder *decoder
 	events  sequence
 	line    int
 	cut     int
@@ -45,7 +44,7 @@ type Reader struct {
 // NewReader returns a Reader of JSON lines, plain or compressed by gzip: it
 // tells by the first two bytes.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{lines: bufio.NewReaderSize(r, bufferSize), events: newSequence(), decoder: decoder{seed: maphash.MakeSeed()}}
+	return &Reader{lines: bufio.NewReaderSize(r, bufferSize), events: newSequence(), decoder: newDecoder()}
 }
 
 // Read returns the next event, io.EOF after the last one, or a [*FormatError].

@@ -233,19 +233,9 @@ func ReadRun(r io.Reader) (Run, error) {
 	case len(bytes.TrimSpace(b)) == 0:
 		return Run{}, errors.New("it is empty")
 	}
-	object, err := objectOf(b, "want one JSON object")
-	if err != nil {
-		return Run{}, err
-	}
 	var run Run
-	if err := spelled(object, reflect.TypeFor[Run]()); err != nil {
+	if _, err := readObject(b, "want one JSON object", &run); err != nil {
 		return Run{}, err
-	}
-	if err := json.Unmarshal(object, &run); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return Run{}, fmt.Errorf("field %q: found a %s that can't stand there", wrong.Field, clipped(wrong.Value))
-		}
-		return Run{}, fmt.Errorf("a value can't stand there: %s", clipped(err.Error()))
 	}
 	if run.Version != RunVersion {
 		return Run{}, fmt.Errorf("version %d, want %d", run.Version, RunVersion)
@@ -254,24 +244,6 @@ func ReadRun(r io.Reader) (Run, error) {
 		return Run{}, err
 	}
 	return run, nil
-}
-
-// spelled says which key of an object is not the name of a field although it looks
-// like one, or is there twice.
-func spelled(object json.RawMessage, of reflect.Type) error {
-	had := map[string]bool{}
-	return members(object, func(key string, _ json.RawMessage) error {
-		if had[key] {
-			return fmt.Errorf("field %+q is there twice", clipped(key))
-		}
-		had[key] = true
-		for field := range of.Fields() {
-			if name := nameOf(field); strings.EqualFold(key, name) && key != name {
-				return fmt.Errorf("field %+q: write it as %q", clipped(key), name)
-			}
-		}
-		return nil
-	})
 }
 
 // inRange says which number of a value is negative, or greater than any time.
@@ -308,11 +280,6 @@ func inRange(path string, v reflect.Value) error {
 	default: // no number is in it
 	}
 	return nil
-}
-
-func nameOf(field reflect.StructField) string {
-	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-	return name
 }
 
 // Late says which faults of the plan did not come because those before took longer; empty: all came.

@@ -3,10 +3,8 @@ package history
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 )
 
@@ -75,45 +73,35 @@ var empty = object{"enum": []any{nil, "", 0, false, []any{}, object{}}} //nolint
 
 // absent is the field where its line can't have it.
 func (f *Field) absent() object {
-	switch f.at(&Event{}).(type) {
-	case **int64, **bool: // of which 0 and false say something
+	if f.Name == "queued" || f.Name == "fenced" { // of which 0 and false say something
 		return object{"const": nil}
-	default:
-		return empty
 	}
+	return empty
 }
 
 // schema is that of the values of the field.
 func (f *Field) schema() object {
 	s := object{"description": f.Meaning}
-	types := func(t string) {
-		if s["type"] = []string{t, "null"}; f.Name == "time" || f.Name == "process" {
-			s["type"] = t
-		}
-	}
 	kind, items, _ := strings.Cut(f.Kind(), " of ")
-	switch place := f.at(&Event{}).(type) {
-	case *int, *int64, *time.Duration, **int64:
-		types(kind)
-		s["minimum"], s["maximum"] = f.least, f.most
-		if _, ok := place.(*int64); ok && f.least == math.MinInt64 {
-			s["minimum"] = json.Number("-9223372036854775808")
+	switch {
+	case f.words != nil && len(f.Places) == 0:
+		s["enum"] = f.words
+	case f.words != nil:
+		words := []any{"", nil}
+		for _, w := range f.words {
+			words = append(words, w)
 		}
+		s["enum"] = words
+	case f.at == fieldTime || f.at == fieldProcess:
+		s["type"] = kind
 	default:
-		switch {
-		case f.words != nil && len(f.Places) == 0:
-			s["enum"] = f.words
-		case f.words != nil:
-			words := []any{"", nil}
-			for _, w := range f.words {
-				words = append(words, w)
-			}
-			s["enum"] = words
-		default:
-			types(kind)
-		}
+		s["type"] = []string{kind, "null"}
 	}
-	switch value := (object{"type": []string{"string", "null"}}); {
+	if kind == "integer" {
+		s["minimum"], s["maximum"] = f.least, f.most
+	}
+	value := object{"type": []string{"string", "null"}}
+	switch {
 	case items == "":
 	case kind == "object":
 		s["additionalProperties"] = value

@@ -162,7 +162,7 @@ func (s *sequence) stamp(e *Event) error {
 	own := before.typ == Invoke && now.typ != Invoke && before.process == now.process && !before.several // the ends of one operation
 	if twice && !own && (before.matters || now.matters) {
 		return fmt.Errorf("two events of owner %q on lock %q at %q %d, %s %s and %s %s: their order matters, so that each needs a time of its own",
-			clipped(of.Name), clipped(of.Lock), "time", e.Time, before.op, before.typ, now.op, now.typ)
+			clip(of.Name, mostEchoed), clip(of.Lock, mostEchoed), "time", e.Time, before.op, before.typ, now.op, now.typ)
 	}
 	now.matters, now.several = now.matters || before.matters, twice
 	s.stamps[of] = now
@@ -185,7 +185,7 @@ func (s *sequence) use(e *Event) error {
 		s.lock = l
 		if !known {
 			if e.Op == Declare && e.From != 0 {
-				return fmt.Errorf("%q is on the first declare of lock %q: it belongs to one that changes the capacity", "from", clipped(e.Lock))
+				return fmt.Errorf("%q is on the first declare of lock %q: it belongs to one that changes the capacity", "from", clip(e.Lock, mostEchoed))
 			}
 			return nil
 		}
@@ -196,15 +196,15 @@ func (s *sequence) use(e *Event) error {
 	before := l.declared
 	switch {
 	case before == nil:
-		return fmt.Errorf("declare of lock %q after its first use: want it before the first event that names the lock", clipped(e.Lock))
+		return fmt.Errorf("declare of lock %q after its first use: want it before the first event that names the lock", clip(e.Lock, mostEchoed))
 	case e.From == 0:
-		return fmt.Errorf("declare of lock %q for the second time: want one; a capacity that changes is declared again with %q, the instant from which on it is another", clipped(e.Lock), "from")
+		return fmt.Errorf("declare of lock %q for the second time: want one; a capacity that changes is declared again with %q, the instant from which on it is another", clip(e.Lock, mostEchoed), "from")
 	case e.Kind != before.Kind || e.Reentrant != before.Reentrant || e.Fair != before.Fair || e.Drift != before.Drift || (e.Fenced == nil) != (before.Fenced == nil) || e.Fenced != nil && *e.Fenced != *before.Fenced:
-		return fmt.Errorf("declare of lock %q from %d on: only its capacity can change; want the rest as in the declare before", clipped(e.Lock), e.From)
+		return fmt.Errorf("declare of lock %q from %d on: only its capacity can change; want the rest as in the declare before", clip(e.Lock, mostEchoed), e.From)
 	case before.Capacity == 0:
-		return fmt.Errorf("declare of lock %q from %d on: the declare before has no %q", clipped(e.Lock), e.From, "capacity")
+		return fmt.Errorf("declare of lock %q from %d on: the declare before has no %q", clip(e.Lock, mostEchoed), e.From, "capacity")
 	case e.From < e.Time || e.From <= before.From:
-		return fmt.Errorf("declare of lock %q with %q %d: want an instant after that of the declare before, and not before its own time %d", clipped(e.Lock), "from", e.From, e.Time)
+		return fmt.Errorf("declare of lock %q with %q %d: want an instant after that of the declare before, and not before its own time %d", clip(e.Lock, mostEchoed), "from", e.From, e.Time)
 	}
 	next := *e
 	l.declared = &next
