@@ -33,11 +33,7 @@ func Capacity() Checker {
 			ev.unclear(f, isSemaphore)
 			for _, l := range ev.Locks() {
 				if l.Semaphore() && l.Capacity == 0 {
-					why := "its declaration has no capacity"
-					if l.Capacities != nil {
-						why = "its capacity changes, and what that allows is not judged"
-					}
-					f.doubt("nothing says how many permits %q has: %s", l.Name, why)
+					f.doubt("nothing says how many permits %q has: its declaration has no capacity", l.Name)
 				}
 			}
 			grants(f, ev, isSemaphore)

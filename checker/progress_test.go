@@ -32,19 +32,6 @@ func TestProgress_ARequestThatWaits(t *testing.T) {
 		asked(11.9, 2, history.Invoke, "b"), asked(12, 2, history.OK, "b"))
 }
 
-// A request that its process has given up for another one does not wait any more.
-func TestProgress_ARequestThatWasGivenUp(t *testing.T) {
-	t.Parallel()
-	crash := history.Event{Time: 3 * time.Second, Process: 1, Type: history.OK, Op: history.Crash}
-	again := asked(4, 1, history.Invoke, "c")
-	again.Lock = "m"
-	granted := asked(4.1, 1, history.OK, "c")
-	granted.Lock = "m"
-	late := []history.Event{asked(13.9, 2, history.Invoke, "b"), asked(14, 2, history.OK, "b")}
-	requireVerdict(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), crash, again, granted}, late...)...)
-	requireVerdict(t, checker.Valid, checker.Progress(0), append([]history.Event{asked(0, 1, history.Invoke, "a"), again, granted}, late...)...)
-}
-
 // A request that may be refused rightly does not ask for the lock, however long it waits beside
 // one that is granted.
 func TestProgress_ARequestThatMayBeRefused(t *testing.T) {

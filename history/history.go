@@ -150,7 +150,7 @@ type Guarantees struct {
 	Kind      string // mutex, rw or semaphore; without a Declare as its modes tell
 	Reentrant bool
 	Fair      bool
-	Capacity  int // permits of a semaphore; 0 if it was not declared, or changed
+	Capacity  int // permits of a semaphore, the most that it had; 0 if it was not declared
 	// Capacities are those of a semaphore whose capacity changed, in order; else nil.
 	Capacities []Capacity
 	Drift      time.Duration // clock error allowed per lease

@@ -142,6 +142,24 @@ func (l *Lock) Record() *Record { return l.record }
 // Semaphore reports whether the lock has permits.
 func (l *Lock) Semaphore() bool { return l.Kind == history.KindSemaphore }
 
+// CapacityIn are the least and the most permits that a semaphore has between two instants.
+func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
+	if l.Capacities == nil {
+		return l.Capacity, l.Capacity
+	}
+	for i, c := range l.Capacities {
+		over := i+1 < len(l.Capacities) && l.Capacities[i+1].From <= from
+		switch {
+		case c.From > until || over:
+		case most == 0:
+			least, most = c.Permits, c.Permits
+		default:
+			least, most = min(least, c.Permits), max(most, c.Permits)
+		}
+	}
+	return least, most
+}
+
 // Clear reports whether the account of every owner can be told.
 func (l *Lock) Clear() bool { return l.Unclear == "" }
 

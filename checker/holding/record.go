@@ -221,9 +221,10 @@ func (r *Record) promise(e *history.Event) {
 	switch {
 	case e.Op == history.Declare && e.From > 0:
 		if l.Capacities == nil {
-			l.Capacities, l.Capacity = []history.Capacity{{Permits: l.Capacity}}, 0
+			l.Capacities = []history.Capacity{{Permits: l.Capacity}}
 		}
 		l.Capacities = append(l.Capacities, history.Capacity{From: e.From, Permits: e.Capacity})
+		l.Capacity = max(l.Capacity, e.Capacity)
 	case e.Op == history.Declare:
 		l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
 		l.declared = &history.Event{Index: e.Index, Time: e.Time, Process: e.Process, Type: e.Type, Op: e.Op, Lock: l.Name, Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: e.Fenced}
