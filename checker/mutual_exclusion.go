@@ -1,14 +1,11 @@
 package checker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -69,45 +66,6 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 	}
 }
 
-// sweepResult are the violations that one pass over the holds of each lock found.
-//
-// For one owner at a time, a history is explained by some order of its
-// operations if and only if: no two holds are certain at the same instant
-// (P1), a grant without any certain length has an instant at which no other
-// hold is certain (P1b), and every answer belongs to a hold (P2). Moving a
-// grant to the end of its window and the end of a hold to its earliest end
-// only shrinks what must be apart, so that if any choice works, this one does.
-type sweepResult struct {
-	exclusion []Violation                 // P1 and P1b, by leases alone
-	capacity  []Violation                 // the same of permits
-	ownership []Violation                 // P2, and P1 where only a late confirmation proves the hold
-	first     map[*holding.Lock]Violation // the first of either, of the locks that have one
-}
-
-// sweep is what was found in all locks.
-func (ev *evidence) sweep() *sweepResult {
-	if ev.swept != nil {
-		return ev.swept
-	}
-	s := &sweepResult{first: map[*holding.Lock]Violation{}}
-	for _, l := range ev.Locks() {
-		w := lockSweep{Lock: l, until: ev.End}
-		w.run()
-		for _, list := range [...][]Violation{w.exclusion, w.capacity, w.ownership} {
-			for _, v := range list {
-				if other, more := s.first[l]; !more || byTime(v, other) < 0 {
-					s.first[l] = v
-				}
-			}
-		}
-		s.exclusion = append(append(s.exclusion, w.exclusion...), otherTokens(l)...)
-		s.capacity = append(s.capacity, w.capacity...)
-		s.ownership = append(s.ownership, w.ownership...)
-	}
-	ev.swept = s
-	return s
-}
-
 // otherTokens are the first inner acquires that were given another token than the hold
 // that they are part of. No order of the operations is at stake, so the search finds none
 // of them.
@@ -132,62 +90,6 @@ func otherTokens(l *holding.Lock) []Violation {
 		})
 	}
 	return found
-}
-
-// A holdSpan is a stretch of a hold: covered by its lease, or by a late
-// confirmation only.
-type holdSpan struct {
-	holding.Span
-	hold *holding.Grant
-	late *holding.Late // nil: covered by the lease
-}
-
-// A lockSweep sweeps the holds of one lock.
-type lockSweep struct {
-	*holding.Lock
-	until                          time.Duration // the end of the history, where a violation has no other
-	exclusion, capacity, ownership []Violation
-}
-
-func (l *lockSweep) rw() bool { return l.Kind == history.KindRW }
-
-func (l *lockSweep) run() {
-	for _, op := range l.Uncovered {
-		l.ownership = append(l.ownership, l.uncovered(op))
-	}
-	for i := range l.Denied {
-		l.ownership = append(l.ownership, l.denied(&l.Denied[i]))
-	}
-	if len(l.Holds) == 0 || l.Semaphore() && l.Capacity == 0 {
-		return
-	}
-	spans := make([]holdSpan, 0, len(l.Holds))
-	for _, h := range l.Holds {
-		from := h.Start
-		for i := range h.Late {
-			late := &h.Late[i]
-			if late.From > from {
-				spans = append(spans, holdSpan{Span: holding.Span{From: from, Until: late.From}, hold: h})
-			}
-			if late.From < late.Until {
-				spans = append(spans, holdSpan{Span: late.Span, hold: h, late: late})
-			}
-			from = max(from, late.Until)
-		}
-		if h.End > from {
-			spans = append(spans, holdSpan{Span: holding.Span{From: from, Until: h.End}, hold: h})
-		}
-	}
-	byStart := func(a, b holdSpan) int { return cmp.Compare(a.From, b.From) }
-	if !slices.IsSortedFunc(spans, byStart) {
-		slices.SortStableFunc(spans, byStart)
-	}
-	if l.Semaphore() {
-		l.permits(spans)
-		return
-	}
-	l.overlaps(spans)
-	l.checkFreeTime(spans)
 }
 
 // latestEnds are the two holdSpans that reach farthest, of different holds (in a
@@ -260,24 +162,6 @@ func (l *lockSweep) overlaps(spans []holdSpan) {
 	}
 }
 
-// lasting says for how long holds overlap, as far as the history goes.
-func (l *lockSweep) lasting(s holding.Span) string {
-	if s.Until <= l.until {
-		return "for at least " + say.Span(s.Until-s.From)
-	}
-	text := "when the history ended"
-	if seen := l.until - s.From; seen > 0 {
-		text = "for at least " + say.Span(seen) + ", until the history ended"
-	}
-	if s.Until != history.Never {
-		text += ", " + say.Span(s.Until-l.until) + " before the first of the leases could end"
-	}
-	return text
-}
-
-// upTo says when a hold ends, as far as the history goes.
-func (l *lockSweep) upTo(t time.Duration) string { return upTo(t, l.until) }
-
 func (l *lockSweep) doubleGrant(a, b *holdSpan) Violation {
 	both, _ := a.Overlap(b.Span)
 	first, second := a, b
@@ -302,158 +186,19 @@ func (l *lockSweep) doubleGrant(a, b *holdSpan) Violation {
 	return v
 }
 
-// A stretch is a maximal union of overlapping spans, with the holdSpan that
-// began it.
-type stretch struct {
-	holding.Span
-	hold   *holding.Grant
-	owners map[int32]struct{} // of a read-write lock
-}
-
-// union merges what overlaps; what only touches leaves an instant free.
-func (l *lockSweep) union(spans []holdSpan) []stretch {
-	var union []stretch
-	for _, p := range spans {
-		if n := len(union); n > 0 && p.From < union[n-1].Until {
-			union[n-1].Until = max(union[n-1].Until, p.Until)
-		} else {
-			union = append(union, stretch{Span: p.Span, hold: p.hold})
-		}
-		if l.rw() {
-			u := &union[len(union)-1]
-			if u.owners == nil {
-				u.owners = map[int32]struct{}{}
-			}
-			u.owners[p.hold.Owner()] = struct{}{}
-		}
-	}
-	return union
-}
-
-// within is the stretch that has the whole span strictly inside.
-func within(union []stretch, s holding.Span) *stretch {
-	at, _ := slices.BinarySearchFunc(union, s.From, func(u stretch, t time.Duration) int {
-		if u.From < t {
-			return -1
-		}
-		return 1
-	})
-	if at == 0 || union[at-1].Until <= s.Until {
-		return nil
-	}
-	return &union[at-1]
-}
-
-// A query asks whether a hold fits somewhere into a span.
-type query struct {
-	hold *holding.Grant
-	span holding.Span
-}
-
-// tooLate are the grants that were answered too late to be certain for any
-// time, with the spans in which they were granted, and in which they were kept.
-func (l *lockSweep) tooLate() (granted, kept []query) {
-	for _, h := range l.Holds {
-		if h.Certain() && (len(h.Late) == 0 || h.Late[0].From > h.Start) {
-			continue
-		}
-		if h.Proof.Verb == holding.Acquire {
-			end := min(h.End, h.Acquire.Ends, h.Start)
-			granted = append(granted, query{hold: h, span: holding.Span{From: max(end, h.Acquire.Invoke.Time), Until: h.Start}})
-		}
-		if !h.Certain() {
-			kept = append(kept, query{hold: h, span: holding.Span{From: max(h.End, h.Acquire.Invoke.Time), Until: h.Start}})
-		}
-	}
-	return granted, kept
-}
-
-// checkFreeTime finds those of them that had no free instant.
-func (l *lockSweep) checkFreeTime(spans []holdSpan) {
-	granted, kept := l.tooLate()
-	if len(granted)+len(kept) == 0 {
+// noFreeTime says that a grant can't have been.
+func (l *lockSweep) noFreeTime(h *holding.Grant, by []holdSpan) {
+	v := Violation{Kind: DoubleGrant, Lock: l.Name, From: h.Acquire.Invoke.Time, Until: h.Start}
+	if l.Semaphore() {
+		v.Kind, v.Events = OverCapacity, besides(h, by)
+		v.Explanation = fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
+			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(v.From), seconds(v.Until), l.Capacity)
+		l.capacity = append(l.capacity, v)
 		return
 	}
-	found := map[*holding.Grant]bool{}
-	leased := l.blocks(filter(spans, func(p holdSpan) bool { return p.late == nil }))
-	for _, q := range granted {
-		if u := leased.around(q); u != nil {
-			found[q.hold] = true
-			l.exclusion = append(l.exclusion, l.noFreeTime(u, q.hold))
-		}
-	}
-	all := l.blocks(entire(l.Holds))
-	for _, q := range kept {
-		if u := all.around(q); u != nil && !found[q.hold] {
-			l.ownership = append(l.ownership, l.notHeld(u, q.hold))
-		}
-	}
-}
-
-// blocks are when the lock was held.
-type blocks struct {
-	*lockSweep
-	spans              []holdSpan
-	everything, writes []stretch
-}
-
-func (l *lockSweep) blocks(spans []holdSpan) *blocks {
-	b := &blocks{lockSweep: l, spans: spans, everything: l.union(spans)}
-	if l.rw() {
-		b.writes = l.union(filter(spans, func(p holdSpan) bool { return !p.hold.Reads() }))
-	}
-	return b
-}
-
-// around is the stretch that has all the time of a query strictly inside, and in
-// which no other owner can hold the lock.
-func (b *blocks) around(q query) *stretch {
-	if !b.rw() {
-		return within(b.everything, q.span)
-	}
-	read := q.hold.Reads()
-	union := b.everything
-	if read {
-		union = b.writes
-	}
-	u := within(union, q.span)
-	if u == nil {
-		return nil
-	}
-	if _, own := u.owners[q.hold.Owner()]; !own {
-		return u
-	}
-	// What the owner holds in the other mode is not in its way.
-	return within(b.union(filter(b.spans, func(p holdSpan) bool {
-		reads := p.hold.Reads()
-		return p.From <= q.span.Until && p.Until >= q.span.From &&
-			(!read || !reads) && (p.hold.Owner() != q.hold.Owner() || reads == read)
-	})), q.span)
-}
-
-// filter is a list of those that are kept.
-func filter[T any](list []T, keep func(T) bool) []T {
-	n := 0
-	for _, e := range list {
-		if keep(e) {
-			n++
-		}
-	}
-	kept := make([]T, 0, n)
-	for _, e := range list {
-		if keep(e) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
-}
-
-func (l *lockSweep) noFreeTime(u *stretch, h *holding.Grant) Violation {
-	return Violation{
-		Kind: DoubleGrant, Lock: l.Name, From: h.Acquire.Invoke.Time, Until: h.Start,
-		Events: events(u.hold.Proof.Complete.Index, h.Proof.Complete.Index, u.hold.EndEvent),
-		Explanation: fmt.Sprintf("%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
-			holder(l.Lock, h), l.Name, seconds(h.Acquire.Invoke.Time), seconds(h.Start),
-			holder(l.Lock, u.hold), seconds(u.From), l.upTo(u.Until)),
-	}
+	other := by[0]
+	v.Events = events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent)
+	v.Explanation = fmt.Sprintf("%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
+		holder(l.Lock, h), l.Name, seconds(v.From), seconds(v.Until), holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
+	l.exclusion = append(l.exclusion, v)
 }

@@ -59,14 +59,20 @@ func (l *lockSweep) foreign(p *holdSpan, other *holding.Grant) Violation {
 	}
 }
 
-func (l *lockSweep) notHeld(u *stretch, h *holding.Grant) Violation {
-	by := h.Proof
-	return Violation{
-		Kind: ForeignRelease, Lock: l.Name, From: by.Invoke.Time, Until: by.Complete.Time,
-		Events: events(u.hold.Proof.Complete.Index, by.Complete.Index, u.hold.EndEvent),
-		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but %s held the lock from %s until %s",
-			by.Verb, holder(l.Lock, h), l.Name, seconds(by.Complete.Time), holder(l.Lock, u.hold), seconds(u.From), l.upTo(u.Until)),
+// notHeld is a release or extend that was confirmed, whose owner can't have held the lock.
+func (l *lockSweep) notHeld(h *holding.Grant, by []holdSpan) Violation {
+	op := h.Proof
+	v := Violation{Kind: ForeignRelease, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time}
+	was := fmt.Sprintf("the %s of %s on %q was confirmed at %s, but", op.Verb, holder(l.Lock, h), l.Name, seconds(op.Complete.Time))
+	if l.Semaphore() {
+		v.Events = besides(h, by)
+		v.Explanation = fmt.Sprintf("%s its permits can't have been out: too many of %d were at every instant", was, l.Capacity)
+		return v
 	}
+	other := by[0]
+	v.Events = events(other.hold.Proof.Complete.Index, op.Complete.Index, other.hold.EndEvent)
+	v.Explanation = fmt.Sprintf("%s %s held the lock from %s until %s", was, holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
+	return v
 }
 
 // uncovered is an answer for which the owner had no grant.

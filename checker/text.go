@@ -23,14 +23,6 @@ func seconds(t time.Duration) string {
 	return fmt.Sprintf("%d.%03d s", t/time.Second, (t%time.Second)/time.Millisecond)
 }
 
-// upTo is seconds of an instant that the history covers, which ends at end.
-func upTo(t, end time.Duration) string {
-	if t > end {
-		t = history.Never
-	}
-	return seconds(t)
-}
-
 // who names the process and owner of an event: p3, or p3 (owner a) where the
 // owner is another name.
 func who(process int, owner string) string {
