@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -56,11 +57,10 @@ const (
 
 func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 	switch r.Verdict {
-	case Unknown:
 	case Valid:
 		certain := w.sure
-		if r.Name == Progress(0).Name() { // it is about durations
-			certain = w.swift()
+		if r.Name == Progress(0).Name() { // which is about durations: so short a history can't have a violation, whatever the clocks were
+			certain = w.history.End() < ProgressBound-2*w.off
 		}
 		if !certain {
 			r.Verdict = Unknown
@@ -70,40 +70,27 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 		found := r.Total
 		r.Violations = slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return !w.stands(ctx, c, v) })
 		r.Total = len(r.Violations)
-		if r.Total > 0 {
-			r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v", r.Total, found, w.off)
-			return
+		r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v", r.Total, found, w.off)
+		if r.Total == 0 {
+			r.Verdict = Unknown
+			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d)", w.off, found)
 		}
-		r.Verdict = Unknown
-		r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d)", w.off, found)
+	case Unknown:
 	}
 }
-
-// swift reports whether the history is so short that no lock can have been withheld for
-// as long as would be a violation, whatever the clocks were.
-func (w *skewed) swift() bool { return w.history.End() < ProgressBound-2*w.off }
 
 // stands reports whether a violation is there however wrong the clocks are.
 func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
 	events := w.involved(v)
 	clocks := clocksOf(events)
-	switch {
-	case len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2:
+	if len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false
-	case len(clocks) < 2:
-		clocks = append(clocks, "") // nothing is shifted
 	}
-	p := newPair(events, clocks[1], w.off)
+	p := newPair(events, append(clocks, "", "")[1], w.off)
 	shifts, ok := p.shifts(4 * w.off) // twice the error, in half nanoseconds
-	if !ok {
-		return false
-	}
-	for _, shift := range shifts {
-		if c.Check(ctx, p.history(shift)).Verdict != Invalid {
-			return false
-		}
-	}
-	return true
+	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
+		return c.Check(ctx, p.history(shift)).Verdict != Invalid
+	})
 }
 
 // involved are the events that prove a violation, and all others of those who made
@@ -117,36 +104,35 @@ func (w *skewed) involved(v Violation) []history.Event {
 			owners[e.LockOwner()], processes[e.Process] = true, true
 		}
 	}
+	var are func(e *history.Event) bool
 	switch v.Kind {
 	case DoubleGrant, Reentrancy, FenceRegress, FenceDuplicate, PrematureLoss, ForeignRelease, NotLinearizable:
+		of := func(e *history.Event) bool { return e.Lock == v.Lock && e.Op.OfHolder() && owners[e.LockOwner()] }
 		used := map[int]bool{}
 		for i := range w.history.Events {
-			if e := &w.history.Events[i]; e.Op.OfHolder() && e.Lock == v.Lock && owners[e.LockOwner()] {
+			if e := &w.history.Events[i]; of(e) {
 				used[e.Process] = true
 			}
 		}
-		return w.those(func(e *history.Event) bool {
-			switch {
-			case e.Op == history.Crash:
-				return used[e.Process]
-			case e.Lock != v.Lock:
-				return false
-			default:
-				return e.Op == history.Declare || e.Op.OfHolder() && owners[e.LockOwner()]
+		are = func(e *history.Event) bool {
+			return of(e) || e.Op == history.Crash && used[e.Process] || e.Op == history.Declare && e.Lock == v.Lock
+		}
+	case UseAfterLease: // of its processes, and of the owners for which they acted
+		for i := range w.history.Events {
+			if e := &w.history.Events[i]; processes[e.Process] && e.Process >= 0 {
+				owners[e.LockOwner()] = true
 			}
-		})
-	case UseAfterLease:
-		return w.company(processes)
+		}
+		are = func(e *history.Event) bool {
+			return e.Op == history.Declare || e.Process >= 0 && (processes[e.Process] || owners[e.LockOwner()])
+		}
 	case StaleAccess:
-		return w.those(func(e *history.Event) bool {
+		are = func(e *history.Event) bool {
 			return e.Op == history.Access && e.Resource == v.Resource && processes[e.Process]
-		})
+		}
 	default:
 		return nil
 	}
-}
-
-func (w *skewed) those(are func(e *history.Event) bool) []history.Event {
 	var events []history.Event
 	for i := range w.history.Events {
 		if e := &w.history.Events[i]; are(e) {
@@ -154,21 +140,6 @@ func (w *skewed) those(are func(e *history.Event) bool) []history.Event {
 		}
 	}
 	return events
-}
-
-// company are the events of processes, of the owners for which they acted, of all
-// processes that acted for those, and so on.
-func (w *skewed) company(processes map[int]bool) []history.Event {
-	owners := map[string]bool{}
-	for known := -1; known < len(processes)+len(owners); {
-		known = len(processes) + len(owners)
-		for i := range w.history.Events {
-			if e := &w.history.Events[i]; e.Process >= 0 && (processes[e.Process] || owners[e.LockOwner()]) {
-				processes[e.Process], owners[e.LockOwner()] = true, true
-			}
-		}
-	}
-	return w.those(func(e *history.Event) bool { return e.Op == history.Declare || e.Process >= 0 && processes[e.Process] })
 }
 
 // clockOf names the clock that stamped an event; empty for a declaration, whose time
@@ -184,38 +155,35 @@ func clockOf(e *history.Event) string {
 	}
 }
 
+// clocksOf are the clocks of some events, in order of their first.
+func clocksOf(events []history.Event) []string {
+	var clocks []string
+	for i := range events {
+		if c := clockOf(&events[i]); c != "" && !slices.Contains(clocks, c) {
+			if clocks = append(clocks, c); len(clocks) > 2 { // which is all that anybody asks
+				break
+			}
+		}
+	}
+	return clocks
+}
+
 // SeveralClocks is an error if events name more than one clock. [Check] takes all stamps for
 // those of one clock, so its verdict on such events would be of their stamps and not of the lock:
 // [CheckWithin] judges them, if it is known how wrong the clocks may be.
 func SeveralClocks(events []history.Event) error {
-	var clocks []string
-	seen := map[string]bool{}
-	named := false
+	clocks := map[string]bool{}
 	for i := range events {
-		name := events[i].Clock
-		if events[i].Process < 0 || seen[name] { // faults and declarations have no clock of a client
-			continue
+		if e := &events[i]; e.Process >= 0 { // faults and declarations have no clock of a client
+			clocks[e.Clock] = true
 		}
-		seen[name] = true
-		named = named || name != ""
-		clocks = append(clocks, cmp.Or(name, "one without a name"))
 	}
-	if !named || len(clocks) < 2 {
+	if len(clocks) < 2 {
 		return nil
 	}
-	return fmt.Errorf("the stamps are of %d clocks, such as %q and %q, and nothing says how wrong each may be", len(clocks), clocks[0], clocks[1])
-}
-
-func clocksOf(events []history.Event) []string {
-	var clocks []string
-	seen := map[string]bool{"": true}
-	for i := range events {
-		if c := clockOf(&events[i]); !seen[c] {
-			seen[c] = true
-			clocks = append(clocks, c)
-		}
-	}
-	return clocks
+	names := slices.Sorted(maps.Keys(clocks))
+	return fmt.Errorf("the stamps are of %d clocks, such as %q and %q, and nothing says how wrong each may be",
+		len(names), cmp.Or(names[0], "one without a name"), names[1])
 }
 
 // A pair is the events of one or two clocks, with times in half nanoseconds, so that
@@ -233,12 +201,10 @@ func newPair(events []history.Event, second string, off time.Duration) *pair {
 	}
 	base -= 4*off + 1 // no shift leads before 0
 	for _, e := range events {
-		e.Time = 2 * (e.Time - base)
+		e.Time, e.Lease, e.Drift = 2*(e.Time-base), 2*e.Lease, 2*e.Drift
 		if e.Expires > 0 {
 			e.Expires = max(2*(e.Expires-base), 1)
 		}
-		e.Lease *= 2
-		e.Drift *= 2
 		switch clockOf(&e) {
 		case "":
 			e.Time = 0
@@ -286,8 +252,8 @@ func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
 // history is that of the pair if the second clock is shifted.
 func (p *pair) history(shift time.Duration) *history.History {
 	events := slices.Concat(p.declared, p.first, p.second)
-	for i := len(events) - len(p.second); i < len(events); i++ {
-		e := &events[i]
+	for i := range p.second {
+		e := &events[len(events)-len(p.second)+i]
 		e.Time += shift
 		if e.Expires > 0 {
 			e.Expires = max(e.Expires+shift, 1)
