@@ -10,16 +10,12 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// unit is the step between stamps: leases are at least a millisecond, and the steps are
-// so coarse that many stamps are equal.
-const unit = 10 * time.Millisecond
-
 // A Generator makes small random histories: what a correct lock answers to
 // clients whose requests and answers are late or lost, and for most of them a
 // few changes that may make them impossible.
 type Generator struct {
-	r     *rand.Rand
-	shape shape
+	r *rand.Rand
+	shape
 
 	specs             []history.Event
 	ops               []planned
@@ -31,7 +27,8 @@ type shape struct {
 	clients, sessions, locks, capacity int // at the most
 	crash, lost, unsure, sharing       int // of a client, a lease that is over, a request, and clients with one owner
 	leases, fresh, careless            int // of requests with a lease, sessions with an owner of their own, and wrong answers
-	dense                              bool
+	unnamed, exclusive, late           int // of owners without a name, of writes that are called exclusive, and of late answers of extends
+	pause                              int // between operations, in units
 }
 
 // A planned is an operation of a client, before the lock has answered it.
@@ -60,25 +57,25 @@ func pick[T any](g *Generator, of ...T) T { return of[g.r.IntN(len(of))] }
 // histories are small, so that what is found in one is easy to read; the others are unusual in one or two ways.
 func (g *Generator) Next() *history.History {
 	for {
-		g.shape = shape{
-			clients: 4, sessions: 2, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, lost: 20, leases: 80, unsure: 11,
+		s := shape{
+			clients: 4, sessions: 2, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, lost: 20, leases: 80, unsure: 11, pause: 3,
 			sharing: pick(g, 0, 0, 0, 0, 40), fresh: pick(g, 0, 0, 100), careless: pick(g, 0, 12),
+			unnamed: pick(g, 0, 0, 0, 0, 0, 0, 25), exclusive: pick(g, 0, 0, 0, 0, 0, 50), late: pick(g, 0, 0, 0, 0, 0, 50),
 		}
 		for range pick(g, 0, 0, 1, 2) {
-			s := &g.shape
 			pick(g,
 				func() { s.clients = 7 }, func() { s.sessions = 4 }, func() { s.locks = 3 }, func() { s.capacity = 6 },
 				func() { s.crash, s.lost = 40, 50 }, func() { s.leases = pick(g, 0, 30, 100) }, func() { s.unsure = 35 },
-				func() { s.sharing = 80 }, func() { s.dense = true },
+				func() { s.sharing = 80 }, func() { s.pause = 1 },
 			)()
 		}
+		g.shape = s
 		ops := g.simulate()
 		if g.chance(75) {
 			for range 1 + g.r.IntN(4) {
 				ops = g.change(ops)
 			}
 		}
-		g.vary(ops)
 		if h := render(g.specs, ops); h != nil && len(ops) > 0 && !crowded(ops) {
 			return h
 		}
@@ -100,13 +97,11 @@ func crowded(ops []operation) bool {
 // simulate lets clients use locks, of which each is correct or careless.
 func (g *Generator) simulate() []operation {
 	g.specs, g.ops, g.processes, g.owners = nil, nil, 0, 0
-	fenced := make(map[string]bool)
-	for _, name := range []string{"k", "l", "m"}[:g.shape.locks] {
-		spec := history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name}
+	for _, name := range []string{"k", "l", "m"}[:g.locks] {
+		spec := history.Event{Type: history.OK, Op: history.Declare, Process: history.NoProcess, Lock: name, Fair: g.chance(20)}
 		spec.Kind = pick(g, history.KindMutex, history.KindMutex, history.KindMutex, history.KindRW, history.KindSemaphore)
-		spec.Fair, fenced[name] = g.chance(20), g.chance(30)
 		if spec.Kind == history.KindSemaphore {
-			spec.Capacity = 1 + g.r.IntN(g.shape.capacity)
+			spec.Capacity = 1 + g.r.IntN(g.capacity)
 		} else {
 			spec.Reentrant = g.chance(30)
 		}
@@ -118,13 +113,13 @@ func (g *Generator) simulate() []operation {
 		}
 		g.specs = append(g.specs, spec)
 	}
-	for range 2 + g.r.IntN(g.shape.clients-1) {
+	for range 2 + g.r.IntN(g.clients-1) {
 		g.live()
 	}
 	slices.SortStableFunc(g.ops, func(a, b planned) int { return cmp.Compare(a.effect, b.effect) })
 	var ops []operation
 	for i := range g.specs {
-		ops = append(ops, g.play(&g.specs[i], fenced[g.specs[i].Lock])...)
+		ops = append(ops, g.play(&g.specs[i], g.chance(30))...)
 	}
 	for i := range g.ops {
 		if g.ops[i].Op == history.Crash {
@@ -132,8 +127,22 @@ func (g *Generator) simulate() []operation {
 		}
 	}
 	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range ops { // ties are in a random order
-		ops[i].first, ops[i].last = g.r.IntN(1000), g.r.IntN(1000)
+	unnamed := ""
+	if g.chance(g.unnamed) {
+		unnamed = string(rune('a' + g.r.IntN(3)))
+	}
+	for i := range ops {
+		o := &ops[i]
+		o.first, o.last = g.r.IntN(1000), g.r.IntN(1000) // ties are in a random order
+		if o.Op != history.Crash && (o.Owner == unnamed || g.chance(g.unnamed/3)) {
+			o.Owner = processOwner(o.Process)
+		}
+		if o.Mode == history.Write && g.chance(g.exclusive) {
+			o.Mode = history.Exclusive
+		}
+		if o.Op == history.Extend && o.complete != never && g.chance(g.late) {
+			o.complete += g.units(3, 20)
+		}
 	}
 	return ops
 }
@@ -151,17 +160,16 @@ func (g *Generator) identify(owner string, other bool) (int, string) {
 // live plans what one client does: sessions, each of which acquires a lock, does something, and mostly releases.
 func (g *Generator) live() {
 	process, owner := g.identify("", true)
-	if len(g.ops) > 0 && g.chance(g.shape.sharing) {
+	if len(g.ops) > 0 && g.chance(g.sharing) {
 		owner = "a"
 	}
 	free, crash := g.units(0, 2), never
-	if g.chance(g.shape.crash) {
+	if g.chance(g.crash) {
 		crash = g.units(2, 14)
 	}
-	for range 1 + g.r.IntN(g.shape.sessions) {
-		spec := pick(g, g.specs...)
-		session := len(g.ops)
-		if g.chance(g.shape.fresh) && session > 0 {
+	for range 1 + g.r.IntN(g.sessions) {
+		spec, session := pick(g, g.specs...), len(g.ops)
+		if g.chance(g.fresh) && session > 0 {
 			_, owner = g.identify("", true)
 		}
 		todo := []history.Op{history.Acquire}
@@ -181,14 +189,12 @@ func (g *Generator) live() {
 			}
 			p := g.plan(op, spec, mode)
 			p.Process, p.Owner, p.session = process, owner, session
-			gap, length := g.units(0, 3), g.units(1, 4)
-			if g.shape.dense {
-				gap, length = g.units(0, 1), g.units(1, 2)
-			}
+			length := g.units(1, 1+g.pause)
 			if g.chance(10) {
 				length += g.units(1, 10)
 			}
-			p.Time, p.complete = free+gap, free+gap+length
+			p.Time = free + g.units(0, g.pause)
+			p.complete = p.Time + length
 			p.effect = p.Time + time.Duration(g.r.Int64N(int64(length)+1))
 			if op == history.Extend && g.chance(50) { // by a watchdog, beside what its client does
 				p.Process, _ = g.identify(owner, false)
@@ -210,7 +216,7 @@ func (g *Generator) live() {
 				free, crash = max(free, crash)+unit, never
 				break
 			}
-			if p.unsure = g.chance(g.shape.unsure); p.unsure {
+			if p.unsure = g.chance(g.unsure); p.unsure {
 				p.kind = history.Info
 				p.effect = pick(g, p.effect, p.effect+g.units(1, 15), never)
 				if p.Process == process {
@@ -237,12 +243,11 @@ func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) p
 	case spec.Kind == history.KindSemaphore:
 		p.Mode = history.Permit
 		if op != history.Extend && g.chance(30) {
-			p.Permits = 1 + g.r.IntN(max(2, (g.shape.capacity+1)/2))
+			p.Permits = 1 + g.r.IntN(max(2, (g.capacity+1)/2))
 		}
 	}
-	if op != history.Release && g.chance(g.shape.leases) {
+	if op != history.Release && g.chance(g.leases) {
 		p.Lease = pick(g, g.units(30, 60), g.units(1, 2), g.units(2, 14), g.units(2, 14))
-		p.ends = never // which play counts from when it is sent
 	}
 	return p
 }
@@ -250,25 +255,24 @@ func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) p
 // play has a lock answer what was planned, in the order of the effects, and returns that. It grants, or
 // confirms, what the search says that it can, unless it is careless.
 func (g *Generator) play(spec *history.Event, fenced bool) []operation {
-	var played, crashes []operation
+	var asked, played []operation
 	var mine []*planned
 	for i := range g.ops {
 		switch p := &g.ops[i]; {
 		case p.Op == history.Crash:
-			crashes = append(crashes, p.operation)
+			asked = append(asked, p.operation)
 		case p.Lock == spec.Lock && len(mine) < maxOperations:
 			if p.Lease > 0 {
 				p.ends = p.Time + p.Lease
 			}
 			mine = append(mine, p)
-			played = append(played, p.operation)
-			played[len(played)-1].kind = history.OK
+			asked = append(asked, p.operation)
+			asked[len(asked)-1].kind = history.OK
 		}
 	}
-	s := newSearch(*spec, append(played, crashes...))
+	s := newSearch(*spec, asked)
 	var w world
 	refused, tokens, version, at := make(map[int]bool), make([]int64, maxOperations+1), 0, -1
-	played = nil
 	for _, p := range mine {
 		if p.Op != history.Access {
 			at++
@@ -277,20 +281,7 @@ func (g *Generator) play(spec *history.Event, fenced bool) []operation {
 			continue
 		}
 		if p.effect != never {
-			for i := w.n - 1; i >= 0; i-- {
-				end, setter := s.end(&w.grants[i]), &s.effects[w.grants[i].setter]
-				if end > p.effect || !g.chance(70) {
-					continue
-				}
-				if w.remove(i); g.chance(g.shape.lost) {
-					process, _ := g.identify(setter.Owner, false)
-					when := p.Time + g.units(0, 3)
-					played = append(played, operation{
-						Event: history.Event{Op: history.Lost, Process: process, Lock: spec.Lock, Owner: setter.Owner, Mode: setter.Mode, Time: when},
-						kind:  history.OK, complete: when, ends: never,
-					})
-				}
-			}
+			played = append(played, g.expire(s, &w, p)...)
 			p.kind = history.OK
 			if p.Op == history.Access {
 				if fenced && g.chance(70) {
@@ -318,12 +309,12 @@ func (g *Generator) play(spec *history.Event, fenced bool) []operation {
 			}
 		}
 		if p.unsure {
-			p.kind, p.Token, p.Queued = history.Info, 0, nil
+			p.kind = history.Info
 		}
 		if p.kind == history.OK && p.ends != never && g.chance(50) {
 			p.recorded = p.ends
 		}
-		if p.kind == history.Fail {
+		if p.kind != history.OK {
 			p.Token, p.Queued = 0, nil
 		}
 		played = append(played, p.operation)
@@ -331,9 +322,32 @@ func (g *Generator) play(spec *history.Event, fenced bool) []operation {
 	return played
 }
 
+// expire lets leases run out that have ended when an operation takes effect, and returns the notices of that.
+func (g *Generator) expire(s *search, w *world, p *planned) (notices []operation) {
+	for i := w.n - 1; i >= 0; i-- {
+		end, setter := s.end(&w.grants[i]), &s.effects[w.grants[i].setter]
+		if end > p.effect || !g.chance(70) {
+			continue
+		}
+		if w.remove(i); g.chance(g.lost) {
+			lost := notice(setter.operation, p.Time+g.units(0, 3))
+			lost.Process, _ = g.identify(setter.Owner, false)
+			notices = append(notices, lost)
+		}
+	}
+	return notices
+}
+
+// notice tells the owner of an operation that the lock is lost.
+func notice(o operation, when time.Duration) operation {
+	return operation{
+		Event: history.Event{Op: history.Lost, Lock: o.Lock, Owner: o.Owner, Mode: o.Mode, Time: when}, kind: history.OK, complete: when, ends: never,
+	}
+}
+
 // answer lets an operation take effect in one of the ways in which it can, or refuses it.
 func (g *Generator) answer(s *search, w *world, at int, p *planned) {
-	e, careless := &s.effects[at], g.chance(g.shape.careless)
+	e, careless := &s.effects[at], g.chance(g.careless)
 	next := s.after(*w, at)
 	switch {
 	case len(next) > 0 && careless && p.Op != history.Acquire:
@@ -354,27 +368,6 @@ func (g *Generator) answer(s *search, w *world, at int, p *planned) {
 	}
 }
 
-// vary says some of it in another way, or later: owners go without a name, writes of
-// read-write locks are called exclusive, and the answers of extends are late.
-func (g *Generator) vary(ops []operation) {
-	unnamed, exclusive, late := "", g.chance(10), g.chance(15)
-	if g.chance(12) {
-		unnamed = string(rune('a' + g.r.IntN(3)))
-	}
-	for i := range ops {
-		o := &ops[i]
-		if unnamed != "" && o.Op != history.Crash && (o.Owner == unnamed || g.chance(10)) {
-			o.Owner = processOwner(o.Process)
-		}
-		if exclusive && o.Mode == history.Write && g.chance(50) {
-			o.Mode = history.Exclusive
-		}
-		if late && o.Op == history.Extend && o.complete != never && g.chance(50) {
-			o.complete += g.units(3, 20)
-		}
-	}
-}
-
 // change makes one change at random.
 func (g *Generator) change(ops []operation) []operation {
 	if len(ops) == 0 {
@@ -383,68 +376,50 @@ func (g *Generator) change(ops []operation) []operation {
 	at := g.r.IntN(len(ops))
 	o, other := &ops[at], ops[g.r.IntN(len(ops))]
 	step := g.units(-6, 6)
-	shifted := func(o operation) operation {
-		o.Time += step
-		if o.complete != never {
-			o.complete += step
-		}
-		return o
+	shifted := *o
+	if shifted.Time += step; o.complete != never {
+		shifted.complete += step
 	}
-	switch g.r.IntN(14) {
-	case 0:
+	switch n := g.r.IntN(14); {
+	case n == 0:
 		return slices.Delete(ops, at, at+1)
-	case 1, 2:
-		if !single(o.Op) {
-			o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info)
-			if o.complete == never {
-				o.complete = o.Time + g.units(1, 5)
-			}
+	case n == 1 && !single(o.Op):
+		shifted.Process += 300
+		return append(ops, shifted)
+	case n < 4:
+		*o = shifted
+	case n < 6 && o.Op == history.Crash, n == 4:
+		lost := notice(*o, o.Time+g.units(-3, 8))
+		lost.Process = 200 + g.r.IntN(3)
+		return append(ops, lost)
+	case n == 5:
+		when := other.Time + g.units(-2, 6)
+		return append(ops, operation{Event: history.Event{Op: history.Crash, Process: o.Process, Time: when}, kind: history.Info, complete: when, ends: never})
+	case single(o.Op):
+	case n < 8:
+		o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info)
+		if o.complete == never {
+			o.complete = o.Time + g.units(1, 5)
 		}
-	case 3, 4:
-		*o = shifted(*o)
-	case 5:
-		if !single(o.Op) && o.complete != never {
-			o.complete += g.units(-4, 6)
-		}
-	case 6:
-		if o.Op != history.Crash && other.Op != history.Crash && o.Op != history.Access {
-			o.Owner = other.Owner
-		}
-	case 7:
-		if o.asksLease() {
-			o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(0, 12))
-		}
-	case 8:
+	case n == 8 && o.complete != never:
+		o.complete += g.units(-4, 6)
+	case n == 9 && other.Op != history.Crash && o.Op != history.Access:
+		o.Owner = other.Owner
+	case n == 10 && o.asksLease():
+		o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(0, 12))
+	case n == 11:
 		if o.Token > 0 {
 			o.Token = max(1, o.Token+int64(g.r.IntN(4))-2)
 		}
 		if o.Queued != nil {
 			o.Queued = new(max(0, *o.Queued+int64(g.r.IntN(6))-3))
 		}
-	case 9:
-		if o.Mode == history.Permit && o.Op != history.Extend {
-			o.Permits = g.r.IntN(max(4, g.shape.capacity))
-		}
-		if o.Mode == history.Read || o.Mode == history.Write {
-			o.Mode = pick(g, history.Read, history.Write)
-		}
-	case 10:
-		if o.asksLease() || o.Op == history.Release {
-			o.Op = pick(g, history.Acquire, history.Release, history.Extend)
-		}
-	case 11, 12:
-		made := operation{Event: history.Event{Op: history.Lost, Process: 200 + g.r.IntN(3), Lock: o.Lock, Owner: o.Owner, Mode: o.Mode}, kind: history.OK, ends: never}
-		if made.Time = o.Time + g.units(-3, 8); o.Op == history.Crash || g.chance(50) {
-			made.Event, made.kind = history.Event{Op: history.Crash, Process: o.Process, Time: other.Time + g.units(-2, 6)}, history.Info
-		}
-		made.complete = made.Time
-		return append(ops, made)
-	default:
-		if !single(o.Op) {
-			copied := shifted(*o)
-			copied.Process += 300
-			return append(ops, copied)
-		}
+	case n == 12 && o.Mode == history.Permit && o.Op != history.Extend:
+		o.Permits = g.r.IntN(max(4, g.capacity))
+	case n == 12 && o.Mode != history.Permit && o.Mode != "":
+		o.Mode = pick(g, history.Read, history.Write)
+	case n == 13 && o.Op != history.Access:
+		o.Op = pick(g, history.Acquire, history.Release, history.Extend)
 	}
 	return ops
 }

@@ -71,8 +71,8 @@ func render(specs []history.Event, ops []operation) *history.History {
 	return h
 }
 
-// Shrink makes a history smaller for as long as it still is what is asked for:
-// it leaves out operations and fields and makes numbers less.
+// Shrink makes a history smaller for as long as it still is what is asked for: it leaves out one operation or two, and
+// then makes those that are left simpler.
 func Shrink(h *history.History, still func(*history.History) bool) *history.History {
 	var specs []history.Event
 	byLock := declared(h)
@@ -81,113 +81,38 @@ func Shrink(h *history.History, still func(*history.History) bool) *history.Hist
 			specs = append(specs, byLock[name])
 		}
 	}
-	ops := operations(h)
-	progress := true
-	try := func(lessSpecs []history.Event, less []operation) bool {
-		smaller := render(lessSpecs, less)
-		if smaller == nil || !still(smaller) {
-			return false
+	ops, progress := operations(h), true
+	try := func(less []operation) {
+		if smaller := render(specs, less); smaller != nil && still(smaller) {
+			h, ops, progress = smaller, less, true
 		}
-		h, specs, ops, progress = smaller, lessSpecs, less, true
-		return true
 	}
 	for progress {
 		progress = false
-		for i := len(specs) - 1; i >= 0; i-- {
-			s := &specs[i]
-			if s.Kind == history.KindMutex && !s.Reentrant && !s.Fair && s.Drift == 0 && s.Fenced == nil { // else it is needed
-				try(slices.Delete(slices.Clone(specs), i, i+1), ops)
-				continue
-			}
-			for _, simpler := range []history.Event{
-				with(*s, func(e *history.Event) { e.Drift = 0 }), with(*s, func(e *history.Event) { e.Fair = false }),
-				with(*s, func(e *history.Event) { e.Reentrant = false }), with(*s, func(e *history.Event) { e.Fenced = nil }),
-				with(*s, func(e *history.Event) { e.Capacity = min(e.Capacity, max(1, e.Capacity-1)) }),
-			} {
-				if less := slices.Clone(specs); !reflect.DeepEqual(simpler, *s) {
-					less[i] = simpler
-					try(less, ops)
-				}
-			}
-		}
 		for i := len(ops) - 1; i >= 0; i-- {
-			without := slices.Delete(slices.Clone(ops), i, i+1)
-			if try(specs, without) {
-				continue
-			}
-			for j := range i {
-				if try(specs, slices.Delete(slices.Clone(without), j, j+1)) {
-					i--
-					break
+			for j := i; j >= 0 && i < len(ops); j-- {
+				less := slices.Delete(slices.Clone(ops), i, i+1)
+				if j < i {
+					less = slices.Delete(less, j, j+1)
 				}
+				try(less)
 			}
 		}
 		for i := range ops {
-			for _, simplify := range simplifications() {
+			for _, simplify := range []func(*operation){
+				func(o *operation) { o.Token, o.Queued, o.recorded, o.Permits = 0, nil, 0, 0 },
+				func(o *operation) { o.Lease = 0 },
+				func(o *operation) { o.Lease = max(o.Lease-unit, min(o.Lease, unit)) },
+				func(o *operation) { o.complete = min(o.complete, max(o.Time+unit, o.complete-unit)) },
+			} {
 				less := slices.Clone(ops)
 				if simplify(&less[i]); !reflect.DeepEqual(less[i], ops[i]) {
-					try(specs, less)
-				}
-			}
-			for _, step := range []time.Duration{16 * unit, 4 * unit, unit} {
-				if less := sooner(ops, ops[i].Time, step); !reflect.DeepEqual(less, ops) {
-					try(specs, less)
+					try(less)
 				}
 			}
 		}
 	}
 	return h
-}
-
-func with[T any](v T, change func(*T)) T {
-	change(&v)
-	return v
-}
-
-// sooner are the operations with all stamps from one on sooner.
-func sooner(ops []operation, from, step time.Duration) []operation {
-	less := slices.Clone(ops)
-	for i := range less {
-		for _, stamp := range []*time.Duration{&less[i].Time, &less[i].complete, &less[i].recorded} {
-			if *stamp >= from && *stamp != never && *stamp != 0 {
-				*stamp -= step
-			}
-		}
-	}
-	return less
-}
-
-// simplifications make one operation simpler; none undoes another.
-func simplifications() []func(*operation) {
-	less := func(d *time.Duration) {
-		if *d > unit && *d != never {
-			*d -= unit
-		}
-	}
-	return []func(*operation){
-		func(o *operation) { o.Token = 0 },
-		func(o *operation) { o.Queued = nil },
-		func(o *operation) { o.recorded = 0 },
-		func(o *operation) { o.Lease = 0 },
-		func(o *operation) { o.Permits = 0 },
-		func(o *operation) { less(&o.Lease) },
-		func(o *operation) { less(&o.recorded) },
-		func(o *operation) {
-			if o.kind == history.OK {
-				o.complete = min(o.complete, max(o.Time+unit, o.complete-unit))
-			}
-		},
-		func(o *operation) {
-			if o.kind == history.Info && o.Op != history.Crash {
-				o.complete = never
-			}
-		},
-		func(o *operation) {
-			if o.Process >= 10 && !o.unnamed() {
-				o.Process %= 10
-			}
-		},
-	}
 }
 
 // Lines is a history as its file.
@@ -201,3 +126,7 @@ func Lines(h *history.History) string {
 	}
 	return b.String()
 }
+
+// unit is the step between stamps: leases are at least a millisecond, and the steps are
+// so coarse that many stamps are equal.
+const unit = 10 * time.Millisecond
