@@ -141,9 +141,12 @@ func leased(l *holding.Lock) bool {
 }
 
 // contended counts the requests for a lock that overlap a hold of another process. It goes
-// through them in order of their answers, and keeps the two holds, of
-// different processes, that last longest.
+// through them in order of their answers.
 func contended(l *holding.Lock) int {
+	type held struct {
+		by    int
+		until time.Duration // until when it may have kept others waiting
+	}
 	holds := l.Holds
 	if len(l.Excluded) > 0 {
 		holds = slices.Concat(holds, l.Excluded)
@@ -152,45 +155,22 @@ func contended(l *holding.Lock) int {
 	requests := filter(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 	slices.SortFunc(requests, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	n := 0
-	var best longest
+	var longest best[held]
 	for _, op := range requests {
 		for ; len(holds) > 0 && holds[0].Start <= op.Complete.Time; holds = holds[1:] {
-			best.add(holds[0])
-		}
-		for _, h := range best {
-			if h.hold != nil && h.hold.Process() != op.Process && h.until >= op.Invoke.Time {
-				n++
-				break
+			h := holds[0]
+			until := max(h.Start, h.End)
+			if r := h.Release; r != nil {
+				until = max(until, r.Complete.Time)
 			}
+			if n := len(h.Belief); n > 0 { // its end may still be under way
+				until = max(until, h.Belief[n-1].Until)
+			}
+			longest.add(held{h.Process(), until}, func(a, b held) bool { return a.until > b.until }, func(a, b held) bool { return a.by == b.by })
+		}
+		if _, overlaps := longest.but(func(h held) bool { return h.by != op.Process && h.until >= op.Invoke.Time }); overlaps {
+			n++
 		}
 	}
 	return n
-}
-
-// longest are of some holds the two, of different processes, that may have kept
-// others waiting longest, and until when.
-type longest [2]struct {
-	hold  *holding.Grant
-	until time.Duration
-}
-
-func (l *longest) add(h *holding.Grant) {
-	until := max(h.Start, h.End)
-	if r := h.Release; r != nil {
-		until = max(until, r.Complete.Time)
-	}
-	if n := len(h.Belief); n > 0 { // its end may still be under way
-		until = max(until, h.Belief[n-1].Until)
-	}
-	switch {
-	case l[0].hold != nil && h.Process() == l[0].hold.Process():
-		if until > l[0].until {
-			l[0].hold, l[0].until = h, until
-		}
-	case l[0].hold == nil || until > l[0].until:
-		l[1] = l[0]
-		l[0].hold, l[0].until = h, until
-	case l[1].hold == nil || until > l[1].until:
-		l[1].hold, l[1].until = h, until
-	}
 }

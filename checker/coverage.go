@@ -37,34 +37,21 @@ func cover(ev *evidence) map[string]int {
 		}
 	}
 	grants := make([]int32, ev.Names()) // of each owner of a lock
+	locks := make([]*holding.Lock, ev.Names())
+	more := map[int32][]*holding.Grant{} // the holds of the owners of several locks
 	for _, l := range ev.Locks() {
 		add(history.MetContention, contended(l))
 		for _, h := range l.Holds {
 			grants[h.Owner()]++
+			if before := locks[h.Owner()]; before != nil && before != l {
+				more[h.Owner()] = nil
+			}
+			locks[h.Owner()] = l
 		}
 		coverHolds(l, ev.End, grants, add)
 		for _, h := range l.Holds {
 			grants[h.Owner()] = 0
 		}
-	}
-	add(history.MetSeveral, several(ev))
-	return counts
-}
-
-// several is how often an owner was granted a lock while it held another one.
-func several(ev *evidence) int {
-	first, more := make([]*holding.Lock, ev.Names()), map[int32][]*holding.Grant{}
-	for _, l := range ev.Locks() {
-		for _, h := range l.Holds {
-			if other := first[h.Owner()]; other == nil {
-				first[h.Owner()] = l
-			} else if other != l {
-				more[h.Owner()] = nil
-			}
-		}
-	}
-	if len(more) == 0 {
-		return 0
 	}
 	for _, l := range ev.Locks() {
 		for _, h := range l.Holds {
@@ -73,21 +60,16 @@ func several(ev *evidence) int {
 			}
 		}
 	}
-	n := 0
 	for _, list := range more {
 		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
 		var held []*holding.Grant
 		for _, h := range list {
 			held = slices.DeleteFunc(held, func(mine *holding.Grant) bool { return mine.End <= h.Start })
-			for _, mine := range held {
-				if mine.Acquire.Lock != h.Acquire.Lock {
-					n++
-				}
-			}
+			add(history.MetSeveral, len(filter(held, func(mine *holding.Grant) bool { return mine.Acquire.Lock != h.Acquire.Lock })))
 			held = append(held, h)
 		}
 	}
-	return n
+	return counts
 }
 
 // coverHolds counts what the holds of a lock show.

@@ -53,14 +53,38 @@ func concerns(r *holding.Record) func(Violation) *history.History {
 	}
 }
 
-// A piece of evidence is left out as a whole: an operation, or a single event.
+// An exhibit is evidence that is left out as a whole: an operation, or a single event.
 type exhibit []history.Event
 
 func (p *property) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
-	s := shrinking{property: p, violation: v}
-	for _, candidates := range [][]exhibit{exhibits(h, v, true), exhibits(h, v, false)} {
-		if s.shows(ctx, candidates) {
-			return joined(s.shrink(ctx, candidates))
+	tries := 0
+	shows := func(list []exhibit) bool { // alone the same violation
+		if tries++; tries > explainTries || len(list) == 0 || ctx.Err() != nil {
+			return false
+		}
+		f := p.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
+		return slices.ContainsFunc(f.violations, func(o Violation) bool { return o.Kind == v.Kind && slices.Equal(o.Events, v.Events) })
+	}
+	for _, ownersOnly := range []bool{true, false} {
+		list := exhibits(h, v, ownersOnly)
+		if !shows(list) {
+			continue
+		}
+		// Ever smaller stretches are left out, from the end on.
+		for size := max(1, len(list)/2); ; size = (size + 1) / 2 {
+			for again := true; again; {
+				again = false
+				for to := len(list); to > 0; to -= size {
+					rest := slices.Concat(list[:max(0, to-size)], list[to:])
+					if shows(rest) {
+						list = rest
+						again = size == 1
+					}
+				}
+			}
+			if size == 1 || tries > explainTries {
+				return joined(list)
+			}
 		}
 	}
 	return nil
@@ -77,90 +101,42 @@ func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 	}
 	concerns := func(e *history.Event) bool {
 		switch {
+		case e.Op == history.Crash:
+			return true
+		case e.Op == history.Inject || e.Op == history.Heal:
+			return v.Kind == Stuck
 		case ownersOnly && !owners[e.LockOwner()] && e.Op != history.Declare:
 			return false
 		case e.Op == history.Access:
-			return v.Resource != "" && cmp.Or(e.Resource, e.Lock) == v.Resource || slices.Contains(v.Events, e.Index)
+			return v.Resource != "" && cmp.Or(e.Resource, e.Lock) == v.Resource
 		default:
-			return e.Lock == v.Lock
+			return e.Lock == v.Lock && e.Op != history.Observe
 		}
 	}
 	var list []exhibit
-	ops := h.Operations()
-	for i := range ops {
-		op := &ops[i]
-		if !concerns(op.Invoke) && !slices.Contains(v.Events, op.Complete.Index) {
-			continue
-		}
-		one := exhibit{*op.Invoke}
-		if op.Complete.Index >= 0 {
-			one = append(one, *op.Complete)
-		}
-		list = append(list, one)
-	}
+	open := map[int]int{} // where the operation of a process is, or -1, since its invoke
 	for i := range h.Events {
-		switch e := &h.Events[i]; e.Op {
-		case history.Declare, history.Lost:
-			if concerns(e) {
-				list = append(list, exhibit{*e})
-			}
-		case history.Crash:
-			list = append(list, exhibit{*e})
-		case history.Inject, history.Heal:
-			if v.Kind == Stuck {
-				list = append(list, exhibit{*e})
-			}
+		e := &h.Events[i]
+		at, completes := open[e.Process]
+		pair := e.Process >= 0 && (e.Op == history.Acquire || e.Op == history.Release || e.Op == history.Extend || e.Op == history.Access)
+		switch {
+		case pair && completes && e.Type != history.Invoke:
+			list[at] = append(list[at], *e)
+			delete(open, e.Process)
 		default:
+			if pair {
+				open[e.Process] = len(list)
+			}
+			list = append(list, exhibit{*e})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b exhibit) int { return cmp.Compare(a[0].Index, b[0].Index) })
-	return list
-}
-
-func joined(list []exhibit) []history.Event {
-	var all []history.Event
-	for _, one := range list {
-		all = append(all, one...)
-	}
-	slices.SortStableFunc(all, func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) })
-	return all
-}
-
-// A shrinking is the search for a small part of a history that shows one
-// violation.
-type shrinking struct {
-	property  *property
-	violation Violation
-	tries     int
-}
-
-// shows reports whether the exhibits alone still show the violation.
-func (s *shrinking) shows(ctx context.Context, list []exhibit) bool {
-	if s.tries++; s.tries > explainTries || len(list) == 0 || ctx.Err() != nil {
-		return false
-	}
-	f := s.property.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
-	return slices.ContainsFunc(f.violations, func(v Violation) bool {
-		return v.Kind == s.violation.Kind && slices.Equal(v.Events, s.violation.Events)
+	return slices.DeleteFunc(list, func(one exhibit) bool {
+		return !concerns(&one[0]) && !slices.Contains(v.Events, one[len(one)-1].Index) && !slices.Contains(v.Events, one[0].Index)
 	})
 }
 
-// shrink leaves out ever smaller stretches of the exhibits, from the end on.
-func (s *shrinking) shrink(ctx context.Context, list []exhibit) []exhibit {
-	for size := max(1, len(list)/2); ; size = (size + 1) / 2 {
-		for again := true; again; {
-			again = false
-			for to := len(list); to > 0; to -= size {
-				from := max(0, to-size)
-				rest := slices.Concat(list[:from], list[to:])
-				if s.shows(ctx, rest) {
-					list = rest
-					again = size == 1
-				}
-			}
-		}
-		if size == 1 || s.tries > explainTries {
-			return list
-		}
-	}
+func joined(list []exhibit) []history.Event {
+	all := slices.Concat(list...)
+	slices.SortStableFunc(all, func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) })
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -40,9 +41,12 @@ func Fairness() Checker {
 				if l.Unclear != "" {
 					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
-				q := queue{Lock: l, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
+				q := queue{Lock: l, findings: f, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
 				f.counts["grants"] += len(q.holds)
-				f.add(q.overtaken()...)
+				if !q.Semaphore() {
+					q.byExtent()
+				}
+				q.byAnswer()
 			}
 			f.valid = say.Count(f.counts["grants"], "grant") + " came in the order in which they were queued"
 		},
@@ -52,28 +56,9 @@ func Fairness() Checker {
 // A queue is the grants of one lock that have a place in its queue, in order of their starts.
 type queue struct {
 	*holding.Lock
-	holds      []*holding.Grant
-	found      map[*holding.Grant]bool // those that overtook
-	violations []Violation
-}
-
-// overtaken are the grants that came before one that was queued earlier.
-func (q *queue) overtaken() []Violation {
-	if !q.Semaphore() {
-		q.byExtent()
-	}
-	q.byAnswer()
-	return q.violations
-}
-
-func (q *queue) overtook(by, h *holding.Grant) {
-	q.found[h] = true
-	q.violations = append(q.violations, Violation{
-		Kind: Overtaken, Lock: q.Name, From: by.Start, Until: max(by.Start, h.Start),
-		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
-			holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)),
-	})
+	*findings
+	holds []*holding.Grant
+	found map[*holding.Grant]bool // those that overtook
 }
 
 // queued is the place in the queue that a hold was granted from; -1 if it is not
@@ -85,55 +70,54 @@ func queued(h *holding.Grant) int64 {
 	return h.Acquire.Queued
 }
 
-// A last is which of some grants was queued last, and which of those of other
-// owners.
-type last [2]*holding.Grant
+// A lastQueued is which of some grants was queued last, and which of those of other owners.
+type lastQueued struct{ best[*holding.Grant] }
 
-func (l *last) add(h *holding.Grant) {
-	switch {
-	case l[0] == nil || queued(h) > queued(l[0]):
-		if l[0] != nil && l[0].Owner() != h.Owner() {
-			l[1] = l[0]
-		}
-		l[0] = h
-	case h.Owner() != l[0].Owner() && (l[1] == nil || queued(h) > queued(l[1])):
-		l[1] = h
+func (l *lastQueued) take(h *holding.Grant) {
+	l.add(h, func(a, b *holding.Grant) bool { return queued(a) > queued(b) }, func(a, b *holding.Grant) bool { return a.Owner() == b.Owner() })
+}
+
+// overtook takes note that a grant came after the last of some others, if that was queued later and is of another owner.
+func (q *queue) overtook(before *lastQueued, h *holding.Grant, once bool) {
+	by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() })
+	if is {
+		q.compare(by, h, once)
 	}
 }
 
-// but is which was queued last, of owners but one.
-func (l *last) but(owner int32) *holding.Grant {
-	if l[0] != nil && l[0].Owner() == owner {
-		return l[1]
+func (q *queue) compare(by, h *holding.Grant, once bool) {
+	if queued(by) <= queued(h) || once && q.found[h] {
+		return
 	}
-	return l[0]
+	q.found[h] = true
+	q.add(Violation{
+		Kind: Overtaken, Lock: q.Name, From: by.Start, Until: max(by.Start, h.Start),
+		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
+		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
+			holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)),
+	})
 }
 
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
 func (q *queue) byExtent() {
-	var all, writes last
+	var all, writes lastQueued
 	began := 0 // how many began before the one that is looked at
 	for _, h := range q.holds {
 		for ; q.holds[began].Start < h.Start; began++ {
-			b := q.holds[began]
-			if !b.Certain() {
-				continue
-			}
-			all.add(b)
-			if !b.Reads() {
-				writes.add(b)
+			if b := q.holds[began]; b.Certain() {
+				all.take(b)
+				if !b.Reads() {
+					writes.take(b)
+				}
 			}
 		}
-		if !h.Certain() {
-			continue
-		}
-		before := all.but(h.Owner())
-		if h.Reads() {
-			before = writes.but(h.Owner())
-		}
-		if before != nil && queued(before) > queued(h) {
-			q.overtook(before, h)
+		switch {
+		case !h.Certain():
+		case h.Reads():
+			q.overtook(&writes, h, false)
+		default:
+			q.overtook(&all, h, false)
 		}
 	}
 }
@@ -141,37 +125,29 @@ func (q *queue) byExtent() {
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
 func (q *queue) byAnswer() {
-	asked, answered, returned := slices.Clone(q.holds), slices.Clone(q.holds), []*holding.Grant(nil)
-	for _, h := range q.holds {
-		if h.Ended == holding.Released && h.Release != nil && h.Release.OK() {
-			returned = append(returned, h)
-		}
+	sorted := func(list []*holding.Grant, at func(*holding.Grant) time.Duration) []*holding.Grant {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(at(a), at(b)) })
+		return list
 	}
-	slices.SortStableFunc(asked, func(a, b *holding.Grant) int { return cmp.Compare(a.Acquire.Invoke.Time, b.Acquire.Invoke.Time) })
-	slices.SortStableFunc(answered, func(a, b *holding.Grant) int {
-		return cmp.Compare(a.Acquire.Complete.Time, b.Acquire.Complete.Time)
-	})
-	slices.SortStableFunc(returned, func(a, b *holding.Grant) int {
-		return cmp.Compare(a.Release.Complete.Time, b.Release.Complete.Time)
-	})
-	var all last
+	given := func(h *holding.Grant) bool { return h.Ended == holding.Released && h.Release != nil && h.Release.OK() }
+	answered := sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time })
+	returned := sorted(filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
+	var all lastQueued
 	own := map[int32]*holding.Grant{}
-	for _, h := range asked {
+	for _, h := range sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Invoke.Time }) {
 		from := h.Acquire.Invoke.Time
-		for len(answered) > 0 && answered[0].Acquire.Complete.Time < from {
-			all.add(answered[0])
-			answered = answered[1:]
+		for ; len(answered) > 0 && answered[0].Acquire.Complete.Time < from; answered = answered[1:] {
+			all.take(answered[0])
 		}
-		for len(returned) > 0 && returned[0].Release.Complete.Time < from {
+		for ; len(returned) > 0 && returned[0].Release.Complete.Time < from; returned = returned[1:] {
 			if r := returned[0]; own[r.Owner()] == nil || queued(r) > queued(own[r.Owner()]) {
 				own[r.Owner()] = r
 			}
-			returned = returned[1:]
 		}
-		for _, before := range [...]*holding.Grant{all.but(h.Owner()), own[h.Owner()]} {
-			if before != nil && queued(before) > queued(h) && !q.found[h] {
-				q.overtook(before, h)
-			}
+		q.overtook(&all, h, true)
+		if before := own[h.Owner()]; before != nil {
+			q.compare(before, h, true)
 		}
 	}
 }

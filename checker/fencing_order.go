@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unsafe"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
@@ -47,7 +46,6 @@ func FencingOrder() Checker {
 				}
 				grants := filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
 				f.counts["grants"] += len(grants)
-				f.used(len(grants) * int(unsafe.Sizeof(grants[:0])))
 				p := placing{Lock: l, findings: f}
 				p.place(grants)
 			}

@@ -92,73 +92,39 @@ func otherTokens(l *holding.Lock) []Violation {
 	return found
 }
 
-// latestEnds are the two holdSpans that reach farthest, of different holds (in a
-// read-write lock, one owner may hold both modes).
-type latestEnds [2]*holdSpan
-
-func (l *lockSweep) same(a, b *holdSpan) bool {
-	return a.hold == b.hold ||
-		l.rw() && a.hold.Owner() == b.hold.Owner() && a.hold.Reads() != b.hold.Reads()
-}
-
-func (l *lockSweep) push(f *latestEnds, p *holdSpan) {
-	switch {
-	case f[0] == nil:
-		f[0] = p
-	case l.same(f[0], p):
-		if p.Until > f[0].Until {
-			f[0] = p
-		}
-	case p.Until > f[0].Until:
-		f[0], f[1] = p, f[0]
-	case f[1] == nil || p.Until > f[1].Until:
-		f[1] = p
-	}
-}
-
-// reach is the holdSpan of another owner that goes beyond the start of p.
-func (l *lockSweep) reach(f *latestEnds, p *holdSpan) *holdSpan {
-	for _, q := range f {
-		if q != nil && !l.same(q, p) && q.Until > p.From {
-			return q
-		}
-	}
-	return nil
-}
-
-// overlaps finds the holdSpans that share more than an instant with an earlier
-// one. For each holdSpan it reports the one that reaches farthest.
+// overlaps finds the stretches that share more than an instant with an earlier
+// one. For each it reports the one that reaches farthest.
 func (l *lockSweep) overlaps(spans []holdSpan) {
-	var latest [2][2]latestEnds // by late or not, by read or not
-	index := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
+	var latest [2][2]best[*holdSpan] // by late or not, by read or not
+	index := map[bool]int{true: 1}
+	farther := func(p, q *holdSpan) bool { return p.Until > q.Until }
+	same := func(p, q *holdSpan) bool { // in a read-write lock, one owner may hold both modes
+		return p.hold == q.hold || l.rw() && p.hold.Owner() == q.hold.Owner() && p.hold.Reads() != q.hold.Reads()
 	}
 	for i := range spans {
 		p := &spans[i]
 		read := l.rw() && p.hold.Reads()
-		find := func(late bool) *holdSpan {
-			q := l.reach(&latest[index(late)][0], p)
+		find := func(late int) *holdSpan {
+			reaches := func(q *holdSpan) bool { return !same(q, p) && q.Until > p.From }
+			q, _ := latest[late][0].but(reaches)
 			if !read {
-				if r := l.reach(&latest[index(late)][1], p); r != nil && (q == nil || r.Until > q.Until) {
+				if r, found := latest[late][1].but(reaches); found && (q == nil || r.Until > q.Until) {
 					q = r
 				}
 			}
 			return q
 		}
-		if q := find(false); q != nil {
+		if q := find(0); q != nil {
 			if p.late == nil {
 				l.exclusion = append(l.exclusion, l.doubleGrant(q, p))
 			} else {
 				l.ownership = append(l.ownership, l.foreign(p, q.hold))
 			}
 		}
-		if q := find(true); q != nil {
+		if q := find(1); q != nil {
 			l.ownership = append(l.ownership, l.foreign(q, p.hold))
 		}
-		l.push(&latest[index(p.late != nil)][index(read)], p)
+		latest[index[p.late != nil]][index[read]].add(p, farther, same)
 	}
 }
 

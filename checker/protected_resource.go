@@ -91,7 +91,6 @@ func protectedResource(ev *evidence, f *findings) {
 	}
 	for _, g := range order {
 		slices.SortFunc(g.updates, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
-		f.used(8 * (3*len(g.updates) + 2*len(g.tokens)))
 		f.add(g.lostUpdates()...)
 		f.add(g.staleAccesses()...)
 	}

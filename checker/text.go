@@ -52,3 +52,33 @@ func events(indices ...int64) []int64 {
 func byTime(a, b Violation) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Until, b.Until), slices.Compare(a.Events, b.Events))
 }
+
+// A best keeps of what it is given the greatest, and the greatest of what is not the same as that: of all that is not the same
+// as some other thing, one of the two is the greatest.
+type best[T any] struct {
+	at [2]T
+	n  int
+}
+
+func (b *best[T]) add(x T, greater, same func(x, y T) bool) {
+	switch {
+	case b.n > 0 && same(x, b.at[0]):
+		if greater(x, b.at[0]) {
+			b.at[0] = x
+		}
+	case b.n == 0 || greater(x, b.at[0]):
+		b.at, b.n = [2]T{x, b.at[0]}, min(b.n+1, 2)
+	case b.n == 1 || greater(x, b.at[1]):
+		b.at[1], b.n = x, 2
+	}
+}
+
+// but is the greatest that is something.
+func (b *best[T]) but(is func(T) bool) (greatest T, found bool) {
+	for _, x := range b.at[:b.n] {
+		if is(x) {
+			return x, true
+		}
+	}
+	return greatest, false
+}

@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
@@ -76,19 +75,21 @@ type validity struct {
 	farthest int // of it and those before it in a list, the one that lasts longest
 }
 
-// validitySpans are the validities of all to whom an access may belong.
-type validitySpans map[user][]validity
-
 func useWithinLease(l *holding.Lock, f *findings) {
 	if len(l.Accesses) == 0 {
 		return
 	}
 	validities := validitiesOf(l)
-	f.used(2 * len(l.Holds) * int(unsafe.Sizeof(validity{})))
-	untold := map[int]bool{} // processes that may hold the lock for an owner whose account can't be told
+	asked, untold := map[int]time.Duration{}, map[int]bool{} // by process: since when, and whether for an owner whose account can't be told
 	for _, op := range l.Ops {
-		if op.Verb == holding.Acquire && !op.Failed() && l.Doubtful[op.Owner] != "" {
-			untold[op.Process] = true
+		switch {
+		case op.Verb != holding.Acquire:
+		case l.Doubtful[op.Owner] != "":
+			untold[op.Process] = untold[op.Process] || !op.Failed()
+		default:
+			if _, before := asked[op.Process]; !before {
+				asked[op.Process] = op.Invoke.Time
+			}
 		}
 	}
 	for _, op := range l.Accesses {
@@ -96,18 +97,22 @@ func useWithinLease(l *holding.Lock, f *findings) {
 			continue
 		}
 		f.counts["accesses"]++
-		sent := op.Invoke.Time
-		last := validities.of(op)
+		last := lastOf(validities, op)
+		since, before := asked[op.Process]
 		switch {
 		case last == nil:
-			if other := excluded(l, op); other != nil {
+			other := (*holding.Grant)(nil)
+			if l.Doubtful[op.Owner] == "" && (!op.Unnamed() || before && since <= op.Invoke.Time) {
+				other = excluding(l, op)
+			}
+			if other != nil {
 				f.add(useWithoutLock(l, op, other))
 			} else {
 				f.counts["unowned"]++
 			}
-		case sent > last.Until && op.Unnamed() && untold[op.Process]:
+		case op.Invoke.Time > last.Until && op.Unnamed() && untold[op.Process]:
 			f.counts["untold"]++
-		case sent > last.Until:
+		case op.Invoke.Time > last.Until:
 			f.add(useAfterLease(l, op, last))
 		case op.Complete.Time > last.Until:
 			f.counts["outlived"]++
@@ -115,19 +120,9 @@ func useWithinLease(l *holding.Lock, f *findings) {
 	}
 }
 
-// excluded is the hold because of which an access was made without the lock: of another
-// owner, that held it alone and for certain all the time. It is nil if there is none, if
-// the account of the owner of the access can't be told, or if the access names no owner
-// and its process never asked for the lock.
-func excluded(l *holding.Lock, op *holding.Op) *holding.Grant {
-	if l.Doubtful[op.Owner] != "" {
-		return nil
-	}
-	if op.Unnamed() && !slices.ContainsFunc(l.Ops, func(a *holding.Op) bool {
-		return a.Verb == holding.Acquire && a.Process == op.Process && a.Invoke.Time <= op.Invoke.Time && l.Doubtful[a.Owner] == ""
-	}) {
-		return nil
-	}
+// excluding is the hold because of which an access was made without the lock: of another
+// owner, that held it alone and for certain all the time. It is nil if there is none.
+func excluding(l *holding.Lock, op *holding.Op) *holding.Grant {
 	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start >= op.Invoke.Time })
 	for _, h := range slices.Backward(l.Holds[:at]) {
 		alone := h.Mode() == holding.Exclusive || h.Mode() == holding.Write
@@ -141,20 +136,41 @@ func excluded(l *holding.Lock, op *holding.Op) *holding.Grant {
 	return nil
 }
 
-func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Violation {
-	return Violation{
-		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource),
-		Events: events(other.Proof.Complete.Index, op.Invoke.Index, op.Complete.Index),
-		From:   op.Invoke.Time, Until: op.Complete.Time,
-		Explanation: fmt.Sprintf("%s used %s under %q from %s, and had not been granted the lock; %s held it for certain from %s until after that",
-			caller(l.Record(), op), resource(l, op), l.Name, seconds(op.Invoke.Time), holder(l, other), seconds(other.Start)),
+// accessed is the violation that an access is.
+func accessed(l *holding.Lock, op *holding.Op, proof int64, format string, args ...any) Violation {
+	resource := "the resource"
+	if op.Resource != 0 {
+		resource = strconv.Quote(l.Record().Name(op.Resource))
 	}
+	return Violation{
+		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource), From: op.Invoke.Time, Until: op.Complete.Time,
+		Events:      events(proof, op.Invoke.Index, op.Complete.Index),
+		Explanation: fmt.Sprintf("%s used %s under %q from %s, ", args[0], resource, l.Name, seconds(op.Invoke.Time)) + fmt.Sprintf(format, args[1:]...),
+	}
+}
+
+func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Violation {
+	return accessed(l, op, other.Proof.Complete.Index, "and had not been granted the lock; %s held it for certain from %s until after that",
+		caller(l.Record(), op), holder(l, other), seconds(other.Start))
+}
+
+func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
+	why, since, proof := validityEnded(l, b, op.Invoke.Time)
+	v := accessed(l, op, proof, "%s after %s at %s", holder(l, b.hold), say.Span(op.Invoke.Time-since), why, seconds(since))
+	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > op.Invoke.Time })
+	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) { // the latest to begin of those who held it then
+		if h.Owner() != b.hold.Owner() && h.End > op.Invoke.Time {
+			v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(l, h), seconds(h.Start))
+			break
+		}
+	}
+	return v
 }
 
 // validitiesOf are the validities of each owner and of each process, in order of their
 // beginnings.
-func validitiesOf(l *holding.Lock) validitySpans {
-	validities := validitySpans{}
+func validitiesOf(l *holding.Lock) map[user][]validity {
+	validities := map[user][]validity{}
 	for _, h := range l.Holds {
 		for _, span := range h.Belief {
 			for _, by := range [...]user{ownerUser(h.Owner()), {process: h.Process()}} {
@@ -173,42 +189,21 @@ func validitiesOf(l *holding.Lock) validitySpans {
 	return validities
 }
 
-// of is of the validities that had begun when an access was sent, of those whom it may belong to,
+// lastOf is of the validities that had begun when an access was sent, of those whom it may belong to,
 // the one that lasts longest; nil if there is none.
-func (b validitySpans) of(op *holding.Op) *validity {
-	last := b.at(ownerUser(op.Owner), op.Invoke.Time)
-	if op.Unnamed() {
-		if other := b.at(user{process: op.Process}, op.Invoke.Time); last == nil || other != nil && other.Until >= last.Until {
+func lastOf(validities map[user][]validity, op *holding.Op) (last *validity) {
+	users := [...]user{ownerUser(op.Owner), {process: op.Process}}
+	for i, by := range users {
+		list := validities[by]
+		at := sort.Search(len(list), func(i int) bool { return list[i].From > op.Invoke.Time })
+		if at == 0 || i > 0 && !op.Unnamed() {
+			continue
+		}
+		if other := &list[list[at-1].farthest]; last == nil || other.Until >= last.Until {
 			last = other
 		}
 	}
 	return last
-}
-
-func (b validitySpans) at(by user, t time.Duration) *validity {
-	list := b[by]
-	at := sort.Search(len(list), func(i int) bool { return list[i].From > t })
-	if at == 0 {
-		return nil
-	}
-	return &list[list[at-1].farthest]
-}
-
-func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
-	h := b.hold
-	why, since, proof := validityEnded(l, b, op.Invoke.Time)
-	v := Violation{
-		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource),
-		Events: events(proof, op.Invoke.Index, op.Complete.Index),
-		From:   op.Invoke.Time, Until: op.Complete.Time,
-		Explanation: fmt.Sprintf("%s used %s under %q from %s, %s after %s at %s",
-			holder(l, h), resource(l, op), l.Name, seconds(op.Invoke.Time),
-			say.Span(op.Invoke.Time-since), why, seconds(since)),
-	}
-	if other := otherHolder(l, op.Invoke.Time, h.Owner()); other != nil {
-		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(l, other), seconds(other.Start))
-	}
-	return v
 }
 
 // validityEnded is why a holder was not entitled to its validity any more, since when, and
@@ -233,35 +228,14 @@ func validityEnded(l *holding.Lock, b *validity, now time.Duration) (why string,
 			return "it had been told that the lock was lost", until, told.Invoke.Index
 		}
 	}
-	for _, x := range h.Extensions {
-		if x.Verb == holding.Extend && x.Failed() && x.Complete.Time == until {
-			return "it had been told that it did not hold the lock", until, x.Complete.Index
-		}
-	}
 	proof = h.Proof.Complete.Index
 	for _, x := range h.Extensions {
-		if x.OK() && x.Complete.Time <= now {
+		switch {
+		case x.Verb == holding.Extend && x.Failed() && x.Complete.Time == until:
+			return "it had been told that it did not hold the lock", until, x.Complete.Index
+		case x.OK() && x.Complete.Time <= now:
 			proof = x.Complete.Index
 		}
 	}
 	return "its lease had run out", until, proof
-}
-
-// otherHolder is who else held the lock at t: the latest to begin.
-func otherHolder(l *holding.Lock, t time.Duration, but int32) *holding.Grant {
-	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > t })
-	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) {
-		if h.Owner() != but && h.End > t {
-			return h
-		}
-	}
-	return nil
-}
-
-// resource names what was accessed.
-func resource(l *holding.Lock, op *holding.Op) string {
-	if op.Resource == 0 {
-		return "the resource"
-	}
-	return strconv.Quote(l.Record().Name(op.Resource))
 }
