@@ -73,18 +73,14 @@ func (a *ownerState) computeLeases(entries []entry) {
 // noticed is the operation that a notice of loss is about: of the acquires that were
 // answered ok before it, and of the extends that were sent before it and answered ok,
 // the last.
-func noticed(entries []entry, lost Stamp) *Op {
-	var last *Op
+func noticed(entries []entry, lost Stamp) (last *Op) {
 	latest := int64(-1)
 	for _, e := range entries {
-		if !gives(e.Op) {
-			continue
-		}
 		at := e.Complete.Index
 		if e.Verb == Extend {
 			at = e.Invoke.Index
 		}
-		if at < lost.Index && at > latest {
+		if gives(e.Op) && at < lost.Index && at > latest {
 			last, latest = e.Op, at
 		}
 	}
@@ -125,32 +121,30 @@ func (c *sharers) take(op *Op) {
 		if op.Verb != Acquire && op.Invoke.Index > c.answered { // nothing is left of what was granted
 			c.granted, c.count = c.granted[:0], 0
 		}
-	case op.Verb == Acquire && op.Unknown():
-		c.perhaps = append(c.perhaps, op.Process)
 	case op.Unknown():
+		if op.Verb == Acquire {
+			c.perhaps = append(c.perhaps, op.Process)
+		}
 	case op.Verb == Acquire:
 		if c.count == 0 || !c.reentrant {
-			c.forget()
+			c.begin()
 		}
-		c.granted = append(c.granted, op.Process)
-		c.count++
-		c.answered = op.Complete.Index
+		c.granted, c.count, c.answered = append(c.granted, op.Process), c.count+1, op.Complete.Index
 	default:
 		if c.count == 0 && len(c.perhaps) == 1 { // it is what was granted
-			c.granted, c.perhaps, c.count = append(c.granted, c.perhaps[0]), nil, 1
-			c.answered = op.Complete.Index
+			c.granted, c.perhaps, c.count, c.answered = append(c.granted, c.perhaps[0]), nil, 1, op.Complete.Index
 		}
 		if op.Verb == Release {
-			if c.count = max(c.count-1, 0); c.count == 0 {
-				c.forget()
+			if c.count--; c.count <= 0 {
+				c.begin()
 			}
 		}
 	}
 }
 
-// forget begins the count of a hold, without those of another, unless an inner
+// begin begins the count of a hold, without those of another, unless an inner
 // acquire with an unknown outcome may keep that alive.
-func (c *sharers) forget() {
+func (c *sharers) begin() {
 	c.count = 0
 	if !c.reentrant || len(c.perhaps) == 0 {
 		c.granted = c.granted[:0]
@@ -159,16 +153,13 @@ func (c *sharers) forget() {
 
 // crash is when the first of them crashed from an instant on.
 func (c *sharers) crash(from time.Duration) time.Duration {
-	first := history.Never
-	perhaps := c.perhaps
-	if !c.reentrant && c.count > 0 { // another acquire of its owner has no part in it
-		perhaps = nil
+	first, all := history.Never, c.granted
+	if c.reentrant || c.count == 0 { // else another acquire of its owner has no part in it
+		all = append(all[:len(all):len(all)], c.perhaps...)
 	}
-	for _, list := range [...][]int{c.granted, perhaps} {
-		for _, process := range list {
-			if at, crashed := c.record.crash(process, from); crashed {
-				first = min(first, at)
-			}
+	for _, process := range all {
+		if at, crashed := c.record.crash(process, from); crashed {
+			first = min(first, at)
 		}
 	}
 	return first

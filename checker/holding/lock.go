@@ -3,6 +3,7 @@ package holding
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -46,9 +47,8 @@ type Lock struct {
 // of an owner have an account of their own, and of a semaphore each of the grants that it has
 // at a time.
 type account struct {
-	owner   int32
-	entries int32
-	reads   bool
+	owner int32
+	reads bool
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -193,7 +193,12 @@ func (r *Record) Derive() {
 func (l *Lock) derive(places []int32) {
 	g := grouper{Lock: l, places: places}
 	g.read()
-	entries := g.sorted()
+	slices.SortFunc(g.entries, func(x, y entry) int {
+		if x.account != y.account {
+			return int(x.account - y.account)
+		}
+		return byPlace(x, y)
+	})
 	for i := range l.accounts {
 		places[l.accounts[i].owner] = 0
 	}
@@ -201,18 +206,11 @@ func (l *Lock) derive(places []int32) {
 		places[g.owners[i].number] = 0
 	}
 	g.owners = nil
-	grants := 0
-	for _, op := range l.Ops {
-		if op.Verb == Acquire && op.OK() {
-			grants++
-		}
-	}
-	l.Holds = make([]*Grant, 0, grants)
 	var a ownerState // in its place for each: it is large
-	for id, first := 0, 0; id < len(l.accounts); id++ {
-		last := first + int(l.accounts[id].entries)
-		a.follow(l, int32(id), entries[first:last]) //nolint:gosec // fewer than operations
-		first = last
+	for id, rest := 0, g.entries; id < len(l.accounts); id++ {
+		n := sort.Search(len(rest), func(i int) bool { return int(rest[i].account) > id })
+		a.follow(l, int32(id), rest[:n]) //nolint:gosec // fewer than operations
+		rest = rest[n:]
 	}
 	byStart := func(x, y *Grant) int {
 		if x.Start != y.Start {
@@ -444,25 +442,7 @@ func (g *grouper) add(account int32, op *Op) {
 			g.also[op] = append(g.also[op], account)
 		}
 	}
-	g.accounts[account].entries++
 	g.entries = append(g.entries, entry{op, at, account})
-}
-
-// sorted are the entries account by account.
-func (g *grouper) sorted() []entry {
-	next := make([]int32, len(g.accounts))
-	sum := int32(0)
-	for i := range g.accounts {
-		next[i] = sum
-		sum += g.accounts[i].entries
-	}
-	sorted := make([]entry, len(g.entries))
-	for _, e := range g.entries {
-		sorted[next[e.account]] = e
-		next[e.account]++
-	}
-	g.entries = nil
-	return sorted
 }
 
 // place orders the account of one owner: by invoke, because that is when a
