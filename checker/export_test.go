@@ -11,7 +11,7 @@ import (
 // are exact there.
 func Compare(ctx context.Context, h *history.History, lock string) (sweep, searched Verdict, exact bool) {
 	p := Prepare(h, lock)
-	return p.Sweep(), p.Search(ctx), p.lock.Clear() && !tied(p.lock)
+	return p.Sweep(), p.Search(ctx), p.lock.Clear() && !loose(p.lock)
 }
 
 // Doubted is the result of a property that could not be decided for these reasons.

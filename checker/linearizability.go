@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -79,7 +80,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	found := ev.sweep().first
 	side(len(tasks), func(i int) { tasks[i].search(ctx, found) })
 	for _, t := range tasks {
-		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Clear() && tied(t.Lock) {
+		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Clear() && loose(t.Lock) {
 			t.verdict = Invalid // the search allows orders that the lines rule out
 		}
 		ev.searched[t.Lock] = t.verdict
@@ -210,7 +211,7 @@ func disagreements(f *findings, ev *evidence) {
 	for _, l := range ev.Locks() {
 		verdict, judged := ev.searched[l]
 		_, bad := ev.swept.first[l]
-		if !judged || verdict == Unknown || !l.Clear() || bad == (verdict == Invalid) || tied(l) {
+		if !judged || verdict == Unknown || !l.Clear() || bad == (verdict == Invalid) || loose(l) {
 			continue
 		}
 		sweep := Valid
@@ -222,28 +223,20 @@ func disagreements(f *findings, ev *evidence) {
 	}
 }
 
-// tied reports whether one owner of a lock did two things in the same instant:
-// porcupine takes those for concurrent, and the sweep does not.
-func tied(l *holding.Lock) bool {
+// loose reports whether the search allows more than the sweep: one owner of the lock did two things in the same
+// instant, which porcupine takes for concurrent, or its capacity changed, of which the search takes the greatest.
+func loose(l *holding.Lock) bool {
 	type act struct {
 		at    time.Duration
 		owner int32
 	}
 	seen := map[act]bool{}
 	twice := func(at time.Duration, owner int32) bool {
-		a := act{at, owner}
-		defer func() { seen[a] = true }()
-		return seen[a]
+		before := seen[act{at, owner}]
+		seen[act{at, owner}] = true
+		return before
 	}
-	for _, op := range l.Ops {
-		if twice(op.Invoke.Time, op.Owner) || !op.Open() && twice(op.Complete.Time, op.Owner) {
-			return true
-		}
-	}
-	for _, op := range l.Losts {
-		if twice(op.Invoke.Time, op.Owner) {
-			return true
-		}
-	}
-	return false
+	return l.Capacities != nil || slices.ContainsFunc(l.Ops, func(op *holding.Op) bool {
+		return twice(op.Invoke.Time, op.Owner) || !op.Open() && twice(op.Complete.Time, op.Owner)
+	}) || slices.ContainsFunc(l.Losts, func(op *holding.Op) bool { return twice(op.Invoke.Time, op.Owner) })
 }

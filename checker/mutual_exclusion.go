@@ -33,6 +33,10 @@ func MutualExclusion() Checker {
 			f.counts["holds"], f.counts["locks"] = ev.holds(isExclusive), len(ev.Locks())
 			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
 				" of " + say.Count(f.counts["locks"], "lock")
+			if n := shared(ev); n > 0 {
+				f.counts["inner grants of another process"] = n
+				f.valid += fmt.Sprintf("; %s of one owner to another process than holds it: whoever uses one name is one client to a lock", say.Count(n, "inner grant"))
+			}
 		},
 	}
 }
@@ -64,6 +68,31 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 	default:
 		f.doubt("no grant of a lock is known for certain")
 	}
+}
+
+// shared counts the inner grants to another process than the one that was granted the hold, and that went on after it.
+func shared(ev *evidence) int {
+	var inner []*holding.Op
+	by := map[*holding.Op]int{}
+	last := map[int]int64{} // of the processes of these holds
+	for _, l := range ev.Locks() {
+		for _, h := range l.Holds {
+			for _, op := range h.Extensions {
+				if op.Verb == holding.Acquire && op.OK() && op.Process != h.Process() {
+					inner, by[op], last[h.Process()] = append(inner, op), h.Process(), 0
+				}
+			}
+		}
+	}
+	if len(inner) == 0 {
+		return 0
+	}
+	for op := range ev.Ops() {
+		if _, asked := last[op.Process]; asked {
+			last[op.Process] = op.Invoke.Index
+		}
+	}
+	return len(filter(inner, func(op *holding.Op) bool { return last[by[op]] > op.Complete.Index }))
 }
 
 // otherTokens are the first inner acquires that were given another token than the hold

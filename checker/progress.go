@@ -202,6 +202,7 @@ type occupation struct {
 	firm    time.Duration // until when it is in the way of requests
 	permits int
 	reads   bool
+	by      *holding.Op
 }
 
 // carriedOut is when an acquire or extend was carried out at the latest, and until when the lease lasts that it gave. Of one
@@ -248,7 +249,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 		if op.Verb == holding.Release || op.Failed() || known[op] || !counts || !is {
 			continue
 		}
-		o := occupation{from: at.Index, until: until, permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1}
+		o := occupation{from: at.Index, until: until, permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1, by: op}
 		if op.OK() { // the order of what its owner did is not known: it is not held after it was released
 			all := released[op.Owner]
 			if at := sort.Search(len(all), func(i int) bool { return all[i].Invoke.Index > op.Complete.Index }); at < len(all) {
@@ -284,7 +285,7 @@ func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.
 	}
 	first := len(list)
 	add := func(at holding.Stamp, until time.Duration) {
-		o := occupation{from: at.Index, until: min(until, answered), permits: h.Permits(), reads: h.Reads()}
+		o := occupation{from: at.Index, until: min(until, answered), permits: h.Permits(), reads: h.Reads(), by: h.Acquire}
 		if o.firm = max(o.until, h.End); o.until == history.Never {
 			o.firm = h.End
 		}
@@ -356,6 +357,7 @@ type watch struct {
 	perhaps time.Duration    // until when the first request since then may hold it whose outcome is unknown; 0 for none
 
 	longest time.Duration // that it was free, asked for, and not granted
+	endless *holding.Op   // the last acquire that may hold it for ever, and need not
 	doubted bool
 }
 
@@ -406,7 +408,9 @@ func (w *watch) judge() {
 func (w *watch) begin(before int64) {
 	for ; len(w.occupied) > 0 && w.occupied[0].from < before; w.occupied = w.occupied[1:] {
 		o := w.occupied[0]
-		w.until = max(w.until, o.until)
+		if w.until = max(w.until, o.until); o.until == history.Never && o.firm != history.Never {
+			w.endless = o.by
+		}
 		switch by := &w.firm[0]; {
 		case o.firm < 0:
 		case w.Semaphore():
@@ -465,7 +469,11 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	}
 	if w.bound >= ProgressBound && long >= w.bound && !w.doubted {
 		w.doubted = true
-		w.doubt("lock %q was asked for and not granted for longer than %s, until %s at least, and nothing shows that a client was in the way all that time", w.Name, say.Span(w.bound), seconds(now))
+		why := ""
+		if w.endless != nil {
+			why = fmt.Sprintf(": %s, which asked for it at %s without a lease, may have been granted it for ever", caller(w.Record(), w.endless), seconds(w.endless.Invoke.Time))
+		}
+		w.doubt("lock %q was asked for and not granted for longer than %s, until %s at least, and nothing shows that a client was in the way all that time%s", w.Name, say.Span(w.bound), seconds(now), why)
 	}
 }
 
