@@ -228,7 +228,7 @@ func TestPictureDrawsAWindow(t *testing.T) {
 func FuzzEnginesAgree(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add([]byte(dump(simulate(source(seed), 3, 30))))
-		f.Add([]byte(dump(randomHistory(source(seed)))))
+		f.Add([]byte(dump(made(seed))))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := history.ReadAll(bytes.NewReader(data))

@@ -28,7 +28,8 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	w := skewed{history: h, off: off, sure: apart(h, 2*off)}
+	w := skewed{history: h, off: off, changes: slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.From > 0 })}
+	w.sure = !w.changes && apart(h, 2*off)
 	var verdicts []Verdict
 	for i := range report.Results {
 		r := &report.Results[i]
@@ -47,6 +48,7 @@ type skewed struct {
 	history *history.History
 	off     time.Duration // how wrong a clock may be
 	sure    bool          // the order of all events is certain
+	changes bool          // the capacity of a semaphore changes, at an instant of no clock
 }
 
 // Bounds of what is tried for one violation.
@@ -83,7 +85,7 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
 	events := w.involved(v)
 	clocks := clocksOf(events)
-	if len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
+	if v.Kind == NotLinearizable && w.changes || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false
 	}
 	p := newPair(events, append(clocks, "", "")[1], w.off)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,21 @@ func TestCorpusSaysWhy(t *testing.T) {
 		require.Contains(t, string(list), "| `"+name+"` | "+first.Why, path)
 	}
 	require.Equal(t, len(files)+1, strings.Count(string(list), "\n| "), "a row a history, and the head")
+}
+
+// Each example that a document names is a history of the corpus.
+func TestDocumentsNameHistoriesOfTheCorpus(t *testing.T) {
+	t.Parallel()
+	named := 0
+	for _, document := range []string{"what-is-checked.md", "history-format.md"} {
+		text, err := os.ReadFile("../docs/" + document)
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile("`((?:valid|invalid|unknown)/[^`]+)`").FindAllStringSubmatch(string(text), -1) {
+			require.FileExists(t, "testdata/"+name[1]+".jsonl")
+			named++
+		}
+	}
+	require.Greater(t, named, 30)
 }
 
 func TestCorpus(t *testing.T) {

@@ -114,7 +114,7 @@ func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 		}
 	}
 	var list []exhibit
-	open := map[int]int{} // where the operation of a process is, or -1, since its invoke
+	open, declared := map[int]int{}, map[string]int{} // where the operation of a process is, since its invoke, and what was declared of a lock
 	for i := range h.Events {
 		e := &h.Events[i]
 		at, completes := open[e.Process]
@@ -123,7 +123,12 @@ func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 		case pair && completes && e.Type != history.Invoke:
 			list[at] = append(list[at], *e)
 			delete(open, e.Process)
+		case e.Op == history.Declare && e.From > 0:
+			list[declared[e.Lock]] = append(list[declared[e.Lock]], *e)
 		default:
+			if e.Op == history.Declare {
+				declared[e.Lock] = len(list)
+			}
 			if pair {
 				open[e.Process] = len(list)
 			}

@@ -235,7 +235,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 	}
 	u, most := &r.all, 0
 	if r.Semaphore() {
-		_, most = r.CapacityIn(s.From, s.Until)
+		_, most = r.CapacityIn(h.Acquire.Invoke.Time, s.Until)
 		most -= h.Permits()
 	} else if r.rw() && h.Reads() {
 		u = &r.writing

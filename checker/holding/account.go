@@ -29,7 +29,7 @@ type ownerState struct {
 	carried   bool          // pending or renew were there before the hold began
 	cut       bool          // an acquire with an unknown outcome may be why a hold was over
 	busy      int64         // index of the latest completion of an acquire or release
-	asked     []*Op         // its acquires that were not refused, in order of their invokes
+	asked     []granting    // its acquires that were not refused, in order of their invokes
 	space     open          // for the hold
 }
 
@@ -55,11 +55,17 @@ func (a *ownerState) follow(l *Lock, id int32, entries []entry) {
 	a.computeLeases(entries)
 	if slices.ContainsFunc(entries, func(e entry) bool { return e.Verb == Extend }) { // else it does not matter
 		for _, e := range entries {
-			if e.Verb == Acquire && !e.Failed() {
-				a.asked = append(a.asked, e.Op)
+			if g := (granting{invoke: e.Invoke.Index, answered: -1}); e.Verb == Acquire && !e.Failed() {
+				if e.OK() {
+					g.answered = e.Complete.Index
+				}
+				a.asked = append(a.asked, g)
 			}
 		}
-		slices.SortFunc(a.asked, func(x, y *Op) int { return cmp.Compare(x.Invoke.Index, y.Invoke.Index) })
+		slices.SortFunc(a.asked, func(x, y granting) int { return cmp.Compare(x.invoke, y.invoke) })
+		for i := 1; i < len(a.asked); i++ {
+			a.asked[i].answered = max(a.asked[i].answered, a.asked[i-1].answered)
+		}
 	}
 	for _, e := range entries {
 		switch e.Verb {
@@ -75,6 +81,12 @@ func (a *ownerState) follow(l *Lock, id int32, entries []entry) {
 	if a.hold != nil {
 		a.end()
 	}
+}
+
+// granting is an acquire that was not refused.
+type granting struct {
+	invoke   int64
+	answered int64 // the latest completion of those up to it that were answered ok; -1 if none was
 }
 
 // doubt says why the account can't be told, of its owner, whose name comes between the two parts.
@@ -468,14 +480,10 @@ func (a *ownerState) extend(op *Op) {
 
 // grantedDuring reports whether op, an extend, may have come before or after a
 // grant: an acquire that was not refused was invoked, or one was answered ok,
-// between its invoke and its completion. The last one tells: acquires follow one another.
+// between its invoke and its completion.
 func (a *ownerState) grantedDuring(op *Op) bool {
-	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].Invoke.Index > op.Complete.Index })
-	if at == 0 {
-		return false
-	}
-	last := a.asked[at-1]
-	return last.Invoke.Index > op.Invoke.Index || last.OK() && last.Complete.Index > op.Invoke.Index
+	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].invoke > op.Complete.Index })
+	return at > 0 && max(a.asked[at-1].invoke, a.asked[at-1].answered) > op.Invoke.Index
 }
 
 // mayShorten notes that op may have cut a hold to its own lease.

@@ -142,13 +142,14 @@ func (l *Lock) Record() *Record { return l.record }
 // Semaphore reports whether the lock has permits.
 func (l *Lock) Semaphore() bool { return l.Kind == history.KindSemaphore }
 
-// CapacityIn are the least and the most permits that a semaphore has between two instants.
+// CapacityIn are the least and the most permits that a semaphore has between two instants. At that of a change it
+// may have either number.
 func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
 	if l.Capacities == nil {
 		return l.Capacity, l.Capacity
 	}
 	for i, c := range l.Capacities {
-		over := i+1 < len(l.Capacities) && l.Capacities[i+1].From <= from
+		over := i+1 < len(l.Capacities) && l.Capacities[i+1].From < from
 		switch {
 		case c.From > until || over:
 		case most == 0:

@@ -152,10 +152,13 @@ func (c *comparison) lock(l *Lock) {
 	sweep, order := "sweep of "+l.Mode, "linearizability of "+l.Mode
 
 	c.alarm(l.Possible && (granted || foreign || forgotten), sweep, "convicts a possible history")
+	c.alarm(l.Possible && searched, order, "convicts a possible history")
+	if l.changed {
+		return
+	}
 	c.alarm(l.Possible && inner && l.inner, sweep, "reentrancy in a possible history")
 	c.miss(!l.Possible && !l.rest && !convicted, sweep, "does not convict an impossible history", exclusion, ownership)
 	c.miss(!l.Possible && !convicted && exclusion.sure() && ownership.sure(), sweep, "calls an impossible history valid")
-	c.alarm(l.Possible && searched, order, "convicts a possible history")
 	c.miss(!l.Possible && !l.rest && !searched, order, "does not convict an impossible history", search)
 	c.miss(!l.Possible && !searched && search.sure(), order, "calls an impossible history valid")
 	if l.Possible || len(l.Doubts) > 0 {

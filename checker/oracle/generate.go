@@ -126,6 +126,12 @@ func (g *Generator) simulate() []operation {
 			ops = append(ops, g.ops[i].operation)
 		}
 	}
+	for _, spec := range g.specs {
+		if at := g.units(1, 20); spec.Kind == history.KindSemaphore && g.chance(15) {
+			spec.Time, spec.From, spec.Capacity = at, at+g.units(0, 5), 1+g.r.IntN(g.capacity)
+			ops = append(ops, operation{Event: spec, kind: history.OK, complete: at, ends: never})
+		}
+	}
 	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.Time, b.Time) })
 	unnamed := ""
 	if g.chance(g.unnamed) {
@@ -134,7 +140,7 @@ func (g *Generator) simulate() []operation {
 	for i := range ops {
 		o := &ops[i]
 		o.first, o.last = g.r.IntN(1000), g.r.IntN(1000) // ties are in a random order
-		if o.Op != history.Crash && (o.Owner == unnamed || g.chance(g.unnamed/3)) {
+		if o.Op != history.Crash && o.Op != history.Declare && (o.Owner == unnamed || g.chance(g.unnamed/3)) {
 			o.Owner = processOwner(o.Process)
 		}
 		if o.Mode == history.Write && g.chance(g.exclusive) {
@@ -375,6 +381,9 @@ func (g *Generator) change(ops []operation) []operation {
 	}
 	at := g.r.IntN(len(ops))
 	o, other := &ops[at], ops[g.r.IntN(len(ops))]
+	if o.Op == history.Declare || other.Op == history.Declare {
+		return ops
+	}
 	step := g.units(-6, 6)
 	shifted := *o
 	if shifted.Time += step; o.complete != never {

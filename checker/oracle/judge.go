@@ -30,6 +30,9 @@ type Lock struct {
 	// breaks it are not the acquires alone.
 	weak bool
 
+	// changed says that its capacity changed: there no alarm is false, and a wrong grant may be missed.
+	changed bool
+
 	ops    []operation
 	grants []*operation // the acquires that were answered ok
 	spec   history.Event
@@ -86,6 +89,7 @@ func judge(spec history.Event, ops []operation) *Lock {
 			l.grants = append(l.grants, &ops[i])
 		}
 	}
+	l.changed = slices.ContainsFunc(ops, func(o operation) bool { return o.Op == history.Declare })
 	tokens := slices.ContainsFunc(l.grants, func(g *operation) bool { return g.Token > 0 })
 	switch {
 	case spec.Fair:

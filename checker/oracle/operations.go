@@ -34,8 +34,12 @@ func operations(h *history.History) []operation {
 	open := make(map[int]int)
 	for i, e := range h.Events {
 		switch e.Op {
-		case history.Inject, history.Heal, history.Observe, history.Declare:
+		case history.Inject, history.Heal, history.Observe:
 			continue
+		case history.Declare: // a change of the capacity is an operation of nobody, and what was declared first is none
+			if e.From == 0 {
+				continue
+			}
 		default:
 		}
 		at, completes := open[e.Process]
@@ -69,7 +73,9 @@ func operations(h *history.History) []operation {
 	return ops
 }
 
-func single(op history.Op) bool { return op == history.Lost || op == history.Crash }
+func single(op history.Op) bool {
+	return op == history.Lost || op == history.Crash || op == history.Declare
+}
 
 // processOwner is the owner of an operation that names none.
 func processOwner(process int) string { return "p" + strconv.Itoa(process) }
@@ -87,7 +93,7 @@ func (o *operation) is(op history.Op, kind history.Type) bool { return o.Op == o
 func declared(h *history.History) map[string]history.Event {
 	promises := make(map[string]history.Event)
 	for _, e := range h.Events {
-		if _, known := promises[e.Lock]; e.Op == history.Declare || e.Lock != "" && !known {
+		if _, known := promises[e.Lock]; e.Lock != "" && !known {
 			promises[e.Lock] = e
 			if e.Op != history.Declare {
 				promises[e.Lock] = history.Event{Lock: e.Lock}

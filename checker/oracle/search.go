@@ -71,6 +71,7 @@ type effect struct {
 type search struct {
 	effects []effect
 	crashes []operation
+	changes []operation // of the capacity, in order
 	spec    history.Event
 	tokens  Tokens
 	// precede, if it is set, are two acquires of which the first takes effect
@@ -95,6 +96,9 @@ func newSearch(spec history.Event, ops []operation) *search {
 		switch {
 		case o.Op == history.Crash:
 			s.crashes = append(s.crashes, o)
+			continue
+		case o.Op == history.Declare:
+			s.changes = append(s.changes, o)
 			continue
 		case o.Op == history.Lost, o.Op == history.Access, o.is(history.Acquire, history.Fail):
 			continue
@@ -307,6 +311,9 @@ func (s *search) acquire(w world, at int, mine []int8) []world {
 			return nil
 		}
 	}
+	if e.mode == permits && len(s.changes) > 0 {
+		return s.within(w, at, out)
+	}
 	inner := len(mine) > 0 && e.mode != permits
 	known := s.tokens != Ignore && e.token != 0
 	switch {
@@ -337,6 +344,27 @@ func (s *search) acquire(w world, at int, mine []int8) []world {
 		})
 	}
 	return []world{w}
+}
+
+// within grants permits of a semaphore whose capacity changes: at once, or at the instant of a change, if there are enough then.
+func (s *search) within(w world, at int, out int) (next []world) {
+	fixed := *s
+	fixed.changes = nil
+	fixed.spec.Capacity = s.spec.Capacity
+	for _, change := range append([]operation{{Event: history.Event{From: w.until, Capacity: -1}}}, s.changes...) {
+		if w.until = max(w.until, change.From); w.until > s.effects[at].complete {
+			break
+		}
+		for _, c := range s.changes {
+			if c.From <= w.until {
+				fixed.spec.Capacity = c.Capacity
+			}
+		}
+		if out <= fixed.spec.Capacity {
+			next = append(next, fixed.acquire(w, at, nil)...)
+		}
+	}
+	return next
 }
 
 // giveBack releases whole grants of a semaphore: as many as have the permits
