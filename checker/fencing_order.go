@@ -88,6 +88,9 @@ func (p *placing) place(holds []*holding.Grant) {
 				p.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
 					p.Name, p.Record().Name(h.Owner()), h.Token(), h.Cuts)
 			}
+			if p.Kind == history.KindRW && slices.ContainsFunc(placed, func(b *holding.Grant) bool { return b.Account == h.Account && (h.Again || b.Kept) }) {
+				continue // it may be part of that hold, which others may have shared since
+			}
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:

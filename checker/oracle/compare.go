@@ -229,7 +229,7 @@ func (c *comparison) fencing(l *Lock) {
 				case a.Token == b.Token && !readers:
 					may = true
 					must = must || a.Owner != b.Owner && l.first(a) && l.first(b)
-				case a.Token > b.Token && a.complete < b.Time:
+				case a.Token > b.Token && a.complete < b.Time && !l.goesOn(b):
 					may = true
 					// Unless a is the inner grant of a hold that was granted without a token, which is not seen.
 					must = must || l.first(b) && !l.earlier(a, func(o *operation) bool { return o.Token == 0 })
@@ -244,6 +244,14 @@ func (c *comparison) fencing(l *Lock) {
 	}
 	c.alarm(convicted && !may, property, "tokens that can be in order are convicted")
 	c.miss(!convicted && must && len(l.Doubts) == 0, property, "tokens that can't be in order are not convicted", f)
+}
+
+// goesOn reports whether a grant may be an inner one of a hold with its token, which nothing shows to have ended.
+func (l *Lock) goesOn(g *operation) bool {
+	return l.Possible && l.earlier(g, func(o *operation) bool { return o.Token == g.Token && o.Mode == g.Mode }) &&
+		!slices.ContainsFunc(l.ops, func(o operation) bool {
+			return o.Owner == g.Owner && o.first < g.last && (o.is(history.Release, history.OK) || o.Op != history.Acquire && o.kind == history.Fail)
+		})
 }
 
 // countNotTold reports whether an owner was granted the lock twice, and what became of the first hold is
