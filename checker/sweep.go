@@ -276,9 +276,15 @@ func (l *lockSweep) upTo(t time.Duration) string {
 	return seconds(t)
 }
 
-// filter is a list of those that are kept.
+// filter is a list of those that are kept, which takes no more memory than it needs.
 func filter[T any](list []T, keep func(T) bool) []T {
-	kept := make([]T, 0, len(list))
+	n := 0
+	for _, e := range list {
+		if keep(e) {
+			n++
+		}
+	}
+	kept := make([]T, 0, n)
 	for _, e := range list {
 		if keep(e) {
 			kept = append(kept, e)

@@ -207,6 +207,13 @@ func (l *Lock) derive(places []int32) {
 		places[g.owners[i].number] = 0
 	}
 	g.owners = nil
+	grants := 0
+	for _, op := range l.Ops {
+		if op.Verb == Acquire && op.OK() {
+			grants++
+		}
+	}
+	l.Holds = make([]*Grant, 0, grants)
 	var a ownerState // in its place for each: it is large
 	for id, rest := 0, g.entries; id < len(l.accounts); id++ {
 		n := sort.Search(len(rest), func(i int) bool { return int(rest[i].account) > id })

@@ -33,6 +33,7 @@ type slot struct {
 	alive   time.Duration // when it was certainly there
 	over    bool          // its lease had ended when it was answered
 	since   int64         // the place of the operation that gave the lease
+	told    int64         // when that was answered
 	sent    time.Duration // when that was sent
 }
 
@@ -43,7 +44,7 @@ func (s *slot) take(op *Op, drift time.Duration) {
 	} else {
 		s.expires -= drift
 	}
-	s.alive, s.since, s.sent = op.Invoke.Time, place(op), op.Invoke.Time
+	s.alive, s.since, s.sent, s.told = op.Invoke.Time, place(op), op.Invoke.Time, max(s.told, op.Complete.Index)
 	s.over = s.expires <= op.Complete.Time
 }
 
@@ -102,7 +103,10 @@ func (g *grouper) permits(p *lockOwner, op *Op) {
 		s := &p.slots[busy[0]]
 		g.add(s.account, op)
 		if op.OK() {
-			s.take(op, g.Drift)
+			before, together := s.expires, op.Invoke.Index < s.told
+			if s.take(op, g.Drift); together { // either may have been last
+				s.expires = min(s.expires, before)
+			}
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}

@@ -181,7 +181,7 @@ func (c *comparison) unknowns(o *Opinion) {
 			judged := name == "capacity" && semaphore || name == "mutual-exclusion" && !semaphore // by the sweep
 			modes += l.Mode + " "
 			granted = granted || len(l.grants) > 0 && (judged || name == "ownership" || name == "linearizability")
-			reason = reason || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || judged && l.late()
+			reason = reason || l.changed || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || judged && l.late()
 			reason = reason || judged && len(l.grants) > 0 && !l.certain()
 		}
 		c.alarm(!reason && granted, name, "unknown without a reason, "+modes)
