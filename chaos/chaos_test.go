@@ -119,6 +119,17 @@ func TestCase(t *testing.T) {
 			g.Release = func(context.Context) error { panic("no token") }
 			return nil
 		}))
+	case "unmapped":
+		chaos.Smoke(t, chaos.New("unmapped", func(s chaos.Servers) (lock.Locker, func() error, error) {
+			own := locker(s.Redis, deleteOwn)
+			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				h, err := own.Acquire(ctx, name, o)
+				if errors.Is(err, lock.ErrNotAcquired) {
+					err = errors.New("taken")
+				}
+				return h, err
+			}), nil, nil
+		}))
 	case "buggy run":
 		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
 	case "never granted":
@@ -206,6 +217,7 @@ func TestFailures(t *testing.T) {
 			"--- FAIL: TestCase/contract/a-held-lock-is-refused", "--- FAIL: TestCase/contract/the-calls-of-the-lock", "--- FAIL: TestCase/release-twice",
 			"panic of the lock under test: no token", "chaos_test.go",
 		},
+		"unmapped":           {`chaos_test.go:`, `lock unmapped returned "taken" (*errors.errorString) to a client`, "chaos.Means(err, THE ERROR, lock.ErrNotAcquired)"},
 		"buggy run":          {"expected valid, got invalid", "✗ INVALID  ", "at the same time"}, // of two clients, or of one
 		"never granted":      {"--- FAIL: TestCase/single-seed-1", "expected valid, got unknown, twice", "? UNKNOWN", "link down"},
 		"panics in a client": {"--- FAIL: TestCase/paused-holder", "client a: panic of the lock under test: no client (in Acquire of \"orders\")", "chaos_test.go"},

@@ -46,6 +46,13 @@ func Smoke(t *testing.T, l Lock) {
 	if err := l.Validate(); err != nil {
 		t.Fatalf("chaos.Smoke: %v", err)
 	}
+	if l.Kind != history.KindSemaphore {
+		g := &guard{}
+		var unmapped *harness.UnmappedError
+		if errors.As(harness.CheckRefusal(t.Context(), process.Backend{}, g.of(l)), &unmapped) && len(g.noted()) == 0 {
+			t.Fatalf("chaos.Smoke: %v.\nSay what it means where the lock is opened: chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", unmapped)
+		}
+	}
 	came := make([]played, len(parts))
 	unfit := make([]error, len(parts))
 	var verdicts []verdict

@@ -41,6 +41,58 @@ func CheckLock(ctx context.Context, backend topologies.Backend, l LockSpec, tell
 	})
 }
 
+// An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
+// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted.
+type UnmappedError struct {
+	Lock string
+	Err  error
+}
+
+func (e *UnmappedError) Error() string {
+	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, so that it may have been granted", e.Lock, e.Err, e.Err)
+}
+
+// Unwrap returns the error of the lock.
+func (e *UnmappedError) Unwrap() error { return e.Err }
+
+// CheckRefusal has a lock refuse a client what another client holds, on servers without faults, and returns an
+// [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
+func CheckRefusal(ctx context.Context, backend topologies.Backend, l LockSpec) error {
+	t, err := topologies.New(CheckTopology(l), topologies.Options{})
+	if err != nil {
+		return err
+	}
+	open := l.Begin()
+	failed := Each(ctx, backend, t, 1, 1, func(d topologies.Deployment, _ int) {
+		ctx, cancel := context.WithTimeout(ctx, checkLimit)
+		defer cancel()
+		var of [2]checkedLock
+		for i, zone := range d.Topology().Of(topologies.Zone)[:2] {
+			one, end, failed := openForCheck(l, open, d, zone, checkTimeout)
+			if failed != nil {
+				return
+			}
+			defer end()
+			of[i] = one
+		}
+		h, failed := ask(ctx, of[0], "refusal", "zone-a.1", checkLong)
+		if failed != nil {
+			return
+		}
+		for range checkTries { // a busy machine may answer too late once
+			_, answer := of[1].(inGo).Locker.Acquire(ctx, "refusal", lock.Options{Owner: owner("zone-b.1"), Lease: checkLong}) //nolint:forcetypeassert // see openForCheck
+			if err = nil; answer != nil && !errors.Is(answer, lock.ErrNotAcquired) && ctx.Err() == nil {
+				err = &UnmappedError{l.Name, answer}
+			}
+			if err == nil {
+				break
+			}
+		}
+		_ = h.Release(ctx)
+	})
+	return errors.Join(err, failed)
+}
+
 // openForCheck opens a lock for the clients of a zone.
 func openForCheck(l LockSpec, open Opener, d topologies.Deployment, zone string, timeout time.Duration) (checkedLock, func(), error) {
 	at, options := PlaceIn(d, zone), d.ClientOptions(zone)
