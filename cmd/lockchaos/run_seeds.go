@@ -82,6 +82,8 @@ type seedResult struct {
 	// Dir is its run directory; empty if that was removed.
 	Dir     string `json:"dir,omitempty"`
 	Command string `json:"command"`
+	// First says why a run of the seed before was unknown; empty: there was none.
+	First string `json:"first_unknown,omitempty"`
 	// Control is what came of the same seed with the control lock; nil: it was not run.
 	Control *history.Control `json:"control,omitempty"`
 
@@ -161,7 +163,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		}
 		w.do = func(ctx context.Context, seed uint64) error {
 			dir := seedDir(out, seed)
-			r, err := a.runSeed(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
+			r, err := a.runSeedTwice(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
 			if err != nil {
 				return mostSevere(r.failure, err)
 			}
@@ -247,6 +249,23 @@ func seedsDir(o *runOptions) (string, error) {
 	}
 	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock.Name, "seeds"}, "-"))
 	return name, emptyDir(name)
+}
+
+// runSeedTwice makes one run, and makes it again if it is unknown: how far its faults and its clients came may be chance.
+// The directory of the first stays.
+func (a *app) runSeedTwice(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seedResult, error) {
+	r, err := a.runSeed(ctx, o, backend, backendName, dir, command, seed)
+	if err != nil || r.failure != nil || r.Verdict != checker.Unknown || ctx.Err() != nil {
+		return r, err
+	}
+	first := dir + ".first"
+	if err := os.Rename(dir, first); err != nil {
+		return r, harnessError{fmt.Errorf("keep the run that was unknown: %w", err)}
+	}
+	fmt.Fprintf(a.stderr, "seed %d unknown · %s · %s; once more\n", seed, r.Found, first)
+	again, err := a.runSeed(ctx, o, backend, backendName, dir, command, seed)
+	again.First = r.Found
+	return again, err
 }
 
 // runSeed makes one run, which that command repeats, and removes its directory if it was
