@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/chaos"
+)
+
+// A workflow is a file for GitHub Actions, as far as it matters here.
+type workflow struct {
+	Env  map[string]string `yaml:"env"`
+	Jobs map[string]struct {
+		Env   map[string]string `yaml:"env"`
+		Steps []struct {
+			Name string            `yaml:"name"`
+			Uses string            `yaml:"uses"`
+			Run  string            `yaml:"run"`
+			With map[string]string `yaml:"with"`
+		} `yaml:"steps"`
+	} `yaml:"jobs"`
+}
+
+func readWorkflow(t *testing.T, name string) workflow {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../examples/ci", name))
+	require.NoError(t, err)
+	var w workflow
+	require.NoError(t, yaml.Unmarshal(b, &w))
+	return w
+}
+
+// What the workflow files for a user's repository run is run here, in a folder that has no more than a driver: shorter,
+// and without what installs a program.
+func TestWorkflowsOfAUser(t *testing.T) {
+	needServers(t)
+	require.NoError(t, exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(), "make drivers installs redis-py")
+	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
+	require.NoError(t, err)
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 1s", "1-5", "1-2", "* 200", "* 4", "+ 199", "+ 3", "python3", "/usr/bin/python3")
+	for name, jobs := range map[string][]string{"driver.yml": {"lock"}, "nightly.yml": {"play", "judge"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, dir := readWorkflow(t, name), t.TempDir()
+			require.Len(t, w.Jobs, len(jobs))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "lock"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "lock", "driver.py"), driver, 0o755)) //nolint:gosec // a program
+			summary := filepath.Join(dir, "summary")
+			for _, job := range jobs {
+				shards := []string{""}
+				if w.Jobs[job].Env["SHARD"] != "" {
+					shards = []string{"0", "1", "2", "3"}
+				}
+				for _, shard := range shards {
+					for _, step := range w.Jobs[job].Steps {
+						if step.Run == "" || step.Name == "install" {
+							continue
+						}
+						cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", shorter.Replace(step.Run))
+						cmd.Dir, cmd.Env = dir, append(os.Environ(), "GITHUB_STEP_SUMMARY="+summary, "LOCK="+shorter.Replace(w.Env["LOCK"]+w.Jobs[job].Env["LOCK"]), "SHARD="+shard)
+						out, err := cmd.CombinedOutput()
+						require.NoError(t, err, "%s, %s: %s", job, step.Name, out)
+					}
+				}
+			}
+			told, err := os.ReadFile(summary)
+			require.NoError(t, err)
+			require.Contains(t, string(told), "## ✓ ")
+			require.Positive(t, bytes.Count(told, []byte("✓ valid")))
+		})
+	}
+}
+
+// The one for a lock in Go names what package chaos reads and writes.
+func TestWorkflowOfAGoUser(t *testing.T) {
+	t.Parallel()
+	w := readWorkflow(t, "go.yml")
+	require.Equal(t, "1", w.Jobs["lock"].Env[chaos.RequireVariable])
+	steps := w.Jobs["lock"].Steps
+	require.Equal(t, "**/"+chaos.ReportsDir, steps[len(steps)-1].With["path"])
+}
