@@ -162,7 +162,7 @@ func clocksOf(events []history.Event) []string {
 	var clocks []string
 	for i := range events {
 		if c := clockOf(&events[i]); c != "" && !slices.Contains(clocks, c) {
-			if clocks = append(clocks, c); len(clocks) > 2 { // which is all that anybody asks
+			if clocks = append(clocks, c); len(clocks) > 2 { // no caller asks for more
 				break
 			}
 		}

@@ -35,7 +35,7 @@ func MutualExclusion() Checker {
 				" of " + say.Count(f.counts["locks"], "lock")
 			if n := shared(ev); n > 0 {
 				f.counts["inner grants of another process"] = n
-				f.valid += fmt.Sprintf("; %s of one owner to another process than holds it: whoever uses one name is one client to a lock", say.Count(n, "inner grant"))
+				f.valid += fmt.Sprintf("; %s of one owner to another process than holds it: all that use one name are one client to a lock", say.Count(n, "inner grant"))
 			}
 		},
 	}

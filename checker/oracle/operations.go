@@ -36,7 +36,7 @@ func operations(h *history.History) []operation {
 		switch e.Op {
 		case history.Inject, history.Heal, history.Observe:
 			continue
-		case history.Declare: // a change of the capacity is an operation of nobody, and what was declared first is none
+		case history.Declare: // a change of the capacity is no operation of a client, and what was declared first is none
 			if e.From == 0 {
 				continue
 			}

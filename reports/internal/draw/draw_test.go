@@ -100,12 +100,11 @@ func TestEdge_hitBy(t *testing.T) {
 	}{
 		{fault: "partition", target: "{redis-1 zone-a}", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-2", spared: "zone-a-redis-1 redis-2-redis-3"},
 		{fault: "partition-halves", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-b-redis-1 zone-a-redis-3", spared: "zone-a-redis-1 redis-2-redis-3"},
-		{fault: "partition-halves", on: "sentinel", params: map[string]string{"how": "hold"}, want: "hold", hit: "redis-1-redis-2", spared: "redis-2-redis-3"},
+		{fault: "partition-halves", on: "sentinel", params: map[string]string{"how": "stall"}, want: "hold", hit: "redis-1-redis-2", spared: "redis-2-redis-3"},
 		{fault: "partition-bridge", target: "redis-3", on: "cluster", want: "cut", hit: "redis-1-redis-4 redis-2-redis-6", spared: "redis-1-redis-3 redis-1-redis-2"},
 		{fault: "partition-ring", on: "cluster", want: "cut", hit: "redis-1-redis-4", spared: "redis-1-redis-2 zone-a-redis-1"},
 		{fault: "flap", target: "redis-1", on: "sentinel", want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
 		{fault: "stall", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
-		{fault: "hold", target: "zone-a>redis", on: "sentinel", want: "hold", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
 		{fault: "bandwidth", target: "zone-a>redis", on: "sentinel", want: "slow", hit: "zone-a-redis-1", spared: "zone-b-redis-1"},
 		{fault: "netsplit", target: "{redis-1}", on: "sentinel", effects: isolates, want: "cut", hit: "redis-1-redis-2 zone-a-redis-1", spared: "redis-2-redis-3"},
 		{fault: "netsplit", target: "{redis-1}", on: "sentinel", spared: "redis-1-redis-2 zone-a-redis-1 redis-2-redis-3"},
