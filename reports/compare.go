@@ -333,7 +333,7 @@ func readMany(dir string) ([]JointRun, error) {
 	}
 	var runs []JointRun
 	for _, e := range entries {
-		runs = append(runs, JointRun{Verdict: e.Verdict, Expect: e.Expect, Scenario: e.Scenario, Topology: e.Topology, Lock: e.Lock, Seed: e.Seed, Headline: e.Headline, Dir: e.Name})
+		runs = append(runs, e.JointRun)
 	}
 	return runs, err
 }

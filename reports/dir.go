@@ -93,7 +93,7 @@ func readDir(open opener, dir string) (Input, error) {
 			return err
 		}},
 		{HistoryFile, func(r io.Reader) (err error) {
-			in.History, err = readEvents(r, sizeOf(r))
+			in.History, err = readEvents(r)
 			return err
 		}},
 		{ResultsFile, func(r io.Reader) (err error) {
@@ -122,14 +122,9 @@ func readDir(open opener, dir string) (Input, error) {
 	return in, errors.Join(errs...)
 }
 
-// sample is how many events are read before the rest is estimated by them.
-const sample = 10_000
-
-// readEvents reads a history up to its end, or up to where it is damaged. Its
-// size in bytes saves memory where it is known; 0 is unknown.
-func readEvents(r io.Reader, size int64) (*history.History, error) {
-	done := &tally{Reader: r}
-	h, events := &history.History{}, history.NewReader(done)
+// readEvents reads a history up to its end, or up to where it is damaged.
+func readEvents(r io.Reader) (*history.History, error) {
+	h, events := &history.History{}, history.NewReader(r)
 	for {
 		e, err := events.Read()
 		switch {
@@ -139,37 +134,8 @@ func readEvents(r io.Reader, size int64) (*history.History, error) {
 		case err != nil:
 			return h, fmt.Errorf("%w; %s before it can be read", err, say.Count(len(h.Events), "event"))
 		}
-		if len(h.Events) == sample {
-			h.Events = slices.Grow(h.Events, int(float64(size)/float64(done.bytes)*sample*1.05))
-		}
 		h.Events = append(h.Events, e)
 	}
-}
-
-// A tally counts what is read through it.
-type tally struct {
-	io.Reader
-
-	bytes int64
-}
-
-func (t *tally) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	t.bytes += int64(n)
-	return n, err
-}
-
-// sizeOf is the size of a file; 0 of anything else.
-func sizeOf(r io.Reader) int64 {
-	f, ok := r.(*os.File)
-	if !ok {
-		return 0
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0
-	}
-	return info.Size()
 }
 
 // An opener opens a file to read it.

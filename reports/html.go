@@ -81,11 +81,12 @@ const (
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
 func WriteHTML(w io.Writer, in Input) error {
-	plots, pictures, err := newModel(in).drawn()
+	m := newModel(in)
+	plots, pictures, err := m.drawn()
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	return newModel(in).writeHTML(w, plots, pictures, nil, nil)
+	return m.writeHTML(w, plots, pictures, nil, nil)
 }
 
 // drawn are the drawings that have files of their own.
@@ -428,9 +429,16 @@ func allowScript(page string) (string, error) {
 // historyOf is the part of the history that concerns a lock, up to the same end.
 func (m *model) historyOf(lock string) *history.History {
 	events := m.facts.History.Events
-	part := &history.History{Truncated: m.facts.History.Truncated}
+	concerns := func(i int) bool { return events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 }
+	n := 0
 	for i := range events {
-		if events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 {
+		if concerns(i) {
+			n++
+		}
+	}
+	part := &history.History{Events: make([]history.Event, 0, n), Truncated: m.facts.History.Truncated}
+	for i := range events {
+		if concerns(i) {
 			part.Events = append(part.Events, events[i])
 		}
 	}

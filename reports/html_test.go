@@ -335,7 +335,7 @@ func TestNothingIsWrittenThatDoesNotPrint(t *testing.T) {
 			out["comparison"] = string(written(t, func(w io.Writer) error { return reports.WriteComparisonText(w, reports.Compare(run, run)) }))
 			out["comparison.html"] = string(written(t, func(w io.Writer) error { return reports.WriteComparison(w, run, run) }))
 			out["index"] = string(written(t, func(w io.Writer) error {
-				return reports.WriteIndex(w, []reports.RunEntry{{Name: unprintable, Headline: unprintable, Lock: unprintable}})
+				return reports.WriteIndex(w, []reports.RunEntry{{Name: unprintable, JointRun: reports.JointRun{Headline: unprintable, Lock: unprintable}}})
 			}))
 			for file, content := range out {
 				for _, r := range content {

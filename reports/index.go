@@ -23,20 +23,17 @@ const IndexFile = "index.html"
 
 // A RunEntry is what an index says of one run directory.
 type RunEntry struct {
-	Name                     string // of the directory
-	Verdict                  checker.Verdict
-	Headline                 string
-	Scenario, Topology, Lock string
-	Seed                     uint64
-	Started                  time.Time
-	Length                   time.Duration // of the record
-	Judged                   bool          // there are verdicts
-	Pending                  bool          // it is still under way, or was stopped
-	Page                     bool          // there is a report.html
-	Expect                   string        // the verdict that a scenario must give; empty for others
-	Live                     bool          // it is under way, and can be watched
-	Violations               int           // what several properties found is one
-	Faults, Effective        int
+	JointRun
+
+	Name              string // of the directory
+	Started           time.Time
+	Length            time.Duration // of the record
+	Judged            bool          // there are verdicts
+	Pending           bool          // it is still under way, or was stopped
+	Page              bool          // there is a report.html
+	Live              bool          // it is under way, and can be watched
+	Violations        int           // what several properties found is one
+	Faults, Effective int
 }
 
 // ReadRuns lists the run directories in a folder, the newest first. One that
@@ -75,19 +72,17 @@ func readRuns(root *os.Root) ([]RunEntry, error) {
 // readEntry reads a run directory as far as an index needs it. It reports
 // false for a folder that is none.
 func readEntry(root *os.Root, dir string) (RunEntry, bool) {
-	r := RunEntry{Verdict: checker.Unknown}
+	r := RunEntry{JointRun: JointRun{Verdict: checker.Unknown}}
 	var results Results
 	err := readFile(inside(root), filepath.Join(dir, ResultsFile), func(f io.Reader) (err error) {
 		results, err = ReadJSON(f)
 		return err
 	})
 	if err == nil {
-		r.Judged, r.Verdict, r.Headline = true, results.Verdict, results.Story.Headline
-		r.Scenario, r.Topology, r.Lock = results.Scenario, results.Topology, results.Lock
-		if results.AbortReason == "" {
-			r.Expect = results.Expect
+		r.JointRun, r.Judged, r.Started, r.Length = NewJointRun(results, dir), true, results.Started, results.Duration
+		if results.AbortReason != "" {
+			r.Expect = ""
 		}
-		r.Seed, r.Started, r.Length = results.Seed, results.Started, results.Duration
 		r.Faults, r.Effective = len(results.Faults), facts.Effective(results.Faults)
 		r.Violations = results.Counts.Total
 	} else {
@@ -116,7 +111,7 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 }
 
 // AsExpected reports whether the run gave the verdict that its scenario must give.
-func (r RunEntry) AsExpected() bool { return r.Expect != "" && r.Expect == string(r.Verdict) }
+func (r RunEntry) AsExpected() bool { return r.Expect != "" && r.met() }
 
 // Mark is the verdict with its sign, or that the run is under way.
 func (r RunEntry) Mark() string {
@@ -129,19 +124,6 @@ func (r RunEntry) Mark() string {
 		return sign(r.Verdict) + " " + string(r.Verdict) + ", expected " + r.Expect
 	default:
 		return sign(r.Verdict) + " " + string(r.Verdict)
-	}
-}
-
-// Tone is the verdict by which the row is coloured: a scenario that gave the verdict that
-// it must is in order.
-func (r RunEntry) Tone() checker.Verdict {
-	switch {
-	case r.AsExpected():
-		return checker.Valid
-	case r.Expect != "" && r.Verdict != checker.Unknown:
-		return checker.Invalid
-	default:
-		return r.Verdict
 	}
 }
 

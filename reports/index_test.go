@@ -65,7 +65,7 @@ func TestIndex(t *testing.T) {
 func TestIndexShowsWhatCameOfTheSameBefore(t *testing.T) {
 	entry := func(day int, lock string, v checker.Verdict) reports.RunEntry {
 		return reports.RunEntry{
-			Name: fmt.Sprintf("%s-%d", lock, day), Topology: "sentinel", Lock: lock, Verdict: v, Judged: true, Page: true,
+			JointRun: reports.JointRun{Topology: "sentinel", Lock: lock, Verdict: v}, Name: fmt.Sprintf("%s-%d", lock, day), Judged: true, Page: true,
 			Started: time.Date(2026, 11, day, 8, 0, 0, 0, time.UTC),
 		}
 	}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -73,31 +74,26 @@ type follower struct {
 }
 
 // take adds what was written since.
-func (f *follower) take(r io.Reader) error {
-	b := make([]byte, 64<<10)
+func (f *follower) take(r *bufio.Reader) error {
 	for {
-		n, err := r.Read(b)
-		f.rest = append(f.rest, b[:n]...)
-		for {
-			end := bytes.IndexByte(f.rest, '\n')
-			if end < 0 {
-				break
-			}
-			var e history.Event
-			if err := json.Unmarshal(f.rest[:end], &e); err != nil {
-				return fmt.Errorf("read history: %w", err)
-			}
-			f.rest = f.rest[end+1:]
-			f.add(&e)
-		}
+		part, err := r.ReadSlice('\n')
+		f.rest = append(f.rest, part...)
 		switch {
 		case len(f.rest) > maxLiveLine:
 			return errors.New("read history: a line is too long")
-		case errors.Is(err, io.EOF), err == nil && n == 0:
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF): // the line is not whole yet
 			return nil
 		case err != nil:
 			return fmt.Errorf("read history: %w", err)
 		}
+		var e history.Event
+		if err := json.Unmarshal(f.rest, &e); err != nil {
+			return fmt.Errorf("read history: %w", err)
+		}
+		f.rest = f.rest[:0]
+		f.add(&e)
 	}
 }
 
@@ -178,12 +174,12 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, run string) {
 	defer file.Close()
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)
-	f := follower{active: map[string]string{}, Live: Live{Judged: true, Length: h.planned(run)}}
+	from, f := bufio.NewReader(file), follower{active: map[string]string{}, Live: Live{Judged: true, Length: h.planned(run)}}
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
 	for {
 		f.Done = h.judged(run)
-		if err := f.take(file); err != nil {
+		if err := f.take(from); err != nil {
 			f.Judged, f.Found = false, say.OneLine(err.Error())
 		}
 		b, err := json.Marshal(f.state(r.Context()))

@@ -276,9 +276,11 @@ func (r *Facts) startedBy(at time.Duration) int {
 	return sort.Search(len(r.Holds), func(i int) bool { return r.Holds[i].Start > at })
 }
 
+// lastOf is of some holds, in order of their start, the last that began by an instant and fits; nil if there is none.
 func lastOf(holds []*holding.Hold, at time.Duration, fits func(*holding.Hold) bool) *holding.Hold {
-	for _, h := range slices.Backward(holds) {
-		if h.Start <= at && fits(h) {
+	began := sort.Search(len(holds), func(i int) bool { return holds[i].Start > at })
+	for _, h := range slices.Backward(holds[:began]) {
+		if fits(h) {
 			return h
 		}
 	}
