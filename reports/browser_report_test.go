@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -305,45 +304,4 @@ func TestBrowserHostileNames(t *testing.T) {
 		require.Zero(t, eval[int](tab, `document.querySelectorAll("img").length`))
 		require.Equal(t, 1, eval[int](tab, `document.scripts.length`))
 	}
-}
-
-// A long run: the page opens, and no zoom draws so much that it would stutter.
-func TestBrowserLargeRun(t *testing.T) {
-	t.Parallel()
-	tab := newTab(t)
-	opened, slowest, most := zoomThrough(tab, htmlOf(t, large(100_000)))
-	t.Logf("opened in %v; the slowest of 33 steps took %v; %d elements at the most", opened, slowest, most)
-	require.Less(t, most, 5000, "elements")
-	require.Less(t, slowest, 30*time.Second)
-}
-
-// zoomThrough opens a report and zooms in and out by the mouse. It returns how
-// long the page took to open, from its address to its timeline, and the
-// slowest step, from the click to what it draws, both by the page's own clock;
-// and the most elements that were drawn at once.
-func zoomThrough(t *tab, html string) (opened, slowest time.Duration, most int) {
-	t.Helper()
-	t.openReport(html, "")
-	opened = time.Duration(eval[float64](t, `performance.now()`) * 1e6)
-	eval[bool](t, `(() => {
-	window.slowest = 0; window.most = 0;
-	addEventListener("click", (e) => {
-		requestAnimationFrame(() => requestAnimationFrame(() => {
-			slowest = Math.max(slowest, performance.now() - e.timeStamp);
-			most = Math.max(most, document.querySelectorAll(".live *").length);
-		}));
-	}, true);
-	return true;
-})()`)
-	t.click(`[data-do="whole"]`)
-	for range 16 {
-		t.click(`[data-do="in"]`)
-	}
-	require.NotEqual(t, "the whole run", t.text(shown))
-	for range 16 {
-		t.click(`[data-do="out"]`)
-	}
-	t.shows(shown, "the whole run")
-	require.Positive(t, eval[int](t, `most`))
-	return opened, time.Duration(eval[float64](t, `slowest`) * 1e6), eval[int](t, `most`)
 }

@@ -77,40 +77,30 @@ type place struct {
 	row        int
 }
 
-// placesOf lays the nodes out in rows: the zones of clients, the servers with each replica below its master, the
-// sentinels. The servers of one shard stand beside each other.
+// placesOf lays the nodes out in rows: the zones of clients, the masters, the replicas in the order of their masters, and
+// the sentinels. The servers of one shard stand beside each other.
 func placesOf(t history.Topology) (places []*place, height float64) {
 	rows := make([][]history.Node, 4)
-	masters := 0
-	rowOf := func(n history.Node) int {
+	for _, n := range t.Nodes {
+		row := 3
 		switch {
 		case n.Kind == string(topologies.Zone):
-			return 0
+			row = 0
 		case n.Role == facts.Replica:
-			return 2
+			row = 2
 		case facts.IsServer(n):
-			return 1
-		default:
-			return 3
-		}
-	}
-	for _, n := range t.Nodes {
-		if rowOf(n) == 1 {
-			masters++
-		}
-	}
-	for _, n := range t.Nodes {
-		row := rowOf(n)
-		if row == 2 && masters == 1 {
 			row = 1
 		}
 		rows[row] = append(rows[row], n)
 	}
+	for _, group := range rows {
+		slices.SortStableFunc(group, func(a, b history.Node) int { return cmp.Or(say.Natural(a.Of, b.Of), say.Natural(a.Name, b.Name)) })
+	}
+	if len(rows[1]) == 1 {
+		rows[1], rows[2] = append(rows[1], rows[2]...), nil
+	}
 	y, row := 6.0, 0
 	for _, group := range rows {
-		slices.SortStableFunc(group, func(a, b history.Node) int {
-			return cmp.Or(cmp.Compare(rowOf(a), rowOf(b)), say.Natural(a.Of, b.Of), say.Natural(a.Name, b.Name))
-		})
 		for nodes := range slices.Chunk(group, mapPerRow) {
 			h := mapSmall
 			if facts.IsServer(nodes[0]) {
@@ -121,8 +111,7 @@ func placesOf(t history.Topology) (places []*place, height float64) {
 			for i, n := range nodes {
 				places = append(places, &place{node: n, x: pitch*(float64(i)+0.5) - w/2, y: y, w: w, h: h, row: row})
 			}
-			y += h + mapGap
-			row++
+			y, row = y+h+mapGap, row+1
 		}
 	}
 	return places, y - mapGap/2
@@ -142,10 +131,10 @@ func Topology(r *facts.Facts, at time.Duration) string {
 	}
 	var keys []facts.Key
 	if v := r.Told(); v != nil && v.Lock != "" {
-		keys = r.GrantedTo(v.Lock, facts.Window{From: max(0, v.From-10*time.Second), To: v.From + 10*time.Second})
+		keys = r.Keys(v.Lock, facts.Window{From: max(0, v.From-10*time.Second), To: v.From + 10*time.Second})
 	}
 	for _, k := range keys {
-		changes = append(changes, k.From, min(k.Until, r.End))
+		changes = append(changes, k.From, min(k.Entitled, r.End))
 	}
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
@@ -189,7 +178,7 @@ func (p *place) draw(s *drawing, r *facts.Facts, keys []facts.Key, changes []tim
 		granted := lifeOf(changes, func(at time.Duration) string {
 			var names []string
 			for _, k := range keys {
-				if name := facts.Inferred(facts.Client(k.Owner), k.Inferred); k.Server == p.node.Name && k.From <= at && at < k.Until && !slices.Contains(names, name) {
+				if name := facts.Inferred(facts.Client(k.Owner), k.Inferred); !k.Copy && k.Server == p.node.Name && k.From <= at && at < k.Entitled && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}

@@ -288,9 +288,11 @@ func Inferred(name string, is bool) string {
 type Key struct {
 	Server, Owner string
 	From, Until   time.Duration
-	Looks         []time.Duration // that found it
-	Copy          bool            // it was only seen there, and granted by another
-	Inferred      bool            // that this server granted it is not in the record
+	// Entitled is until when the client was entitled to the grant: also of a server that is down.
+	Entitled time.Duration
+	Looks    []time.Duration // that found it
+	Copy     bool            // it was only seen there, and granted by another
+	Inferred bool            // that this server granted it is not in the record
 }
 
 // maxKeys bounds the keys of a lock in a window.
@@ -301,17 +303,42 @@ func (r *Facts) Keys(lock string, w Window) []Key {
 	var keys []Key
 	for i := range r.Holds {
 		h := &r.Holds[i]
-		if h.Lock != lock || h.Start > w.To || len(keys) >= maxKeys || len(r.looks[lock]) == 0 && r.keyEnd(h) < w.From {
+		if h.Lock != lock || h.Start > w.To || len(keys) >= maxKeys || len(r.looks[lock]) == 0 && max(r.keyEnd(h), Entitled(h)) < w.From {
 			continue
 		}
 		names, inferred := r.Granters(h)
+		var of []Key
 		for _, server := range names {
-			keys = r.addKeys(keys, w, h, Key{Server: server, From: h.Start, Inferred: inferred})
+			gone := r.dataEnd(server, lock, h.Start)
+			k := Key{Server: server, Owner: h.Owner, From: h.Start, Until: min(r.keyEnd(h), gone), Entitled: min(Entitled(h), gone), Inferred: inferred}
+			for _, s := range r.Life(server) {
+				if s.From > k.From && s.State == Down { // it may have them from its disk, which a look shows
+					k.Until = min(k.Until, s.From)
+				}
+			}
+			of = append(of, k)
 		}
 		for _, l := range r.looks[lock] {
-			if l.Owner == h.Owner && !slices.Contains(names, l.Server) {
-				names = append(names, l.Server)
-				keys = r.addKeys(keys, w, h, Key{Server: l.Server, From: l.At, Copy: true})
+			at := -1 // the last key of that server
+			for k := range of {
+				if of[k].Server == l.Server {
+					at = k
+				}
+			}
+			switch {
+			case l.At < h.Start:
+			case l.Owner != h.Owner && at >= 0: // gone, or another's
+				of[at].Until = min(of[at].Until, l.At)
+			case l.Owner != h.Owner:
+			case at < 0 || l.At > r.dataEnd(l.Server, lock, of[at].From):
+				of = append(of, Key{Server: l.Server, Owner: h.Owner, From: l.At, Until: l.At, Looks: []time.Duration{l.At}, Copy: true})
+			default:
+				of[at].Looks, of[at].Until = append(of[at].Looks, l.At), max(of[at].Until, l.At)
+			}
+		}
+		for _, k := range of {
+			if w.Meets(k.From, max(k.Until, k.Entitled)) {
+				keys = append(keys, k)
 			}
 		}
 	}
@@ -323,60 +350,6 @@ func (r *Facts) Keys(lock string, w Window) []Key {
 		if a, b := &keys[i], &keys[i+1]; !r.Shared(lock) && a.Server == b.Server && a.Owner != b.Owner {
 			a.Until = max(a.From, min(a.Until, b.From))
 		}
-	}
-	return keys
-}
-
-// GrantedTo are the clients to which a server had granted a lock at an instant, and who were entitled to hold it then: of
-// the holds that began in a window.
-func (r *Facts) GrantedTo(lock string, w Window) []Key {
-	var all []Key
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		if h.Lock != lock || !w.Meets(h.Start, Entitled(h)) || len(all) >= maxKeys {
-			continue
-		}
-		names, inferred := r.Granters(h)
-		for _, server := range names {
-			all = append(all, Key{Server: server, Owner: h.Owner, From: h.Start, Until: min(Entitled(h), r.dataEnd(server, lock, h.Start)), Inferred: inferred})
-		}
-	}
-	return all
-}
-
-// addKeys adds the key of a hold, from an instant on: until what a look found, and again from a later look that found
-// it after the server had lost its data.
-func (r *Facts) addKeys(keys []Key, w Window, h *holding.Hold, k Key) []Key {
-	lost := r.dataEnd(k.Server, h.Lock, k.From)
-	for _, s := range r.Life(k.Server) {
-		if s.From > k.From && s.State == Down { // it may have them from its disk, which a look shows
-			lost = min(lost, s.From)
-		}
-	}
-	k.Owner, k.Until = h.Owner, min(r.keyEnd(h), lost)
-	if k.Copy { // it is there as long as it was seen
-		k.Until = k.From
-	}
-	back := history.Never
-	for _, l := range r.looks[h.Lock] {
-		if l.Server != k.Server || l.At < k.From {
-			continue
-		}
-		if l.At > lost && l.Owner == h.Owner {
-			back = l.At
-			break
-		}
-		if l.Owner != h.Owner { // gone, or another's
-			k.Until = min(k.Until, l.At)
-			break
-		}
-		k.Looks, k.Until = append(k.Looks, l.At), max(k.Until, l.At)
-	}
-	if w.Meets(k.From, k.Until) {
-		keys = append(keys, k)
-	}
-	if back < history.Never {
-		return r.addKeys(keys, w, h, Key{Server: k.Server, From: back, Copy: true})
 	}
 	return keys
 }
