@@ -359,7 +359,7 @@ func (m *model) plots() ([]plotted, error) {
 }
 
 // What the points of a plot are called.
-var (
+var ( //nolint:gochecknoglobals // constants
 	requestWords = [3]string{"granted", "refused", "outcome unknown"}
 	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"}
 )
