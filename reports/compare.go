@@ -401,4 +401,4 @@ type CurvePoint = draw.CurvePoint
 // DrawCurves draws distributions on the same axes as an SVG element: to the right the
 // share that took longer gets smaller, upwards the time longer. It is empty when no
 // curve has two points.
-func DrawCurves(title string, curves []Curve) (string, error) { return draw.DrawCurves(title, curves) }
+func DrawCurves(title string, curves []Curve) (string, error) { return draw.Curves(title, curves) }

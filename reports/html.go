@@ -359,9 +359,9 @@ func (m *model) plots() ([]plotted, error) {
 }
 
 // What the points of a plot are called.
-var ( //nolint:gochecknoglobals // constants
-	requestWords = [3]string{"granted", "refused", "outcome unknown"}
-	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"}
+var (
+	requestWords = [3]string{"granted", "refused", "outcome unknown"}                  //nolint:gochecknoglobals // a constant
+	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"} //nolint:gochecknoglobals // a constant
 )
 
 func drawAll(files []string, plots []*draw.Plot) ([]plotted, error) {

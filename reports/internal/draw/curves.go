@@ -24,10 +24,10 @@ type Curve struct {
 // this many microseconds.
 type CurvePoint struct{ Share, Micros float64 }
 
-// DrawCurves draws distributions on the same axes as an SVG element. Both axes are
+// Curves draws distributions on the same axes as an SVG element. Both axes are
 // logarithmic: to the right the share that took longer gets smaller, upwards the time
 // longer. It is empty when no curve has two points.
-func DrawCurves(title string, curves []Curve) (string, error) {
+func Curves(title string, curves []Curve) (string, error) {
 	tints := []tint{ok, info, fail, 0x0A9D7A, 0x8A63D2, 0xB58A1E, bad, 0x4A9FA8}
 	p := newPlot(title, "µs", true)
 	p.X.Tick.Marker = plot.TickerFunc(shareTicks)

@@ -288,10 +288,10 @@ func TestPlots(t *testing.T) {
 	_, err = Latency(r, "Holds", facts.Durations{}, ScaleOf(r, facts.Durations{}), words).SVG("nothing")
 	require.NoError(t, err)
 
-	empty, err := DrawCurves("nothing", []Curve{{Name: "none"}})
+	empty, err := Curves("nothing", []Curve{{Name: "none"}})
 	require.NoError(t, err)
 	require.Empty(t, empty)
-	svg, err = DrawCurves(`wait & "hold"`, []Curve{
+	svg, err = Curves(`wait & "hold"`, []Curve{
 		{Name: "floor", Base: true, Points: []CurvePoint{{0, 40}, {0.5, 50}, {0.99, 200}}},
 		{Name: "mutex", Hue: 1, Points: []CurvePoint{{0, 60}, {0.5, 90}, {0.999, 4000}, {1, 9000}}},
 	})

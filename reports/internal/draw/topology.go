@@ -164,10 +164,14 @@ func (p *place) draw(s *drawing, r *facts.Facts, keys []facts.Key, changes []tim
 		kind = "map-zone"
 	}
 	title := p.node.Name + ": " + p.node.Kind
-	for _, about := range [][2]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
-		if about[1] != "" {
-			title += about[0] + about[1]
-		}
+	if p.node.Role != "" {
+		title += ", " + p.node.Role
+	}
+	if p.node.Of != "" {
+		title += " of " + p.node.Of
+	}
+	if p.node.Address != "" {
+		title += ", " + p.node.Address
 	}
 	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
 	s.rect("", p.x, p.y, p.w, p.h, 5, title)

@@ -166,12 +166,10 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 		}
 		locks = append(locks, l)
 	}
-	for name, value := range map[string]any{
+	maps.Copy(b.object, object{
 		"servers": servers, "faults": injected, "violations": violations, "steps": slices.Compact(steps), "locks": locks,
 		"keys": keysOf(r, v, focus), "granters": append([]string{}, b.granters...), "clients": append([]string{}, b.clients...),
-	} {
-		b.object[name] = value
-	}
+	})
 	return b
 }
 
