@@ -14,93 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
 // A line is the fields of an event, in any order.
 type line map[string]any
 
-// randomLines are a history that the format allows, some possible and some not: each field is on the lines where the
-// list of fields has it, with a value that its operation can have.
-func randomLines(rnd *rand.Rand) []line {
-	kinds := []string{history.KindMutex, history.KindRW, history.KindSemaphore}
-	modes := map[string][]string{history.KindMutex: {"", "exclusive"}, history.KindRW: {"read", "write"}, history.KindSemaphore: {"permit"}}
+// randomLines are a history of the oracle's generator, with a stamp of its own for each line.
+func randomLines(t *testing.T, g *oracle.Generator) []line {
+	t.Helper()
 	var lines []line
-	now := 0
-	add := func(l line) {
-		now += 1 + rnd.IntN(1_000_000)
-		l["time"] = now
-		for _, f := range history.Fields() {
-			if _, had := l[f.Name]; had || rnd.IntN(2) == 0 || !f.On(history.Op(l["op"].(string)), history.Type(l["type"].(string))) {
-				continue
-			}
-			switch f.Name { // what says nothing of what was asked for
-			case "index":
-				l["index"] = len(lines)
-			case "token":
-				if l["op"] == "acquire" {
-					l["token"] = 1 + len(lines)
-				}
-			case "holds", "queued":
-				l[f.Name] = 1 + rnd.IntN(3)
-			case "expires":
-				l["expires"] = now + 1 + rnd.IntN(10_000_000)
-			case "node", "error":
-				l[f.Name] = "n1"
-			}
+	for text := range strings.Lines(oracle.Lines(g.Next())) {
+		var l line
+		require.NoError(t, json.Unmarshal([]byte(text), &l))
+		l["time"] = int(l["time"].(float64)) + len(lines)
+		if from, changes := l["from"]; changes {
+			l["from"] = int(from.(float64)) + 1000
 		}
 		lines = append(lines, l)
-	}
-	kind := map[string]string{}
-	for _, lock := range []string{"k", "j"} {
-		kind[lock] = kinds[rnd.IntN(len(kinds))]
-		declare := line{"process": -1, "type": "ok", "op": "declare", "lock": lock, "kind": kind[lock], "reentrant": rnd.IntN(2) == 0}
-		if kind[lock] == history.KindSemaphore {
-			declare["capacity"] = 3
-		}
-		add(declare)
-	}
-	open := map[int]line{}
-	for range 4 + rnd.IntN(24) {
-		process := rnd.IntN(3)
-		if invoke := open[process]; invoke != nil {
-			delete(open, process)
-			end := line{"type": []string{"ok", "ok", "ok", "fail", "info"}[rnd.IntN(5)]}
-			for _, name := range []string{"process", "op", "lock", "owner", "mode", "permits", "lease", "resource"} {
-				if value, had := invoke[name]; had && (name == "process" || name == "op" || name == "lock" || rnd.IntN(2) == 0) {
-					end[name] = value
-				}
-			}
-			if invoke["op"] == "access" && end["type"] == "ok" {
-				end["value"] = fmt.Sprintf("%d>%d", len(lines), len(lines)+1)
-			}
-			add(end)
-			continue
-		}
-		lock := []string{"k", "j"}[rnd.IntN(2)]
-		op := []string{"acquire", "acquire", "release", "extend", "access", "lost", "crash"}[rnd.IntN(7)]
-		l := line{"process": process, "type": "invoke", "op": op, "lock": lock, "owner": fmt.Sprint("o", process)}
-		mode := modes[kind[lock]][rnd.IntN(len(modes[kind[lock]]))]
-		if op != "crash" {
-			l["mode"] = mode
-		}
-		switch op {
-		case "lost":
-			l["type"] = "ok"
-		case "crash":
-			l["type"] = "info"
-		case "access":
-			l["resource"] = "r"
-		case "acquire", "extend":
-			l["lease"] = 1 + rnd.IntN(20_000_000)
-		}
-		if l["type"] == "invoke" {
-			open[process] = l
-			if mode == "permit" && op != "access" && rnd.IntN(2) == 0 {
-				l["permits"] = 1 + rnd.IntN(3)
-			}
-		}
-		add(l)
 	}
 	return lines
 }
@@ -133,10 +65,10 @@ func judged(t *testing.T, h *history.History) string {
 func TestMutatedHistoriesAreRefusedOrJudgedAlike_NoRace(t *testing.T) {
 	t.Parallel()
 	const seed = 41
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	rnd, g := rand.New(rand.NewPCG(seed, 1)), oracle.NewGenerator(seed)
 	refused, alike := map[string]int{}, map[string]int{}
 	for n := range 400 {
-		lines := randomLines(rnd)
+		lines := randomLines(t, g)
 		h, err := history.ReadAll(bytes.NewReader(written(t, lines)))
 		require.NoError(t, err, "seed %d, history %d:\n%s", seed, n, written(t, lines))
 		verdict := judged(t, h)
@@ -233,7 +165,7 @@ func mutate(rnd *rand.Rand, lines []line) (kind string, mutated []line) {
 		return "move field", mutated
 	case 4: // of a completion, what it repeats, or what no line is without
 		name, _ := anyField(rnd, l)
-		if slices.Contains([]string{"expires", "token", "queued", "value", "capacity", "reentrant", "mode", "owner", "lease", "permits", "lock", "resource"}, name) && (single || l["type"] == "invoke" || !slices.Contains([]string{"owner", "mode", "lease", "permits", "resource"}, name)) {
+		if slices.Contains([]string{"expires", "token", "queued", "value", "capacity", "reentrant", "fair", "fenced", "drift", "from", "mode", "owner", "lease", "permits", "lock", "resource"}, name) && (single || l["type"] == "invoke" || !slices.Contains([]string{"owner", "mode", "lease", "permits", "resource"}, name)) {
 			return "", nil // its loss says something else, which is right as well
 		}
 		delete(l, name)

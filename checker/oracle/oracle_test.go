@@ -14,7 +14,6 @@ const (
 	rw        = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"rw"}` + "\n"
 	two       = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"semaphore","capacity":2}` + "\n"
 	reentrant = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"mutex","reentrant":true}` + "\n"
-	drift     = `{"time":0,"process":-1,"type":"ok","op":"declare","lock":"k","kind":"mutex","drift":1000}` + "\n"
 )
 
 // knownAnswers are histories whose answer follows from the documents by hand. A
@@ -34,52 +33,34 @@ var knownAnswers = []struct {
 		0 1 a acquire lease=3 | 1 1 a ok | 2 2 b acquire | 3 2 b ok`, "possible"},
 	{"a grant before the end of a lease", "", `
 		0 1 a acquire lease=4 | 1 1 a ok | 2 2 b acquire | 3 2 b ok`, "impossible"},
-	{"a grant within the drift", drift, `
-		0 1 a acquire lease=4 | 1 1 a ok | 2 2 b acquire | 3 2 b ok`, "possible"},
 	{"a release that is confirmed though the lock went on", "", `
 		0 1 a acquire lease=1 | 1 1 a ok | 2 2 b acquire | 3 2 b ok | 4 1 a release | 5 1 a ok`, "impossible"},
-	{"a late release that is confirmed", "", `
-		0 1 a acquire lease=1 | 1 1 a ok | 4 1 a release | 5 1 a ok | 6 2 b acquire | 7 2 b ok`, "possible"},
 	{"a refusal within the lease", "", `
 		0 1 a acquire lease=9 | 1 1 a ok | 2 1 a release | 3 1 a fail`, "impossible"},
-	{"a refusal after the lease", "", `
-		0 1 a acquire lease=2 | 1 1 a ok | 2 1 a release | 3 1 a fail`, "possible"},
 	{"an unknown acquire that a release proves beside a hold", "", `
 		0 1 a acquire | 1 1 a ok | 2 2 b acquire | 3 2 b info | 4 3 b release | 5 3 b ok | 6 1 a release | 7 1 a ok`, "unknown"},
 	{"an unknown release that was sent too late", "", `
 		0 1 a acquire | 1 1 a ok | 2 2 b acquire | 3 2 b ok | 4 1 a release | 5 1 a info`, "impossible"},
-	{"an unknown release that was sent in time", "", `
-		0 1 a acquire | 1 1 a ok | 2 1 a release | 3 2 b acquire | 4 2 b ok | 5 1 a info`, "possible"},
 	{"a lost before a grant", "", `
 		0 1 a acquire | 1 1 a ok | 2 9 a lost | 2 2 b acquire | 3 2 b ok`, "possible"},
-	{"a lost after a grant", "", `
-		0 1 a acquire | 1 1 a ok | 2 2 b acquire | 3 2 b ok | 4 9 a lost`, "impossible"},
 	{"a crash without a lease", "", `
 		0 1 a acquire | 1 1 a ok | 2 1 a crash | 2 2 b acquire | 3 2 b ok`, "possible"},
 	{"a crash with a lease", "", `
 		0 1 a acquire lease=9 | 1 1 a ok | 2 1 a crash | 2 2 b acquire | 3 2 b ok`, "impossible"},
-	{"a crash of another process", "", `
-		0 1 a acquire | 1 1 a ok | 2 3 a crash | 2 2 b acquire | 3 2 b ok`, "impossible"},
 	{"granted twice", "", `
 		0 1 a acquire | 1 1 a ok | 2 1 a acquire | 3 1 a ok`, "impossible"},
-	{"granted twice, and released once", reentrant, `
-		0 1 a acquire | 1 1 a ok | 2 1 a acquire | 3 1 a ok | 4 1 a release | 5 1 a ok | 6 2 b acquire | 7 2 b ok`, "impossible"},
 	{"granted twice, and released twice", reentrant, `
 		0 1 a acquire | 1 1 a ok | 2 1 a acquire | 3 1 a ok | 4 1 a release | 5 1 a ok | 6 1 a release | 7 1 a ok | 8 2 b acquire | 9 2 b ok`, "possible"},
 	{"the crash of a process with an inner grant", reentrant, `
 		0 1 a acquire | 1 1 a ok | 2 3 a acquire | 3 3 a ok | 4 3 a crash | 5 2 b acquire | 6 2 b ok`, "possible"},
 	{"one of three releases overlaps another", reentrant, `
 		0 1 a acquire | 1 1 a ok | 2 1 a release | 3 3 a release | 4 1 a ok | 5 3 a ok`, "unknown"},
-	{"two readers", rw, `
-		0 1 a acquire mode=read | 1 1 a ok | 2 2 b acquire mode=read | 3 2 b ok`, "possible"},
 	{"a writer beside a reader", rw, `
 		0 1 a acquire mode=read | 1 1 a ok | 2 2 b acquire mode=write | 3 2 b ok`, "impossible"},
 	{"an upgrade", rw, `
 		0 1 a acquire mode=read | 1 1 a ok | 2 1 a acquire mode=write | 3 1 a ok`, "possible"},
 	{"a reader after a downgrade that is not finished", rw, `
 		0 1 a acquire mode=write | 1 1 a ok | 2 1 a acquire mode=read | 3 1 a ok | 4 2 b acquire mode=read | 5 2 b ok`, "impossible"},
-	{"two permits of two", two, `
-		0 1 a acquire mode=permit | 1 1 a ok | 2 2 b acquire mode=permit | 3 2 b ok`, "possible"},
 	{"three permits of two", two, `
 		0 1 a acquire mode=permit | 1 1 a ok | 2 2 b acquire mode=permit permits=2 | 3 2 b ok`, "impossible"},
 	{"two grants given back together", two, `
@@ -245,51 +226,18 @@ var mistakes = map[string]func(h *history.History, at int) bool{
 	"another lock":             completion(func(e *history.Event) { e.Lock += "x" }),
 	"another owner":            completion(func(e *history.Event) { e.Owner += "x" }),
 	"another mode":             completion(func(e *history.Event) { e.Mode, e.Permits = other(e.Mode), 0 }),
-	"other permits":            completion(func(e *history.Event) { e.Mode, e.Permits = history.Permit, 77 }),
 	"another lease":            completion(func(e *history.Event) { e.Lease = 77; e.Expires = 0 }),
-	"another resource":         completion(func(e *history.Event) { e.Resource += "x" }),
 	"another op":               completion(func(e *history.Event) { e.Op = history.Inject }),
 	"an end of an info":        completion(func(e *history.Event) { e.Type, e.Expires = history.Info, 77 }),
-	"an end of a refusal":      completion(func(e *history.Event) { e.Type, e.Expires = history.Fail, 77 }),
 	"a token of an info":       completion(func(e *history.Event) { e.Op, e.Type, e.Token = history.Acquire, history.Info, 77 }),
 	"a negative token":         completion(func(e *history.Event) { e.Op, e.Type, e.Token = history.Acquire, history.OK, -1 }),
-	"a fault":                  completion(func(e *history.Event) { e.Fault = "cut" }),
 	"an unknown kind":          declaration(func(e *history.Event) { e.Kind = "semaphor" }),
-	"no kind":                  declaration(func(e *history.Event) { e.Kind, e.Capacity = "", 0 }),
-	"a capacity of a mutex":    declaration(func(e *history.Event) { e.Kind, e.Capacity = history.KindMutex, 2 }),
 	"a capacity from the past": declaration(func(e *history.Event) { e.From = 1 }),
 	"a second declare": func(h *history.History, at int) bool {
 		if h.Events[at].Op != history.Declare {
 			return false
 		}
 		h.Events = slices.Insert(h.Events, at, h.Events[at])
-		return true
-	},
-	"a late declare": func(h *history.History, at int) bool {
-		e := h.Events[at]
-		if !e.Op.OfHolder() || h.Events[0].Op != history.Declare || h.Events[0].Lock != e.Lock {
-			return false
-		}
-		declare := h.Events[0]
-		declare.Time = h.End()
-		h.Events = append(h.Events[1:], declare)
-		return true
-	},
-	"time running backwards": func(h *history.History, at int) bool {
-		h.Events[at].Time = -1
-		if at > 0 {
-			h.Events[at].Time = h.Events[at-1].Time - 1
-		}
-		return true
-	},
-	"two answers at one stamp": func(h *history.History, at int) bool {
-		e := h.Events[at]
-		if e.Op != history.Extend || e.Type != history.OK {
-			return false
-		}
-		invoke, ok := e, e
-		invoke.Process, invoke.Type, invoke.Expires, ok.Process = 999, history.Invoke, 0, 999
-		h.Events = slices.Insert(h.Events, at+1, invoke, ok)
 		return true
 	},
 }
