@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -67,7 +68,7 @@ func (g *guard) noting(call string, err *error) {
 
 // keeps is a keeper whose panics the guard notes.
 func (g *guard) keeps(k lock.Keeper) lock.Keeper {
-	if late, ok := k.(lock.LateKeeper); ok {
+	if late, ok := k.(undertest.LateKeeper); ok {
 		return guardedLate{guardedKeeper{k, g}, late}
 	}
 	return guardedKeeper{k, g}
@@ -96,7 +97,7 @@ func (k guardedKeeper) Release(ctx context.Context, l lock.Lease) (err error) {
 type guardedLate struct {
 	guardedKeeper
 
-	late lock.LateKeeper
+	late undertest.LateKeeper
 }
 
 // ExtendLate asks the lock.
@@ -213,7 +214,7 @@ func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hol
 			a.err = errors.New("Acquire returned neither a hold nor an error")
 		}
 		if a.hold != nil {
-			a.hold.Guard(l.guard.keeps)
+			undertest.Guard(a.hold, l.guard.keeps)
 		}
 	}()
 	select {

@@ -415,7 +415,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 	}
 }
 
-// ExtendLate implements [lock.LateKeeper].
+// ExtendLate implements [undertest.LateKeeper].
 func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration) error {
 	if !k.driver.hello.Promises.Extend || ctx.Value(lossKey{}) != nil {
 		return lock.ErrNotHeld
@@ -424,7 +424,7 @@ func (k *keeper) ExtendLate(ctx context.Context, _ lock.Lease, by time.Duration)
 	return err
 }
 
-// ReleaseLate implements [lock.LateKeeper].
+// ReleaseLate implements [undertest.LateKeeper].
 func (k *keeper) ReleaseLate(ctx context.Context, l lock.Lease) error { return k.Release(ctx, l) }
 
 // Release implements [lock.Keeper].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,26 +19,28 @@ const checkLimit = 5 * time.Second
 // worth calling once at the start. The client also works where Check finds something; that its user may not publish it tells its
 // Observer then, once ([Warned]).
 func (c *Client) Check(ctx context.Context) error {
-	_, err := await(ctx, c, c.closing, func(ctx context.Context) (struct{}, error) {
+	found, err := await(ctx, c, c.closing, func() error {
 		var mu sync.Mutex
 		var errs []error
-		check := func(ctx context.Context, server *redis.Client) error {
+		check := func(ctx context.Context, server redis.Cmdable) {
 			err := checkMemory(ctx, server)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
-			return nil
 		}
 		if cluster, ok := c.rdb.(interface {
 			ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 		}); ok {
-			errs = append(errs, cluster.ForEachMaster(ctx, check))
+			errs = append(errs, cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+				check(ctx, server)
+				return nil
+			}))
 		} else {
-			errs = append(errs, checkMemory(ctx, c.rdb))
+			check(ctx, c.rdb)
 		}
-		return struct{}{}, errors.Join(append(errs, c.checkMessages(ctx))...)
-	})
-	if err != nil {
+		return errors.Join(append(errs, c.checkMessages(ctx))...)
+	}, nil)
+	if err = errors.Join(err, found); err != nil {
 		return fmt.Errorf("check the servers: %w", err)
 	}
 	return nil
@@ -54,6 +57,17 @@ func checkMemory(ctx context.Context, server redis.Cmdable) error {
 		return fmt.Errorf("maxmemory-policy is %s: a lock that is held may be evicted, and then granted again; set noeviction", policy)
 	}
 	return nil
+}
+
+// parseInfo reads the reply to INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info
 }
 
 // checkMessages says whether the user may publish and subscribe.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -88,15 +89,10 @@ type Config struct {
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	for _, r := range c.Prefix {
-		if r == '{' || r == '}' {
-			errs = append(errs, fmt.Errorf("prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix))
-			break
-		}
+	if strings.ContainsAny(c.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix))
 	}
-	if err := checkSegments(c.Prefix); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, checkSegments(c.Prefix))
 	if c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog))
 	}
@@ -133,33 +129,19 @@ func (c Config) leastHeartbeat() time.Duration {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
-	if c.Watchdog == 0 {
-		c.Watchdog = defaultWatchdog
-	}
-	if c.Drift == 0 {
-		c.Drift = defaultDrift
-	}
-	if c.AckTimeout == 0 {
-		c.AckTimeout = defaultAcks
-	}
-	if c.TokenLife == 0 {
-		c.TokenLife = defaultTokens
-	}
-	if c.Batch == 0 {
-		c.Batch = defaultBatch
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = max(defaultBeat, c.leastHeartbeat())
-	}
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	c.Watchdog = cmp.Or(c.Watchdog, defaultWatchdog)
+	c.Drift = cmp.Or(c.Drift, defaultDrift)
+	c.AckTimeout = cmp.Or(c.AckTimeout, defaultAcks)
+	c.TokenLife = cmp.Or(c.TokenLife, defaultTokens)
+	c.Batch = cmp.Or(c.Batch, defaultBatch)
+	c.Heartbeat = cmp.Or(c.Heartbeat, max(defaultBeat, c.leastHeartbeat()))
 	return c
 }
 
 // A Client makes locks on one Redis deployment. It is a [Locker] with the
 // meaning of [Mutex], and safe for concurrent use. Make it with [New] and end it
-// with [Client.Close].
+// with Client.Close or Client.Shutdown.
 type Client struct {
 	rdb       redis.UniversalClient
 	config    Config
@@ -189,16 +171,15 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
-	client := &Client{
-		rdb: rdb, config: c.withDefaults(), inbox: c.withDefaults().Prefix + ":inbox:" + rand.Text(), taskGroup: newTaskGroup(),
-	}
+	c = c.withDefaults()
+	client := &Client{rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), taskGroup: newTaskGroup()}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
 	client.keys.seed = maphash.MakeSeed()
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
-	client.transport = transport.New(rdb, client.config.ReplicaAcks, client.config.AckTimeout)
+	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout)
 	client.sharded = client.transport.Sharded()
 	return client, nil
 }
@@ -231,23 +212,10 @@ func suits(rdb redis.UniversalClient, c Config) error {
 
 // Acquire locks the [Mutex] of that name.
 func (c *Client) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	m := c.object(name, kinds.mutex) // not Mutex, which would be one more allocation
-	return m.acquire(ctx, o)
+	return c.Mutex(name).Acquire(ctx, o)
 }
 
-// Close stops all renewals, ends every wait with [ErrClosed], and waits for the
-// requests in flight, for 10s at most: those that a silent server has not answered by then end in
-// the background. Holds that
-// are left run out with their lease, or after 5s where they were handed over an
-// instant before, and may still be released. A second call
-// waits as well.
-func (c *Client) Close() { c.end() }
-
-// observe tells of what the client does by itself, and tell of what a call came to.
-func (c *Client) observe(kind EventKind, l Lease, took time.Duration, err error) {
-	c.tell(context.Background(), kind, l, took, err)
-}
-
+// tell tells the observer what happened.
 func (c *Client) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
 	if c.config.Observer != nil {
 		c.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})

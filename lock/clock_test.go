@@ -19,12 +19,13 @@ type willing struct {
 func (w willing) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time, error) {
 	return time.Now().Add(d), nil
 }
-func (w willing) Release(context.Context, Lease) error              { return nil }
-func (w willing) taskGroup() *taskGroup                             { return w.life }
-func (w willing) onLost(*Hold, Lease)                               { time.Sleep(w.slow) }
-func (w willing) renew(context.Context, time.Duration) error        { return nil }
-func (w willing) expires(sent time.Time, d time.Duration) time.Time { return sent.Add(d) }
-func (w willing) observe(EventKind, Lease, time.Duration, error)    {}
+func (w willing) Release(context.Context, Lease) error                         { return nil }
+func (w willing) taskGroup() *taskGroup                                        { return w.life }
+func (w willing) onLost(Lease)                                                 { time.Sleep(w.slow) }
+func (w willing) extend(context.Context, time.Duration) error                  { return nil }
+func (w willing) expires(sent time.Time, d time.Duration) time.Time            { return sent.Add(d) }
+func (w willing) tell(context.Context, EventKind, Lease, time.Duration, error) {}
+
 func timed(lease time.Duration, w willing) *Hold {
 	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(lease)}, w)
 	h.hooks = w
@@ -108,7 +109,7 @@ type counting struct {
 	renewals int
 }
 
-func (c *counting) renew(context.Context, time.Duration) error {
+func (c *counting) extend(context.Context, time.Duration) error {
 	c.renewals++
 	time.Sleep(5 * time.Millisecond)
 	return nil

@@ -44,7 +44,7 @@ const (
 // error is [errors.ErrUnsupported], and the hold stays as it is.
 func (h *Hold) Detach(ctx context.Context) (string, error) {
 	g, ok := h.keeper.(*grant)
-	if !ok || !g.kind.plain {
+	if !ok || !g.kind.usesMutexScripts {
 		return "", fmt.Errorf("detach lock %q: %w: only holds of a Mutex, FencedMutex or SpinMutex can be detached", h.lease.Name, errors.ErrUnsupported)
 	}
 	if err := h.take(ctx); err != nil { // no renewal is under way then
@@ -67,12 +67,11 @@ func (h *Hold) Detach(ctx context.Context) (string, error) {
 func (h *Hold) leave() (l Lease, told []func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.isLost || h.ending || h.gone || !time.Now().Before(h.lease.Expires) {
+	if h.isOver() || !time.Now().Before(h.lease.Expires) {
 		return h.lease, nil, ErrNotHeld
 	}
-	h.ending, h.gone, h.watch = true, true, nil
-	h.stop()
-	return h.lease, h.released(), nil
+	h.gone = true
+	return h.lease, h.beginEnd(), nil
 }
 
 // Attach makes a hold of what [Hold.Detach] returned. It extends the lease, so that the
@@ -92,6 +91,9 @@ func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	}
 	defer c.calls.Done()
 	sent := time.Now()
+	if d.Copied {
+		g.expectCopies(ctx, sent, c.background) // so far no copy may have come
+	}
 	err = g.extend(ctx, g.lease)
 	expires := c.expires(sent, g.lease)
 	if err == nil && !time.Now().Before(expires) {
@@ -127,9 +129,6 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	}
 	g := o.grant(Options{Owner: string(d.Holder), Lease: d.Lease})
 	g.request, g.copied, g.id, g.named, g.anonymous = d.Request, d.Copied, d.ID, string(d.Owner), false
-	if d.Copied {
-		g.unheard = time.Now() // so far no copy may have come: see copiesComeLate
-	}
 	return g, d, nil
 }
 

@@ -21,8 +21,8 @@ func newFairKind() *kind {
 		force: func(o *object) transport.Call {
 			return on("fair_force", o.keys.queue(rand.Text()), o.keys.channel, markLife.Milliseconds())
 		},
-		queued: true,
-		broad:  true,
+		queued:   true,
+		wakesAll: true,
 	}
 }
 

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -22,12 +23,13 @@ import (
 //     no short one: it asks once more, which makes the grant as long as it was to be;
 //   - a waiter that gives up takes its ticket back, and what was handed to it since.
 
-// handedLease is for how long a lock is handed over; see tickets.lua.
-const handedLease = 5 * time.Second
-
-// handedPeriod is after what time the watchdog extends a lease that was handed over. Most holds
-// are released before.
-const handedPeriod = 100 * time.Millisecond
+const (
+	// handedLease is for how long a lock is handed over; see tickets.lua.
+	handedLease = 5 * time.Second
+	// handedPeriod is after what time the watchdog extends a lease that was handed over. Most holds
+	// are released before.
+	handedPeriod = 100 * time.Millisecond
+)
 
 // handsOver reports whether a waiter may draw a ticket.
 func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
@@ -40,23 +42,15 @@ func (g *grant) ticket() string {
 	return g.drawn()
 }
 
-// drawn is the ticket that the request may have drawn.
+// drawn is the ticket that the request may have drawn. It says all that a grant needs: see tickets.lua. A server of a
+// cluster can't tell whether the client hears a message: it counts those alone who listen to itself.
 func (g *grant) drawn() string {
+	c := g.client
 	if g.waiter == nil || !g.handsOver() {
 		return ""
 	}
-	return g.text()
-}
-
-// text says all that a grant needs: see tickets.lua. A server of a cluster can't tell whether the client hears a message: it counts
-// those alone who listen to itself.
-func (g *grant) text() string {
-	c := g.client
-	numbers := make([]byte, 0, 64) // for every waiter, so without fmt
-	for _, n := range []int64{milliseconds(g.lease), g.tokenLife(), int64(flag(!c.sharded)), int64(len(c.inbox))} {
-		numbers = strconv.AppendInt(append(numbers, ' '), n, 10)
-	}
-	return g.request + string(numbers) + " " + c.inbox + g.owner
+	return fmt.Sprintf("%s %d %d %d %d %s%s",
+		g.request, milliseconds(g.lease), g.tokenLife(), flag(!c.sharded), len(c.inbox), c.inbox, g.owner)
 }
 
 // tokenLife is for how many ms the server remembers the last token; 0 if grants
@@ -66,12 +60,6 @@ func (g *grant) tokenLife() int64 {
 		return 0
 	}
 	return g.client.config.TokenLife.Milliseconds()
-}
-
-// refused is a refusal: what a waiter knows for sure about its place in the queue.
-type refused struct {
-	sent   time.Time // before the request that was refused
-	ticket int64     // the number under which the ticket was in the queue then; 0: none was
 }
 
 // handed reads the message that the lock was handed to this request: the number of the

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/probe"
 )
 
 // A Keeper is what a lock implementation supplies behind a [Hold]. Its methods
@@ -21,17 +23,10 @@ type Keeper interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// A LateKeeper is a [Keeper] of a lock under test. A [Hold] that is over refuses an
-// extension or a release by itself, and so hides what the service would do. Of a
-// LateKeeper, Hold.Extend and Hold.Release ask the service all the same, and the hold
-// stays over whatever it answers.
-type LateKeeper interface {
-	Keeper
-	// ExtendLate is as Extend, of a grant that was lost or released.
+// A lateKeeper is that of a lock under test: see package undertest. A [Hold] that is over refuses an
+// extension or a release by itself, and so hides what the service would do.
+type lateKeeper interface {
 	ExtendLate(ctx context.Context, l Lease, d time.Duration) error
-	// ReleaseLate is as Release, of a grant that was lost or released. A service may
-	// confirm a release again: after one that was answered, a confirmation says nothing,
-	// and Hold.Release returns [ErrNotHeld].
 	ReleaseLate(ctx context.Context, l Lease) error
 }
 
@@ -43,22 +38,21 @@ type Hold struct {
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
+	turn chan struct{} // full while a caller or a watchdog talks to the service about this grant
+	lost chan struct{}
 
 	mu       sync.Mutex
 	lease    Lease
-	busy     bool          // a caller or a watchdog talks to the service about this grant
-	free     chan struct{} // closed when it has done so; nil while no other caller waits for that
-	timer    *time.Timer   // of its end, and of its next renewal
-	watch    *watch        // nil: no watchdog keeps it
-	lost     chan struct{} // nil until a caller asks for it
+	timer    *time.Timer // of its end, and of its next renewal
+	watch    *watch      // nil: no watchdog keeps it
 	isLost   bool
 	ending   bool // a release was asked for
 	gone     bool // the service said that the grant is over,
 	answered bool // in answer to a release,
-	over     bool // which ended it
-	watchers map[*byte]watcher
+	released bool // which ended it
 	later    bool // it is being released in the background,
-	freed    bool // or was, which its owner wasn't told yet
+	untold   bool // or was, which its owner wasn't told yet
+	watchers map[*watcher]struct{}
 }
 
 // A watcher is told of the end of a hold, once.
@@ -69,11 +63,27 @@ type watcher struct {
 
 // Its holdHooks are the grant of a lock of this package.
 type holdHooks interface {
-	renewable
+	// extend asks for that lease from now on.
+	extend(ctx context.Context, lease time.Duration) error
+	// expires is the end of a lease that was asked for then.
+	expires(sent time.Time, lease time.Duration) time.Time
+	tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error)
 	// taskGroup is that of the client, in which the hold may be released in the background.
 	taskGroup() *taskGroup
 	// onLost is called once, after lost was closed.
-	onLost(h *Hold, l Lease)
+	onLost(l Lease)
+}
+
+// extendHold is Extend of a keeper of this package. An end that a watchdog keeps becomes no sooner.
+func extendHold(ctx context.Context, k holdHooks, l Lease, d time.Duration, watched bool) (time.Time, error) {
+	sent := time.Now()
+	err := k.extend(ctx, d)
+	k.tell(ctx, Extended, l, time.Since(sent), err)
+	expires := k.expires(sent, d)
+	if err == nil && watched && l.Expires.After(expires) {
+		expires = l.Expires
+	}
+	return expires, err
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -84,13 +94,12 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l}
+	return &Hold{keeper: k, lease: l, turn: make(chan struct{}, 1), lost: make(chan struct{})}
 }
 
-// Guard has the keeper that wrap returns take the place of the hold's own: a test of a lock
-// recovers its panics so. It changes nothing of a hold of this package's locks.
-func (h *Hold) Guard(wrap func(Keeper) Keeper) {
-	if err := h.take(context.Background()); err != nil {
+var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
+	h, ok := hold.(*Hold)
+	if !ok || h.take(context.Background()) != nil {
 		return
 	}
 	defer h.give()
@@ -99,9 +108,9 @@ func (h *Hold) Guard(wrap func(Keeper) Keeper) {
 	switch h.keeper.(type) {
 	case *grant, *bundle, *quorumRequest:
 	default:
-		h.keeper = wrap(h.keeper)
+		h.keeper, _ = wrap(h.keeper).(Keeper)
 	}
-}
+})
 
 // start begins to watch the clock.
 func (h *Hold) start() {
@@ -127,17 +136,7 @@ func (h *Hold) Lease() Lease {
 // Lost is closed once the holder may no longer believe that it holds: the lease
 // ended on the local monotonic clock, the service said that the lock is not
 // held, or a release failed. A release that succeeds doesn't close it.
-func (h *Hold) Lost() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lost == nil {
-		h.lost = make(chan struct{})
-		if h.isLost {
-			close(h.lost)
-		}
-	}
-	return h.lost
-}
+func (h *Hold) Lost() <-chan struct{} { return h.lost }
 
 // parentOf is the key under which a context of a hold has the one it was made of.
 type parentOf struct{ hold *Hold }
@@ -148,41 +147,39 @@ type parentOf struct{ hold *Hold }
 // context. The caller must call the CancelFunc.
 func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, parentOf{h}, ctx))
-	stop := h.notify(watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
+	stop := h.notify(&watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
 	return ctx, func() {
 		stop()
 		cancel(nil)
 	}
 }
 
-// whenLost calls f once the hold is lost, unless stop is called before.
-func (h *Hold) whenLost(f func()) (stop func()) { return h.notify(watcher{lost: f}) }
-
 // notify has a watcher told, unless stop is called before.
-func (h *Hold) notify(w watcher) (stop func()) {
+func (h *Hold) notify(w *watcher) (stop func()) {
 	h.mu.Lock()
-	switch {
-	case h.isLost:
+	tell := w.lost
+	if !h.isLost {
+		tell = w.released
+	}
+	if h.isLost || h.ending && w.released != nil {
 		h.mu.Unlock()
-		w.lost()
-		return func() {}
-	case h.ending && w.released != nil:
-		h.mu.Unlock()
-		w.released()
+		tell()
 		return func() {}
 	}
 	defer h.mu.Unlock()
 	if h.watchers == nil {
-		h.watchers = map[*byte]watcher{}
+		h.watchers = map[*watcher]struct{}{}
 	}
-	id := new(byte)
-	h.watchers[id] = w
+	h.watchers[w] = struct{}{}
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.watchers, id)
+		delete(h.watchers, w)
 	}
 }
+
+// isOver reports whether the hold is lost, or a release was asked for.
+func (h *Hold) isOver() bool { return h.isLost || h.ending || h.gone }
 
 // Extend makes the lease end d from now, at least a millisecond; where a
 // watchdog keeps the hold it never ends sooner than before. On the server the
@@ -190,25 +187,29 @@ func (h *Hold) notify(w watcher) (stop func()) {
 // the hold is lost. After any other error the extension may have taken effect:
 // the hold then ends, for the holder, at whichever of the two ends is sooner.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
+	err := h.extend(ctx, d)
+	if err != nil {
+		return fmt.Errorf("extend lock %q: %w", h.lease.Name, err)
+	}
+	return nil
+}
+
+func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
-		return fmt.Errorf("extend lock %q by %v: give at least 1ms", h.lease.Name, d)
+		return fmt.Errorf("lease of %v: give at least 1ms", d)
 	}
 	if err := h.take(ctx); err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.lease.Name, err)
+		return err
 	}
 	defer h.give()
 	h.mu.Lock()
-	l, over := h.lease, h.isLost || h.ending || h.gone
+	l, over := h.lease, h.isOver()
 	h.mu.Unlock()
 	if over {
-		err := ErrNotHeld
-		if k, ok := h.keeper.(LateKeeper); ok {
-			err = k.ExtendLate(ctx, l, d)
+		if k, ok := h.keeper.(lateKeeper); ok {
+			return k.ExtendLate(ctx, l, d)
 		}
-		if err != nil {
-			return fmt.Errorf("extend lock %q: %w", l.Name, err)
-		}
-		return nil
+		return ErrNotHeld
 	}
 	sent := time.Now()
 	expires, err := h.keeper.Extend(ctx, l, d)
@@ -223,11 +224,13 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	case !h.prolong(expires, 0):
 		err = errTooLate
 	}
-	h.renewSoon()
-	if err != nil {
-		return fmt.Errorf("extend lock %q: %w", l.Name, err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watch != nil && !h.isOver() { // it is renewed soon, because its end may have moved
+		h.watch.next = time.Now().Add(min(h.watch.lease/3, time.Until(h.lease.Expires)/2))
+		h.arm()
 	}
-	return nil
+	return err
 }
 
 // Release gives the lock back. It ends the contexts of [Hold.Context], the watchdog and
@@ -239,7 +242,6 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // a lock of this package is released in the background, for 5s at most. So a lock isn't
 // left behind by a caller that is being cancelled. [Client.Close] awaits that.
 func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // what goes on in the background outlives this call
-	h.mu.Lock()
 	if parent, ok := ctx.Value(parentOf{h}).(context.Context); ok {
 		deadline, limited := ctx.Deadline()
 		if ctx = parent; limited {
@@ -248,104 +250,71 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 			defer cancel()
 		}
 	}
-	l, gone, freed := h.lease, h.gone, h.freed
-	h.ending, h.freed, h.watch = true, false, nil
-	h.stop()
-	told := h.released()
+	h.mu.Lock()
+	told := h.beginEnd()
 	h.mu.Unlock()
 	for _, f := range told {
 		f()
 	}
-	if freed {
-		return nil
-	}
-	if gone {
-		if err := h.releaseOver(ctx, l); err != nil {
-			return fmt.Errorf("release lock %q: %w", l.Name, err)
-		}
-		return nil
-	}
-	err := h.release(ctx, false)
+	gone, err := h.release(ctx, false)
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, errOverBefore) {
+	if !gone {
 		h.end(errors.Is(err, ErrNotHeld))
+		if ctx.Err() != nil && h.hooks != nil {
+			h.releaseLater(ctx)
+		}
 	}
-	if ctx.Err() != nil && h.hooks != nil {
-		h.releaseLater(ctx)
-	}
-	return fmt.Errorf("release lock %q: %w", l.Name, err)
+	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
 }
 
-// ErrConfirmedAgain is what a second release returns of a lock under test whose service confirmed
-// it as it had confirmed the first, see [LateKeeper]. It is an [ErrNotHeld].
-var ErrConfirmedAgain = fmt.Errorf("%w: it was released before, although the service confirmed this release as well", ErrNotHeld)
-
-// releaseOver is the release of a hold that is over: the service is asked where it is under test.
-func (h *Hold) releaseOver(ctx context.Context, l Lease) error {
-	h.mu.Lock()
-	k, ok := h.keeper.(LateKeeper)
-	over := h.over
-	h.mu.Unlock()
-	switch {
-	case !ok && over:
-		return ErrReleased
-	case !ok:
-		return ErrNotHeld
-	}
-	if err := h.take(ctx); err != nil {
-		return err
-	}
-	defer h.give()
-	err := k.ReleaseLate(ctx, l)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err == nil && h.answered {
-		return ErrConfirmedAgain
-	}
-	h.answered = h.answered || err == nil || errors.Is(err, ErrNotHeld)
-	return err
-}
-
-// released takes out the watchers that are told of a release.
-func (h *Hold) released() (told []func()) {
-	for id, w := range h.watchers {
+// beginEnd ends the watchdog and the clock, and returns who is to be told of the release.
+func (h *Hold) beginEnd() (told []func()) {
+	h.ending, h.watch = true, nil
+	h.stop()
+	for w := range h.watchers {
 		if w.released != nil {
 			told = append(told, w.released)
-			delete(h.watchers, id)
+			delete(h.watchers, w)
 		}
 	}
 	return told
 }
 
-// errOverBefore says that a grant was over when its release had its turn.
-var errOverBefore = fmt.Errorf("%w any more", ErrNotHeld)
-
-// release asks the service to end the grant. The error is [ErrNotHeld] if that is over.
+// release asks the service to end the grant, unless that is over already. The error is [ErrNotHeld] then.
 // later says that it runs in the background: the next call of its owner is told of a success.
-func (h *Hold) release(ctx context.Context, later bool) error {
+func (h *Hold) release(ctx context.Context, later bool) (gone bool, err error) {
 	if err := h.take(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer h.give()
 	h.mu.Lock()
-	l, gone, freed := h.lease, h.gone, h.freed
-	h.freed = false
+	l, gone, untold, released, answered := h.lease, h.gone, h.untold, h.released, h.answered
+	h.untold = false
 	h.mu.Unlock()
+	k, late := h.keeper.(lateKeeper)
 	switch {
-	case freed:
-		return nil
-	case gone:
-		return errOverBefore
+	case untold:
+		return true, nil
+	case !gone:
+		err = h.keeper.Release(ctx, l)
+	case late:
+		if err = k.ReleaseLate(ctx, l); err == nil && answered {
+			err = fmt.Errorf("%w: %w", ErrNotHeld, probe.ErrConfirmedAgain)
+		}
+	case released:
+		err = ErrReleased
+	default:
+		err = ErrNotHeld
 	}
-	err := h.keeper.Release(ctx, l)
-	if err == nil || errors.Is(err, ErrNotHeld) {
+	if err == nil || errors.Is(err, ErrNotHeld) { // in one step, and before the next caller's turn
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gone, h.answered, h.freed, h.over = true, true, later && err == nil, err == nil // in one step, and before the next caller's turn
+		h.gone, h.answered, h.released = true, true, h.released || err == nil && !gone
+		h.untold = later && err == nil
 	}
-	return err
+	return gone, err
 }
 
 // releaseLater releases the hold in the background, since its owner has no time.
@@ -357,56 +326,35 @@ func (h *Hold) releaseLater(ctx context.Context) {
 	}
 	h.later = true
 	life := h.hooks.taskGroup()
-	run := func() {
+	life.background(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 		defer cancel()
-		_ = life.retryUntilAnswered(ctx, func() error { return h.release(ctx, true) })
+		_ = life.retryUntilAnswered(ctx, func() error {
+			_, err := h.release(ctx, true)
+			return err
+		})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.later = false
-	}
-	life.background(run)
+	})
 }
 
-// take waits for the right to talk to the service about this grant.
+// take waits for the right to talk to the service about this grant, until give.
 func (h *Hold) take(ctx context.Context) error {
-	for {
-		free := h.tryTake()
-		if free == nil {
-			return nil
-		}
-		select {
-		case <-free:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// tryTake takes that right, or returns a channel that is closed when it may be had.
-func (h *Hold) tryTake() (free <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.busy {
-		h.busy = true
+	select {
+	case h.turn <- struct{}{}:
 		return nil
+	default:
 	}
-	if h.free == nil {
-		h.free = make(chan struct{})
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return h.free
 }
 
-// give gives that right back.
-func (h *Hold) give() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.busy = false
-	if h.free != nil {
-		close(h.free)
-		h.free = nil
-	}
-}
+func (h *Hold) give() { <-h.turn }
 
 // arm sets the timer to the next renewal or to the end of the lease, whichever comes first.
 func (h *Hold) arm() {
@@ -437,11 +385,9 @@ func (h *Hold) stop() {
 
 // tick is what the timer does: it loses a hold that is over, and renews one that is due.
 func (h *Hold) tick() {
-	if h.expire() {
-		return
-	}
+	h.expire()
 	h.mu.Lock()
-	due := h.watch != nil && !h.watch.next.IsZero() && !time.Now().Before(h.watch.next) && !h.isLost && !h.ending
+	due := h.watch != nil && !h.watch.next.IsZero() && !time.Now().Before(h.watch.next) && !h.isOver()
 	if due {
 		h.watch.next = time.Time{}
 	}
@@ -452,26 +398,15 @@ func (h *Hold) tick() {
 	}
 }
 
-// renewSoon makes a watched hold due soon, because its end may have moved.
-func (h *Hold) renewSoon() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.watch != nil && !h.isLost && !h.ending {
-		h.watch.next = time.Now().Add(min(h.watch.lease/3, time.Until(h.lease.Expires)/2))
-		h.arm()
-	}
-}
-
 // expire loses the hold at its end, unless that was moved in the meantime or
-// the hold is being released, and reports whether it is lost.
-func (h *Hold) expire() bool {
+// the hold is being released.
+func (h *Hold) expire() {
 	h.mu.Lock()
 	over := !h.ending && h.ends == nil && !h.lease.Expires.IsZero() && !time.Now().Before(h.lease.Expires)
 	h.mu.Unlock()
 	if over {
 		h.end(false)
 	}
-	return over
 }
 
 // errTooLate says that an extension was confirmed after the lease had ended.
@@ -519,14 +454,12 @@ func (h *Hold) end(gone bool) {
 	h.stop()
 	l, watchers := h.lease, h.watchers
 	h.watchers = nil
-	if h.lost != nil {
-		close(h.lost)
-	}
+	close(h.lost)
 	h.mu.Unlock()
-	for _, w := range watchers {
+	for w := range watchers {
 		w.lost()
 	}
 	if h.hooks != nil {
-		h.hooks.onLost(h, l)
+		h.hooks.onLost(l)
 	}
 }

@@ -100,7 +100,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	if err != nil || zero || wait == 0 {
 		return zero, err
 	}
-	p := pending{channel: l.keys.channel, broad: true, begin: begin, limit: wait}
+	p := pending{channel: l.keys.channel, wakesAll: true, begin: begin, limit: wait}
 	zero, err = l.client.wait(ctx, p, after, look)
 	if err == nil && !zero { // the message may have been lost
 		zero, _, err = look(ctx)

@@ -226,7 +226,7 @@ func (b *bundle) ask(ctx context.Context, member Member, o Options) (*Hold, erro
 	defer cancel(nil)
 	if o.Lease == 0 {
 		for _, h := range b.holds {
-			defer h.whenLost(func() { cancel(ErrLost) })()
+			defer h.notify(&watcher{lost: func() { cancel(ErrLost) }})()
 		}
 	}
 	h, err := member.Locker.Acquire(asking, member.Name, o)
@@ -262,7 +262,7 @@ func (b *bundle) hold(name string, o Options) *Hold {
 	h := newHold(l, b)
 	h.ends = b.ends
 	for _, part := range b.holds {
-		part.whenLost(func() { h.end(false) })
+		part.notify(&watcher{lost: func() { h.end(false) }})
 	}
 	return h
 }

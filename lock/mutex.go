@@ -30,10 +30,9 @@ func newMutexKind(fenced bool) *kind {
 		force: func(o *object) transport.Call {
 			return on("force", o.keys.plain(rand.Text()))
 		},
-		plain:     true,
-		fenced:    fenced,
-		tickets:   true,
-		traceless: true,
+		usesMutexScripts: true,
+		fenced:           fenced,
+		tickets:          true,
 	}
 }
 

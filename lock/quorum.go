@@ -3,7 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,27 +47,16 @@ func (v *node) unresponsive(limit time.Duration) bool {
 	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
 }
 
-// onEach runs f for every server at once, in the background.
-func (r *Redlock) onEach(f func(i int)) {
-	for i, v := range r.nodes {
-		v.begin()
-		r.background(func() {
-			defer v.done()
-			f(i)
-		})
-	}
-}
-
 // askAll asks every server at once, with a context that ends after the limit or when
-// all have answered, and passes the answers to count, one after the other, until that returns
-// true. A server that does not answer in that time is counted with an error. The
+// all have answered, and passes the answers to hear, one after the other, until that returns
+// true. A server that does not answer in that time is heard with an error. The
 // requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
 // as abort is closed.
-func askAll[T any](
-	ctx context.Context, r *Redlock, limit time.Duration, abort <-chan struct{},
-	ask func(ctx context.Context, i int) (T, error), hear func(i int, said T, err error) (enough bool),
+func (r *Redlock) askAll(
+	ctx context.Context, limit time.Duration, abort <-chan struct{},
+	ask func(ctx context.Context, i int) (bool, error), hear func(i int, yes bool, err error) (enough bool),
 ) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -77,73 +66,66 @@ func askAll[T any](
 		return ErrClosed
 	default:
 	}
-	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	silence := func() error { return fmt.Errorf("no answer within %v", limit) }
-	enough := make(chan struct{})
-	var mu sync.Mutex // guards what follows, and count
-	heard := make([]bool, len(r.nodes))
-	missing, asking, over := len(r.nodes), len(r.nodes), false
-	tell := func(i int, said T, err error) {
-		if over || heard[i] {
-			return
-		}
-		heard[i] = true
-		missing--
-		if hear(i, said, err) || missing == 0 {
-			over = true
-			close(enough)
-		}
+	type reply struct {
+		i   int
+		yes bool
+		err error
 	}
-	// The goroutine that has an answer says so itself, so that none is woken for one that
-	// doesn't decide.
-	r.onEach(func(i int) {
-		said, err := ask(asked, i)
-		if err != nil && asked.Err() != nil {
-			err = silence()
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		tell(i, said, err)
-		if asking--; asking == 0 {
+	silence := fmt.Errorf("no answer within %v", limit)
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	replies := make(chan reply, len(r.nodes)) // also those that are no longer waited for
+	var asking atomic.Int64
+	asking.Add(int64(len(r.nodes)))
+	answered := func() {
+		if asking.Add(-1) == 0 {
 			cancel()
 		}
-	})
-	var gaveUp error
-	select {
-	case <-enough:
-		r.awaitAll(ctx, asked)
-		return nil
-	case <-asked.Done():
-	case <-ctx.Done():
-		gaveUp = ctx.Err()
-	case <-abort:
-		gaveUp = ErrClosed
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if over {
-		return nil
+	for i, v := range r.nodes {
+		v.begin()
+		r.background(func() {
+			defer v.done()
+			yes, err := ask(asked, i)
+			if err != nil && asked.Err() != nil {
+				err = silence
+			}
+			replies <- reply{i, yes, err}
+			answered()
+		})
 	}
-	for i := 0; gaveUp == nil && i < len(heard); i++ {
-		var nothing T
-		tell(i, nothing, silence())
+	heard := make([]bool, len(r.nodes))
+	for over := false; slices.Contains(heard, false); {
+		var said reply
+		select {
+		case said = <-replies:
+		default:
+			if over { // and no other has answered in time
+				said.i, said.err = slices.Index(heard, false), silence
+				break
+			}
+			select {
+			case said = <-replies:
+			case <-asked.Done():
+				over = true
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-abort:
+				return ErrClosed
+			}
+		}
+		heard[said.i] = true
+		if hear(said.i, said.yes, said.err) {
+			break
+		}
 	}
-	over = true
-	return gaveUp
-}
-
-// awaitAll waits, once the Redlock is closed, until all have answered or the limit is over:
-// the process may be about to end.
-func (r *Redlock) awaitAll(ctx, asked context.Context) {
-	select {
-	case <-r.closing:
-	default:
-		return
+	if r.isClosing() { // the process may be about to end
+		select {
+		case <-asked.Done():
+		case <-ctx.Done():
+		}
 	}
-	select {
-	case <-asked.Done():
-	case <-ctx.Done():
-	}
+	return nil
 }
 
 // A quorumCount counts the answers of an odd number of servers.
@@ -182,8 +164,7 @@ func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
 
 // failure says why there is no majority either way.
 func (t *quorumCount) failure() error {
-	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
-	return t.withErrors(err)
+	return t.withErrors(fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no))
 }
 
 // withErrors adds what is wrong with servers to an error.

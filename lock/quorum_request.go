@@ -72,7 +72,7 @@ func (q *quorumRequest) requestAll(ctx context.Context) (time.Time, quorumCount,
 	r := q.redlock
 	expires := r.expires(time.Now(), q.grant.lease)
 	t := r.newCount()
-	err := askAll(ctx, r, min(r.config.NodeTimeout, time.Until(expires)), r.closing, q.askNode, t.count)
+	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, q.askNode, t.count)
 	if err != nil {
 		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
 		return time.Time{}, t, err
@@ -207,7 +207,7 @@ func (q *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int,
 	if !some {
 		return 0, nil
 	}
-	err = askAll(ctx, q.redlock, q.redlock.config.NodeTimeout, nil,
+	err = q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil,
 		func(ctx context.Context, i int) (bool, error) {
 			if before[i] < unknown {
 				return false, nil
@@ -277,7 +277,7 @@ func (q *quorumRequest) extendAt(ctx context.Context, i int, d time.Duration) (b
 func (q *quorumRequest) extend(ctx context.Context, d time.Duration) error {
 	r := q.redlock
 	t := r.newCount()
-	gaveUp := askAll(ctx, r, r.config.NodeTimeout, nil,
+	gaveUp := r.askAll(ctx, r.config.NodeTimeout, nil,
 		func(ctx context.Context, i int) (bool, error) { return q.extendAt(ctx, i, d) }, t.count)
 	switch {
 	case t.won():
@@ -292,29 +292,17 @@ func (q *quorumRequest) extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// renew is for the watchdog.
-func (q *quorumRequest) renew(ctx context.Context, lease time.Duration) error {
-	return q.extend(ctx, lease)
-}
-
 func (q *quorumRequest) expires(sent time.Time, lease time.Duration) time.Time {
 	return q.redlock.expires(sent, lease)
 }
 
-func (q *quorumRequest) observe(kind EventKind, l Lease, took time.Duration, err error) {
-	q.redlock.observe(kind, l, took, err)
+func (q *quorumRequest) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
+	q.redlock.tell(ctx, kind, l, took, err)
 }
 
 // Extend is for the hold.
 func (q *quorumRequest) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
-	begin := time.Now()
-	expires := q.redlock.expires(begin, d)
-	err := q.extend(ctx, d)
-	q.redlock.tell(ctx, Extended, l, time.Since(begin), err)
-	if err == nil && q.grant.watched && l.Expires.After(expires) {
-		expires = l.Expires
-	}
-	return expires, err
+	return extendHold(ctx, q, l, d, q.grant.watched)
 }
 
 // Release is for the hold.
@@ -322,7 +310,7 @@ func (q *quorumRequest) Release(ctx context.Context, l Lease) error {
 	begin := time.Now()
 	err := q.releaseAll(ctx, l.Expires)
 	if err == nil {
-		q.redlock.holds.remove(q)
+		q.redlock.holds.add(q, -1)
 	}
 	q.redlock.tell(ctx, Released, l, time.Since(begin), err)
 	return err
@@ -337,7 +325,7 @@ func (q *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error
 	q.closed = true
 	q.mu.Unlock()
 	over, t := !time.Now().Before(expires), q.redlock.newCount()
-	err := askAll(ctx, q.redlock, q.redlock.config.NodeTimeout, nil, q.releaseAt, t.count)
+	err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, q.releaseAt, t.count)
 	switch {
 	case err != nil:
 		return err
@@ -372,7 +360,7 @@ func (q *quorumRequest) leased(expires time.Time) Lease {
 func (q *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hold {
 	r := q.redlock
 	l := q.leased(expires)
-	l.Holds = r.holds.add(q)
+	l.Holds = r.holds.add(q, 1)
 	h := newHold(l, q)
 	h.hooks = q
 	if q.grant.watched {
@@ -385,7 +373,7 @@ func (q *quorumRequest) hold(ctx context.Context, expires, begin time.Time) *Hol
 
 func (q *quorumRequest) taskGroup() *taskGroup { return q.redlock.taskGroup }
 
-func (q *quorumRequest) onLost(_ *Hold, l Lease) {
-	q.redlock.holds.remove(q)
-	q.redlock.observe(Lost, l, 0, nil)
+func (q *quorumRequest) onLost(l Lease) {
+	q.redlock.holds.add(q, -1)
+	q.tell(context.Background(), Lost, l, 0, nil)
 }

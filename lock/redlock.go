@@ -1,10 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,12 +51,8 @@ func (c RedlockConfig) Validate() error {
 }
 
 func (c RedlockConfig) withDefaults() RedlockConfig {
-	if c.NodeTimeout == 0 {
-		c.NodeTimeout = defaultNodeTimeout
-	}
-	if c.RetryDelay == 0 {
-		c.RetryDelay = defaultRetryDelay
-	}
+	c.NodeTimeout = cmp.Or(c.NodeTimeout, defaultNodeTimeout)
+	c.RetryDelay = cmp.Or(c.RetryDelay, defaultRetryDelay)
 	return c
 }
 
@@ -64,7 +60,7 @@ func (c RedlockConfig) withDefaults() RedlockConfig {
 // when a majority of them does: the algorithm of
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/. It is a
 // [Locker] for re-entrant mutual exclusion, and safe for concurrent use. Make it
-// with [NewRedlock] and end it with [Redlock.Close].
+// with [NewRedlock] and end it with Redlock.Close or Redlock.Shutdown.
 //
 // A hold lasts as long as a majority keeps it: a minority of the servers may be
 // down, stuck or cut off. All are asked at once, and the answers of the fastest
@@ -118,7 +114,7 @@ var _ Locker = (*Redlock)(nil)
 // Their timeouts and retries bound what is left in the background when a server
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
-	r := &Redlock{config: c.withDefaults(), taskGroup: newTaskGroup()}
+	r := &Redlock{config: c.withDefaults(), holds: holdCounts{of: map[holder]int{}}, taskGroup: newTaskGroup()}
 	errs := []error{c.Validate(), suitNumber(len(servers))}
 	addresses := map[string]bool{}
 	for i, rdb := range servers {
@@ -191,10 +187,11 @@ func (r *Redlock) Check(ctx context.Context) error {
 	var asked sync.WaitGroup
 	for i, v := range r.nodes {
 		asked.Go(func() {
-			text, err := await(ctx, v.Client, r.closing, func(ctx context.Context) (string, error) {
-				return v.rdb.Info(ctx).Result()
-			})
-			infos[i], errs[i] = parseInfo(text), err
+			text, err := await(ctx, v.Client, r.closing, func() *redis.StringCmd { return v.rdb.Info(ctx) }, nil)
+			if err == nil {
+				infos[i], err = parseInfo(text.Val()), text.Err()
+			}
+			errs[i] = err
 		})
 	}
 	asked.Wait()
@@ -221,27 +218,10 @@ func (r *Redlock) Check(ctx context.Context) error {
 	return nil
 }
 
-// parseInfo reads the reply to INFO.
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
-}
-
 // Acquire locks the [RedlockMutex] of that name.
 func (r *Redlock) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
 	return r.Mutex(name).Acquire(ctx, o)
 }
-
-// Close stops all renewals, ends every wait with [ErrClosed], and waits for the
-// requests in flight, which the timeouts of the Redis clients bound. Holds that
-// are left run out with their lease, and may still be released. A second call
-// waits as well.
-func (r *Redlock) Close() { r.end() }
 
 // A RedlockMutex is a re-entrant mutual exclusion lock on the servers of a
 // [Redlock]. It is a name and a Redlock, so two of one name are the same lock.
@@ -327,10 +307,6 @@ func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
 	return r.nodes[0].expires(sent, lease)
 }
 
-func (r *Redlock) observe(kind EventKind, l Lease, took time.Duration, err error) {
-	r.tell(context.Background(), kind, l, took, err)
-}
-
 func (r *Redlock) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
 	if r.config.Observer != nil {
 		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
@@ -345,29 +321,17 @@ type holdCounts struct {
 
 type holder struct{ name, owner string }
 
-// add counts a hold, and returns how many its owner has.
-func (c *holdCounts) add(q *quorumRequest) int {
+// add counts a hold of the request's owner, or removes one that was counted, and returns how many there are.
+func (c *holdCounts) add(q *quorumRequest, n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[holder]int{}
-	}
 	k := holder{q.grant.name, q.grant.owner}
-	q.counted = true
-	c.of[k]++
-	return c.of[k]
-}
-
-// remove counts it no more.
-func (c *holdCounts) remove(q *quorumRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !q.counted {
-		return
+	if q.counted == (n > 0) {
+		return c.of[k]
 	}
-	q.counted = false
-	k := holder{q.grant.name, q.grant.owner}
-	if c.of[k]--; c.of[k] == 0 {
+	q.counted = n > 0
+	if c.of[k] += n; c.of[k] == 0 {
 		delete(c.of, k)
 	}
+	return c.of[k]
 }

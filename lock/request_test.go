@@ -31,7 +31,7 @@ func within(wait time.Duration, o Options) Options {
 // byGoroutine has a client send no request by the goroutine of its caller.
 func byGoroutine(c *Client) {
 	rdb, _ := c.rdb.(*redis.Client)
-	rdb.AddHook(contexts(func(context.Context, []redis.Cmder) {}))
+	c.transport = transport.New(struct{ redis.UniversalClient }{rdb}, 0, 0) // of which a request can't be ended soon
 }
 
 // requestFor is a new request for a lock, for a minute.
@@ -86,49 +86,26 @@ func TestRequestIsGivenUp(t *testing.T) {
 	}
 }
 
-// held is a task that ends when it is told to.
-type held struct {
-	begun chan struct{} // holds one
-	end   chan error
-	told  chan error // of what no caller waits for
-}
-
-func newHeld() *held { return &held{make(chan struct{}, 1), make(chan error, 1), make(chan error, 1)} }
-
-func (h *held) send(context.Context) error {
-	h.begun <- struct{}{}
-	return <-h.end
-}
-
-func (h *held) late(_ context.Context, err error) { h.told <- err }
-
-// What a caller gave up stays with its goroutine: the next callers, who reuse what earlier
-// ones have left, get outcomes of their own.
+// What a caller gave up stays with its goroutine, which gets the outcome.
 func TestOutcomeOfWhatWasGivenUp(t *testing.T) {
 	c := closedClient(t)
-	given := make([]*held, 20)
-	for i := range given {
-		h := newHeld()
-		given[i] = h
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-h.begun // a context that has ended before begins no task
-			cancel()
-		}()
-		gaveUp, err := c.carryOut(ctx, nil, h)
-		require.True(t, gaveUp)
-		require.ErrorIs(t, err, context.Canceled)
-		next := newHeld()
-		next.end <- ErrNotHeld
-		gaveUp, err = c.carryOut(t.Context(), nil, next)
-		require.False(t, gaveUp)
-		require.ErrorIs(t, err, ErrNotHeld)
-		require.ErrorIs(t, <-next.told, ErrNotHeld)
-	}
-	for _, h := range given {
-		h.end <- nil
-		require.NoError(t, <-h.told)
-	}
+	begun, end, late := make(chan struct{}), make(chan int), make(chan int, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun // a context that has ended before begins nothing
+		cancel()
+	}()
+	_, err := await(ctx, c, nil, func() int {
+		close(begun)
+		return <-end
+	}, func(n int) { late <- n })
+	require.ErrorIs(t, err, context.Canceled)
+	n, err := await(t.Context(), c, nil, func() int { return 7 }, func(n int) { late <- n })
+	require.NoError(t, err)
+	require.Equal(t, 7, n)
+	require.Empty(t, late)
+	end <- 1
+	require.Equal(t, 1, <-late)
 }
 
 // A request whose answer is slow is sent once, and awaited.

@@ -150,8 +150,8 @@ func newSideKind(what string) *kind {
 		force: func(o *object) transport.Call {
 			return on("rw_force", o.keys.side(rand.Text()), o.keys.readers(), o.keys.writers(), markLife.Milliseconds())
 		},
-		broad:  what == "read", // all that wait get in at once
-		denied: ErrUpgrade,
+		wakesAll: what == "read", // all that wait get in at once
+		denied:   ErrUpgrade,
 	}
 }
 

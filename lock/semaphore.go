@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -57,10 +56,10 @@ func permitsKind(n int, leased bool) *kind {
 			return on("semaphore_release", g.keys.semaphore(g.request),
 				g.request, n, life, g.keys.channel, flag(withdraw))
 		},
-		queued:  true,
-		broad:   true,
-		endless: !leased,
-		poll:    queuePoll,
+		queued:     true,
+		wakesAll:   true,
+		hasNoLease: !leased,
+		poll:       queuePoll,
 	}
 }
 
@@ -161,27 +160,9 @@ func (p *permits) Delete(ctx context.Context) (bool, error) {
 	return deleted == 1, nil
 }
 
-// change sends a request of its own, which go-redis may repeat. What too few
-// replicas have is reported as an error, and not undone.
+// change sends a request of its own, which go-redis may repeat.
 func (p *permits) change(ctx context.Context, script string, args ...any) (int64, error) {
 	return p.object.change(ctx, on(script, p.keys.semaphore(rand.Text()), args...))
-}
-
-// change sends a call that changes something and is no request for a grant.
-func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
-	if err := o.check(Options{}); err != nil {
-		return 0, err
-	}
-	s.Acked = true
-	v, err := await(ctx, o.client, nil, func(ctx context.Context) (any, error) {
-		r := o.client.transport.Run(ctx, s, nil)
-		return r.Value, cmp.Or(r.Err, r.Unacked)
-	})
-	n, ok := v.(int64)
-	if err == nil && !ok {
-		err = fmt.Errorf("strange reply %v", v)
-	}
-	return n, refusal(err)
 }
 
 func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
@@ -257,25 +238,13 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 
 // take is Acquire, and Drain if n is 0.
 func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
-	begin := time.Now()
 	o := s.request(permitsKind(n, false))
 	opt := Options{Lease: countedMarkLife / 2, Wait: wait}
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
-	if !s.client.enter() {
-		return 0, ErrClosed
-	}
-	defer s.client.tasks.Done()
-	g := o.grant(opt)
-	a, err := g.try(ctx)
-	if err == nil && !a.granted {
-		a, err = g.afterRefusal(ctx, a, begin, wait)
-	}
-	if err == nil && !a.granted {
-		err = ErrNotAcquired
-	}
-	return a.holds, refusal(err)
+	_, a, _, err := o.ask(ctx, opt, time.Now())
+	return a.holds, err
 }
 
 // Release gives n permits back. Who gives them back need not have taken them, but

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
@@ -17,72 +16,21 @@ const (
 	deniedPoll = 100 * time.Millisecond
 )
 
-// wait asks again until the lock is granted or the wait is over. a is the
-// refusal of the first try.
-func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
-	p := g.pending(begin, limit)
-	if g.handsOver() && g.waiter == nil {
-		g.waiter = p.join(g.client)
-	}
-	p.waiter = g.waiter
-	ask := func(ctx context.Context) (granted bool, after time.Duration, err error) {
-		if p.waiter != nil {
-			message := g.client.wakeups.Take(p.waiter)
-			if h, ok := g.handed(message); ok {
-				a = h
-				return true, 0, nil
-			}
-		}
-		a, err = g.try(ctx)
-		return a.granted, a.ttl, err
-	}
-	granted, err := g.client.wait(ctx, p, a.ttl, ask)
-	switch {
-	case granted:
-		return a, nil
-	case err == nil && a.failed != nil:
-		if g.queued() || g.copied { // else nothing of it reached the server
-			g.client.background(func() { _ = g.withdraw(ctx) })
-		}
-		return answer{}, a.failed
-	case a.failed == nil && !g.queued() && !g.copied:
-		return answer{}, err
-	case err == nil:
-		return g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
-	case ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired):
-		return g.undo(ctx, false, err, err)
-	default: // of a request, which is being undone already
-		return answer{}, err
-	}
-}
-
-// pending is how the request waits.
-func (g *grant) pending(begin time.Time, limit time.Duration) pending {
-	p := pending{
-		channel: g.keys.channel, request: g.request, broad: g.kind.broad,
-		poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit,
-	}
-	if g.handsOver() {
-		p.channel, p.broad = g.client.inbox, true
-	}
-	return p
-}
-
 // pending is a call that waits for something to change on the server.
 type pending struct {
-	channel string
-	request string        // messages may be for it alone
-	broad   bool          // a lost message may have been for any waiter
-	poll    time.Duration // between two requests at most; 0: maxPoll
-	spin    *Backoff      // the pauses, if there are no messages
-	begin   time.Time
-	limit   time.Duration
-	waiter  *wakeup.Waiter // if it has joined already
+	channel  string
+	request  string        // messages may be for it alone
+	wakesAll bool          // a lost message may have been for any waiter
+	poll     time.Duration // between two requests at most; 0: maxPoll
+	spin     *Backoff      // the pauses, if there are no messages
+	begin    time.Time
+	limit    time.Duration
+	waiter   *wakeup.Waiter // if it has joined already
 }
 
 // join has messages reach the call.
 func (p pending) join(c *Client) *wakeup.Waiter {
-	return c.wakeups.Join(wakeup.NewWaiter(p.channel, p.request, p.broad))
+	return c.wakeups.Join(wakeup.NewWaiter(p.channel, p.request, p.wakesAll))
 }
 
 // wait calls ask whenever what is waited for may have come: when a message says

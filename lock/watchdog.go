@@ -13,7 +13,7 @@ import (
 //
 // Each hold has one timer, which is set to its next renewal, or to its end where that comes first or while a renewal is
 // under way. Renewals of holds that are due within a sixteenth of a period of each other are due together, so that
-// they share pipelines.
+// they share pipelines: BenchmarkWatchdog takes twice the processor time without that.
 type watch struct {
 	lease  time.Duration // that a renewal asks for
 	period time.Duration // until the next renewal
@@ -32,47 +32,46 @@ func together(at time.Time, period time.Duration) time.Time {
 	return at.Add(-time.Duration(at.UnixNano()) % max(period/16, 1))
 }
 
-// renewable is what a watchdog needs of a grant.
-type renewable interface {
-	// renew asks for that lease from now on.
-	renew(ctx context.Context, lease time.Duration) error
-	// expires is the end of a lease that was asked for then.
-	expires(sent time.Time, lease time.Duration) time.Time
-	observe(kind EventKind, l Lease, took time.Duration, err error)
-}
-
 // renew renews the hold, which is due.
 func (h *Hold) renew() {
 	life := h.hooks.taskGroup()
 	if !life.enter() { // the client is closed
-		h.unwatch()
+		h.schedule(nil)
 		return
 	}
 	defer life.tasks.Done()
-	l, w, busy, over := h.renewal()
-	switch {
-	case over:
-		return
-	case busy:
-		h.renewAt(time.Now().Add(w.period / 10))
+	select { // it doesn't wait for its turn
+	case h.turn <- struct{}{}:
+	default:
+		h.schedule(func(w *watch) { w.next = time.Now().Add(w.period / 10) })
 		return
 	}
 	defer h.give()
+	h.mu.Lock()
+	over := h.isOver() || h.watch == nil
+	l, w := h.lease, watch{}
+	if !over {
+		w = *h.watch
+	}
+	h.mu.Unlock()
+	if over {
+		return
+	}
 	l.Length = w.lease // a shorter one was handed over
-	h.hooks.observe(Renewing, l, 0, nil)
+	background := context.Background()
+	h.hooks.tell(background, Renewing, l, 0, nil)
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), max(w.period/2, 5*time.Millisecond))
+	ctx, cancel := context.WithTimeout(background, max(w.period/2, 5*time.Millisecond))
 	defer cancel()
-	err := h.hooks.renew(ctx, w.lease)
+	err := h.hooks.extend(ctx, w.lease)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotHeld) {
 		err = fmt.Errorf("no answer in time: %w", err)
 	}
 	answered := time.Now()
-	next := answered
 	switch {
 	case err == nil:
 		w.pause, w.period = 0, w.lease/3
-		next = together(sent.Add(w.period), w.period)
+		w.next = together(sent.Add(w.period), w.period)
 		if !h.prolong(h.hooks.expires(sent, w.lease), w.lease) {
 			err = errTooLate
 		}
@@ -80,45 +79,21 @@ func (h *Hold) renew() {
 		h.end(true)
 	default:
 		w.pause = min(max(2*w.pause, w.period/20), w.period/2)
-		next = answered.Add(w.pause)
+		w.next = answered.Add(w.pause)
 	}
-	h.hooks.observe(Renewed, h.Lease(), answered.Sub(sent), err)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.watch != nil {
-		h.watch.pause, h.watch.period = w.pause, w.period
-		h.watch.next = next
-		h.arm()
-	}
+	h.hooks.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
+	h.schedule(func(now *watch) { *now = w })
 }
 
-// renewal takes the right to talk to the service, for a renewal. It doesn't wait: busy says to come again, over that there is nothing left
-// to renew.
-func (h *Hold) renewal() (l Lease, w watch, busy, over bool) {
+// schedule changes when the next renewal is due, or ends the watch. A renewal under way is awaited by who takes the
+// right to talk to the service.
+func (h *Hold) schedule(change func(*watch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	busy, over = h.busy, h.isLost || h.ending || h.gone || h.watch == nil
-	h.busy = h.busy || !over
-	if !over {
-		w = *h.watch
+	if change == nil {
+		h.watch = nil
+	} else if h.watch != nil {
+		change(h.watch)
 	}
-	return h.lease, w, busy, over
-}
-
-// renewAt sets when the next renewal is due.
-func (h *Hold) renewAt(t time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.watch != nil {
-		h.watch.next = t
-		h.arm()
-	}
-}
-
-// unwatch ends the watch. A renewal under way is awaited by who takes the right to talk to the service.
-func (h *Hold) unwatch() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watch = nil
 	h.arm()
 }

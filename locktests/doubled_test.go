@@ -19,7 +19,7 @@ type doubler struct {
 	before bool
 
 	mu     sync.Mutex
-	keeps  bool // the next script, for later
+	keeps  bool // the next request, for later
 	latter func(ctx context.Context) error
 }
 
@@ -38,7 +38,7 @@ func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		var copies []redis.Cmder
 		for _, cmd := range cmds {
-			if cmd.Name() == "evalsha" || cmd.Name() == "eval" {
+			if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "set" {
 				copies = append(copies, redis.NewCmd(ctx, cmd.Args()...))
 			}
 		}

@@ -6,50 +6,45 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// A lock that no other client wants costs one command, and one script to give back, also of a Redis client
+// A lock that no other client wants costs one command, and one script to give back, of a Redis client
 // that heeds deadlines. A client that was refused asks by script, so that it isn't refused twice.
 func TestFirstRequestIsOneCommand(t *testing.T) {
-	for name, heeds := range map[string]bool{"deadlines not heeded": false, "deadlines heeded": true} {
-		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
-			rdb, holder := s.Client(t, nil), open(t, s, lock.Config{})
-			c := newClient(t, s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = heeds }), lock.Config{})
-			require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server is known to answer soon
-			sent := func(f func()) (sets, scripts string) {
-				t.Helper()
-				require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
-				f()
-				stats := rdb.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
-				return stats["cmdstat_set"], stats["cmdstat_evalsha"]
-			}
-			sets, scripts := sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
-			require.Contains(t, sets, "calls=1,")
-			require.Contains(t, scripts, "calls=1,")
-
-			h := acquire(t, holder, "b", long)
-			refused := func() {
-				_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "a", Lease: long})
-				require.ErrorIs(t, err, lock.ErrNotAcquired)
-			}
-			sets, scripts = sent(refused)
-			require.Contains(t, sets, "calls=1,")
-			require.Contains(t, scripts, "calls=1,")
-			sets, scripts = sent(refused)
-			require.Empty(t, sets)
-			require.Contains(t, scripts, "calls=1,")
-			require.NoError(t, h.Release(t.Context()))
-			require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // granted at once, by script
-			sets, _ = sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
-			require.Contains(t, sets, "calls=1,")
-		})
+	s := redistest.Start(t)
+	rdb, holder := s.Client(t, nil), open(t, s, lock.Config{})
+	c := open(t, s, lock.Config{})
+	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server is known to answer soon
+	sent := func(f func()) (sets, scripts string) {
+		t.Helper()
+		require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+		f()
+		stats := rdb.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+		return stats["cmdstat_set"], stats["cmdstat_evalsha"]
 	}
+	sets, scripts := sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
+	require.Contains(t, sets, "calls=1,")
+	require.Contains(t, scripts, "calls=1,")
+
+	h := acquire(t, holder, "b", long)
+	refused := func() {
+		_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "a", Lease: long})
+		require.ErrorIs(t, err, lock.ErrNotAcquired)
+	}
+	sets, scripts = sent(refused)
+	require.Contains(t, sets, "calls=1,")
+	require.Contains(t, scripts, "calls=1,")
+	sets, scripts = sent(refused)
+	require.Empty(t, sets)
+	require.Contains(t, scripts, "calls=1,")
+	require.NoError(t, h.Release(t.Context()))
+	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // granted at once, by script
+	sets, _ = sent(func() { require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) })
+	require.Contains(t, sets, "calls=1,")
 }
 
 // Callers that are cancelled while a server is silent return soon, and leave nothing behind once it answers.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 )
 
 // keeper answers as it is told.
@@ -303,9 +304,9 @@ func TestHoldReleasesLateForALockUnderTest(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 	again := h.Release(t.Context())
 	require.ErrorIs(t, again, lock.ErrNotHeld)
-	require.ErrorIs(t, again, lock.ErrConfirmedAgain)
+	require.ErrorIs(t, again, undertest.ErrConfirmedAgain)
 	k.err = lock.ErrNotHeld
-	require.NotErrorIs(t, h.Release(t.Context()), lock.ErrConfirmedAgain, "the service refused it")
+	require.NotErrorIs(t, h.Release(t.Context()), undertest.ErrConfirmedAgain, "the service refused it")
 	k.err = errLink
 	require.ErrorIs(t, h.Release(t.Context()), errLink)
 	require.Equal(t, 3, k.releases)

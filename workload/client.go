@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 )
 
 // Processes hands out the numbers of logical processes. Its zero value begins
@@ -157,7 +158,7 @@ func (c *Client) done(i int, e history.Event, err error, refusals ...error) hist
 	if err != nil {
 		e.Error = err.Error()
 	}
-	if errors.Is(err, lock.ErrConfirmedAgain) {
+	if errors.Is(err, undertest.ErrConfirmedAgain) {
 		e.What = history.ConfirmedAgain
 	}
 	e = c.Recorder.Record(e)

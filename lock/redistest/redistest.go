@@ -109,10 +109,10 @@ func (s *Server) Pause(tb testing.TB) (resume func()) {
 	return resume
 }
 
-// Client returns a client with go-redis' defaults, but for what change says.
+// Client returns a client with go-redis' defaults, but for what change says. It heeds the deadlines of contexts.
 func (s *Server) Client(tb testing.TB, change func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	o := &redis.Options{Network: "unix", Addr: s.socket}
+	o := &redis.Options{Network: "unix", Addr: s.socket, ContextTimeoutEnabled: true}
 	if change != nil {
 		change(o)
 	}

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,149 +11,149 @@ import (
 )
 
 const (
-	// minSlots are there to any server: while it works on what came by one, we send
+	// slots is how many pipelines are under way at a time: while a server works on what came by one, we send
 	// by the others. With two, more calls go together and cost a tenth less; but on
 	// loopback and two cores, which sleep in between, 4 callers do a fifth less.
-	minSlots = 4
-	// slotLatency is how much longer a server takes to answer for one more slot.
-	slotLatency = 100 * time.Microsecond
-	// callWork is about how long a server works on one call.
-	callWork = 20 * time.Microsecond
-	// latencyWindow is how long the best time counts in which a server answered, at most
-	// twice.
-	latencyWindow = time.Second
+	slots = 4
+	// stallTimeout is how long a call waits for a slot, and then gets one of its own; and after what time a server
+	// that answers is too slow for calls that are sent by the goroutines of their callers.
+	stallTimeout = 5 * time.Millisecond
 	// maxBatchCalls bounds a pipeline.
 	maxBatchCalls = 64
 	// maxYields is how often a goroutine that collects a batch yields to callers that may
-	// join it; it stops once that took yieldLimit, as where there is other work.
-	maxYields  = 4
-	yieldLimit = 50 * time.Microsecond
-	// slowYield is how long that takes where other work keeps the processors: a
-	// caller that yields there waits for a time slice of each. After that, the next
+	// join it; it stops once that took yieldLimit, as where there is other work. Where it took slowYield, the next
 	// skipsAfterSlowYield batches are sent without yielding.
+	maxYields           = 4
+	yieldLimit          = 50 * time.Microsecond
 	slowYield           = time.Millisecond
 	skipsAfterSlowYield = 64
-	// stallTimeout is how long a call waits, at most, while no pipeline is answered.
-	stallTimeout = 5 * time.Millisecond
 )
 
 var errNoReply = errors.New("no reply")
-
-// A sender sends calls in one pipeline, and gives each its reply.
-type sender func(ctx context.Context, calls []*queuedCall)
 
 // A pipeliner sends calls to one server. It has a number of slots, each for one request
 // or pipeline at a time. A call that finds a free slot is sent at once, by its own
 // goroutine. The others are queued. When a slot becomes free, the first of the queue sends
 // all queued calls in one pipeline. So few callers don't wait for each other, and many
-// share round trips.
+// share round trips: row uncontended-16 of docs/benchmarks.md falls to less than half without this.
 //
 // The callers of one batch are likely to send their next calls when it is answered. So the
 // next goroutine that takes a slot yields to them, until as many calls are queued, and no
-// other slot is taken until then.
+// other slot is taken until then: that row falls by a third without this.
 //
-// The number of slots grows with the shortest time that the server took to answer lately,
-// since a server that is far away has nothing to do in between. Slots that are not answered
-// for a while are abandoned and replaced: a silent connection doesn't delay queued calls.
-// Half of the connections of the Redis client are left to others.
+// A call that waited for a while takes a slot beyond these, with all that are queued: where the server is far away, or a
+// connection is silent. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
-	max  int
-	send sender
+	max  int // of slots
+	send func(ctx context.Context, calls []*queuedCall)
 
-	mu         sync.Mutex
-	queue      []*queuedCall
-	checking   bool // checkSoon has a timer running
-	completed  int  // pipelines that were answered
-	generation int  // grows when slots are abandoned
-	inUse      int  // slots that were taken,
-	abandoned  int  // and those of former generations
-	silent     bool // what was sent last was not answered
-
+	mu        sync.Mutex
+	queue     []*queuedCall
+	inUse     int    // slots
+	slow      bool   // what was sent last was not answered, or late; true at first
 	lastBatch int    // how many calls the last answered batch had
 	batching  bool   // the goroutine that took a slot last collects a batch
 	skips     int    // so many slots are taken without collecting
 	yield     func() // to other goroutines; replaced by tests
-
-	bestSince        time.Time     // when the latest best time began to count
-	best, bestBefore time.Duration // how long the server took at best, since then and before
 }
 
 // queuedCall is a call that is to be sent.
 type queuedCall struct {
-	ctx        context.Context //nolint:containedctx // it is that of the call
-	call       Call
-	sent       *atomic.Bool // set before it is decided whether to send the call; optional
-	ready      chan bool    // true: to send the queue; false: the reply is there
-	generation int          // of its slot, if it has one
-	collects   bool         // a batch, before it is sent
-	full       bool         // the server doesn't know the script
-	reply      Reply
+	ctx      context.Context //nolint:containedctx // it is that of the call
+	call     Call
+	sent     *atomic.Bool // set before it is decided whether to send the call; optional
+	ready    chan bool    // true: to send the queue; false: the reply is there
+	collects bool         // a batch, before it is sent
+	full     bool         // the server doesn't know the script
+	reply    Reply
 }
 
-func newPipeliner(limit int, send sender) *pipeliner {
-	return &pipeliner{max: limit, send: send, best: math.MaxInt64, bestBefore: math.MaxInt64, yield: runtime.Gosched}
+func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
+	return &pipeliner{max: limit, send: send, slow: true, yield: runtime.Gosched}
 }
 
 // run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
 func (l *pipeliner) run(p *queuedCall) Reply {
 	l.mu.Lock()
-	if l.takeSlot(p) {
-		l.mu.Unlock()
-		calls := []*queuedCall{p}
-		if p.collects {
-			calls = l.collect(p)
-		}
-		l.sendBatch(calls)
-		return p.reply
+	sends := l.takeSlot(p)
+	if !sends {
+		l.queue = append(l.queue, p)
 	}
-	l.queue = append(l.queue, p)
-	l.checkSoon()
 	l.mu.Unlock()
-	var first bool
-	select {
-	case first = <-p.ready:
-	case <-p.ctx.Done():
-		if l.dequeue(p) {
-			return Reply{Err: p.ctx.Err()}
+	if !sends {
+		var err error
+		if sends, err = l.await(p); err != nil {
+			return Reply{Err: err}
 		}
-		first = <-p.ready
-	case <-p.call.Abort:
-		if l.dequeue(p) {
-			return Reply{Err: ErrClosed}
-		}
-		first = <-p.ready
 	}
-	if first {
+	if sends {
 		l.sendBatch(l.collect(p))
 	}
 	return p.reply
 }
 
+// await waits until a queued call has its reply, or is the one to send the queue.
+func (l *pipeliner) await(p *queuedCall) (sends bool, err error) {
+	stalled := time.NewTimer(stallTimeout)
+	defer stalled.Stop()
+	for pause := stallTimeout; ; pause = min(2*pause, time.Second) {
+		select {
+		case sends = <-p.ready:
+			return sends, nil
+		case <-stalled.C:
+			if l.dequeue(p, true) {
+				return true, nil
+			}
+			stalled.Reset(pause)
+			continue
+		case <-p.ctx.Done():
+			err = p.ctx.Err()
+		case <-p.call.Abort:
+			err = ErrClosed
+		}
+		if l.dequeue(p, false) {
+			return false, err
+		}
+		return <-p.ready, nil
+	}
+}
+
 // takeSlot takes a slot for a call, if one is free.
 func (l *pipeliner) takeSlot(p *queuedCall) bool {
-	open := l.max
-	if steps := min(l.best, l.bestBefore) / slotLatency; steps < time.Duration(l.max) {
-		open = minSlots + int(steps)
-	}
-	if l.batching || l.inUse >= min(open, l.max-l.abandoned) {
+	if l.batching || l.inUse >= min(slots, l.max) {
 		return false
 	}
 	l.inUse++
-	p.generation, p.collects = l.generation, l.lastBatch > 1 && l.skips == 0
+	p.collects = l.lastBatch > 1 && l.skips == 0
 	l.skips = max(l.skips-1, 0)
 	l.batching = p.collects
 	return true
 }
 
-// dequeue takes a call out of the queue, if it is there.
-func (l *pipeliner) dequeue(p *queuedCall) bool {
+// takeAlone takes a slot for a call that is sent alone, if nothing else is under way, nor was when the last call was
+// sent, and the server is known to answer soon.
+func (l *pipeliner) takeAlone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slow || l.lastBatch > 1 || l.inUse+len(l.queue) > 0 {
+		return false
+	}
+	l.inUse++
+	return true
+}
+
+// dequeue takes a call out of the queue, if it is there; one that stalled only for a slot beyond the usual ones.
+func (l *pipeliner) dequeue(p *queuedCall, stalled bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.queue, p)
-	if i < 0 {
+	if i < 0 || stalled && l.inUse >= l.max {
 		return false
 	}
 	l.queue = slices.Delete(l.queue, i, i+1)
+	if stalled {
+		l.inUse++
+	}
 	return true
 }
 
@@ -162,22 +161,18 @@ func (l *pipeliner) dequeue(p *queuedCall) bool {
 // one collects a batch, it yields before, until the batch is complete.
 func (l *pipeliner) collect(first *queuedCall) []*queuedCall {
 	begin := time.Now()
-	if first.collects {
-		for range maxYields {
-			if l.yield(); l.isComplete() || time.Since(begin) > yieldLimit {
-				break
-			}
-		}
+	for i := 0; first.collects && i < maxYields && time.Since(begin) <= yieldLimit && !l.isComplete(); i++ {
+		l.yield()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := min(len(l.queue), maxBatchCalls-1)
 	calls := append([]*queuedCall{first}, l.queue[:n]...)
 	l.queue = slices.Delete(l.queue, 0, n)
-	if first.collects && time.Since(begin) > slowYield {
-		l.skips = skipsAfterSlowYield
-	}
-	if first.collects && first.generation == l.generation { // else another call may collect
+	if first.collects {
+		if time.Since(begin) > slowYield {
+			l.skips = skipsAfterSlowYield
+		}
 		l.batching = false
 		l.startNext()
 	}
@@ -195,26 +190,28 @@ func (l *pipeliner) isComplete() bool {
 // this goroutine, and frees the slot.
 func (l *pipeliner) sendBatch(calls []*queuedCall) {
 	begin := time.Now()
-	for _, p := range calls {
-		if p.sent != nil {
-			p.sent.Store(true)
-		}
-	}
 	live := calls
-	defer func() {
+	defer func() { // also where a hook panics
 		answered := len(live) > 0 && !slices.ContainsFunc(live, unanswered)
-		l.freeSlot(begin, calls[0].generation, len(live), answered)
+		l.freeSlot(begin, len(live), answered)
 		for _, p := range calls[1:] {
 			p.ready <- false
 		}
 	}()
-	if slices.ContainsFunc(calls, callerGone) {
-		live = slices.DeleteFunc(slices.Clone(calls), callerGone)
+	for _, p := range calls {
+		p.noteSent()
 	}
+	live = slices.DeleteFunc(slices.Clone(calls), callerGone)
 	if len(live) > 0 {
 		ctx, cancel := batchContext(live)
 		defer cancel()
 		l.send(ctx, live)
+	}
+}
+
+func (p *queuedCall) noteSent() {
+	if p.sent != nil {
+		p.sent.Store(true)
 	}
 }
 
@@ -248,25 +245,12 @@ func callerGone(p *queuedCall) bool {
 }
 
 // freeSlot gives the slot by which so many calls were sent to the next in the queue.
-func (l *pipeliner) freeSlot(begin time.Time, generation, calls int, answered bool) {
-	now := time.Now()
-	took := max(now.Sub(begin)-time.Duration(calls-1)*callWork, 0)
+func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if answered {
-		if now.Sub(l.bestSince) > latencyWindow {
-			l.bestSince, l.bestBefore, l.best = now, l.best, took
-		}
-		l.best = min(l.best, took)
-	}
-	l.silent = !answered
-	l.completed++
+	l.slow = !answered || time.Since(begin) > stallTimeout
 	l.lastBatch = calls
-	if generation == l.generation {
-		l.inUse--
-	} else {
-		l.abandoned--
-	}
+	l.inUse--
 	l.startNext()
 }
 
@@ -278,26 +262,4 @@ func (l *pipeliner) startNext() {
 		l.queue[0].ready <- true
 		l.queue = slices.Delete(l.queue, 0, 1)
 	}
-	l.checkSoon()
-}
-
-// checkSoon looks at the queue after a while. If no pipeline was answered by then, it
-// abandons the slots that are in use and opens others.
-func (l *pipeliner) checkSoon() {
-	if l.checking || len(l.queue) == 0 || l.abandoned == l.max {
-		return
-	}
-	l.checking = true
-	back := l.completed
-	time.AfterFunc(stallTimeout, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.checking = false
-		if back == l.completed && len(l.queue) > 0 {
-			l.generation++
-			l.abandoned += l.inUse
-			l.inUse, l.batching = 0, false
-		}
-		l.startNext()
-	})
 }

@@ -3,12 +3,21 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
+)
+
+const (
+	// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
+	// below the 30s in which Kubernetes ends a process.
+	closeLimit = 10 * time.Second
+	// maxReleases is how many holds are released at a time.
+	maxReleases = 16
 )
 
 // A taskGroup has the goroutines and the holds of a client, between its making and its end.
@@ -26,24 +35,57 @@ func newTaskGroup() *taskGroup {
 	return &taskGroup{closing: make(chan struct{}), holds: map[*Hold]struct{}{}}
 }
 
-// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
-// below the 30s in which Kubernetes ends a process.
-const closeLimit = 10 * time.Second
-
-// end closes closing and waits for all tasks, also if it was called before, for no longer than
-// closeLimit.
-func (l *taskGroup) end() {
+// Close stops all renewals, ends every wait with [ErrClosed], and waits for the
+// requests in flight, for 10s at most: those that a silent server has not answered by then end in
+// the background. Holds that are left run out with their lease, or after 5s where they were handed over an
+// instant before, and may still be released. A second call waits as well.
+func (l *taskGroup) Close() {
 	l.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = l.awaitTasks(ctx, l.tasks.Wait)
+}
+
+// Shutdown closes the client, as Close does, and then releases all that is still
+// held of it, so that others needn't wait for the ends of leases: also the hold of an
+// Acquire that is just returning. It returns what kept a
+// release from being confirmed. If ctx ends before all requests are answered, it returns
+// the context's error then, and they go on in the background.
+func (l *taskGroup) Shutdown(ctx context.Context) error {
+	l.close()
+	err := l.awaitTasks(ctx, func() {
+		l.tasks.Wait()
+		l.calls.Wait() // after which every hold is known
+	})
+	held := l.held()
+	errs := make([]error, len(held))
+	var releases sync.WaitGroup
+	slots := make(chan struct{}, maxReleases)
+	for i, h := range held {
+		slots <- struct{}{}
+		releases.Go(func() {
+			defer func() { <-slots }()
+			if err := h.Release(ctx); err != nil && !errors.Is(err, ErrNotHeld) {
+				errs[i] = err
+			}
+		})
+	}
+	releases.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+// awaitTasks runs a wait until the context ends.
+func (l *taskGroup) awaitTasks(ctx context.Context, wait func()) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.tasks.Wait()
+		wait()
 	}()
-	limit := time.NewTimer(closeLimit)
-	defer limit.Stop()
 	select {
 	case <-ended:
-	case <-limit.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("await the requests in flight: %w", ctx.Err())
 	}
 }
 
@@ -55,6 +97,12 @@ func (l *taskGroup) close() {
 		l.closed = true
 		close(l.closing)
 	}
+}
+
+func (l *taskGroup) isClosing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 // begin adds one to a group of goroutines, until Done; false if it is too late.
@@ -117,7 +165,8 @@ func (l *taskGroup) held() []*Hold {
 func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) error {
 	for failures := 0; ; failures++ {
 		err := f()
-		if err == nil || transport.IsRefusal(err) && !transport.IsPassing(err) || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
+		definite := transport.IsRefusal(err) && !transport.IsPassing(err)
+		if err == nil || definite || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
 			return err
 		}
 	}

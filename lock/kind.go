@@ -1,8 +1,8 @@
 package lock
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -36,21 +36,19 @@ type kind struct {
 	// queued says that a refused request may have left something in a queue,
 	// which is taken out when the wait ends.
 	queued bool
-	// plain says that the scripts are those of a [Mutex].
-	plain bool
+	// usesMutexScripts says that the scripts are those of a [Mutex]: a release may leave no mark, so that a repetition
+	// finds nothing.
+	usesMutexScripts bool
 	// tickets says that waiters draw tickets, and are granted the lock by its release.
 	tickets bool
-	// traceless says that a release may leave no mark, so that a repetition finds
-	// nothing.
-	traceless bool
-	// endless says that a grant has no end of its own, so that a server which doesn't find
+	// hasNoLease says that a grant has no end of its own, so that a server which doesn't find
 	// it any more may have forgotten the request alone.
-	endless bool
+	hasNoLease bool
 	// fenced says that grants have tokens.
 	fenced bool
-	// broad says that a message which was lost may have been for any waiter,
+	// wakesAll says that a message which was lost may have been for any waiter,
 	// and not just for whichever is the first.
-	broad bool
+	wakesAll bool
 	// poll bounds the time between two requests of a waiter. Zero: maxPoll.
 	poll time.Duration
 	// spin asks again after these pauses, and listens to no messages.
@@ -86,125 +84,6 @@ func (c *Client) objectIn(part, name string, k *kind) object {
 // Name returns the lock's name.
 func (o *object) Name() string { return o.name }
 
-// acquire asks for a grant and waits for it as the options say.
-func (o *object) acquire(ctx context.Context, opt Options) (*Hold, error) {
-	h, err := o.acquireOr(ctx, opt)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", o.name, err)
-	}
-	return h, nil
-}
-
-func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
-	c := o.client
-	if err := o.check(opt); err != nil {
-		return nil, err
-	}
-	if !c.call() {
-		return nil, ErrClosed
-	}
-	defer c.calls.Done()
-	begin := time.Now()
-	g, a, waited, err := o.ask(ctx, opt, begin)
-	for errors.Is(err, errLate) {
-		g, a, waited, err = o.ask(ctx, opt, begin)
-	}
-	if err == nil && !a.granted {
-		err = ErrNotAcquired
-	}
-	if waited {
-		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
-	}
-	if err != nil {
-		err = refusal(err)
-		c.tell(ctx, endOf(err), g.leased(a), time.Since(begin), err)
-		return nil, err
-	}
-	return g.makeHold(ctx, a, begin), nil
-}
-
-// ask makes a request, and waits with it until the time after begin is over for
-// which the options say so.
-func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
-	g = o.grant(opt)
-	if !o.client.enter() { // until what is to be undone is a task of its own
-		return g, answer{}, false, ErrClosed
-	}
-	defer o.client.tasks.Done()
-	a, ok, err := g.askFirst(ctx)
-	if ok {
-		return g, a, false, nil
-	}
-	defer func() {
-		if !g.unheard.IsZero() && (err != nil || !a.granted) {
-			g.withdrawFirst(ctx)
-		}
-	}()
-	if err != nil {
-		return g, a, false, err
-	}
-	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
-	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
-	queues := g.waits && g.shares() && !g.copied
-	if queues {
-		if w := o.client.queues.join(g.queueKey()); w != nil {
-			waited = true
-			var granted bool
-			if a, granted, err = g.waitLocally(ctx, w, begin, opt.Wait); granted || err != nil {
-				return g, a, waited, err
-			}
-		}
-	}
-	returned := false
-	defer func() { // also where a hook of the Redis client panics
-		if queues {
-			o.client.queues.asked(g, returned && err == nil && a.granted, waited)
-		}
-		if !returned {
-			g.abandon(ctx)
-		}
-	}()
-	a, err = g.begin(ctx)
-	if err == nil && !a.granted {
-		waited = g.waits
-		a, err = g.afterRefusal(ctx, a, begin, opt.Wait)
-	}
-	returned = true
-	return g, a, waited, err
-}
-
-// abandon withdraws a request in which a hook of the Redis client panicked: the caller may
-// recover, and the lock must not stay behind. The hook may panic again.
-func (g *grant) abandon(ctx context.Context) {
-	if g.waiter != nil {
-		g.client.wakeups.Leave(g.waiter, false)
-	}
-	g.client.background(func() {
-		defer func() { _ = recover() }() // the caller has it from the request itself
-		_ = g.withdraw(ctx)
-	})
-}
-
-// grant is a new request with those options.
-func (o *object) grant(opt Options) *grant {
-	g := &grant{
-		object: *o, claim: claim{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
-		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
-	}
-	g.id = g.request
-	if g.watched {
-		g.lease = o.client.config.Watchdog
-	}
-	if g.anonymous {
-		g.owner = g.request + "o" // and not the request, which others may be told
-		g.named = g.owner
-		if g.shares() {
-			g.named = g.id // the grant may be passed on, whose owner another caller has been
-		}
-	}
-	return g
-}
-
 func (o *object) check(opt Options) error {
 	var errs []error
 	if err := opt.Validate(); err != nil {
@@ -223,26 +102,33 @@ func (o *object) check(opt Options) error {
 }
 
 // run sends a call that is no request for a grant, and returns the values of its reply, of
-// which there are so many.
+// which there are so many. What too few replicas have is reported as an error, and not undone.
 func (o *object) run(ctx context.Context, s transport.Call, n int) ([]any, error) {
 	if err := o.check(Options{}); err != nil {
 		return nil, err
 	}
-	v, err := await(ctx, o.client, s.Abort, func(ctx context.Context) (any, error) {
-		r := o.client.transport.Run(ctx, s, nil)
-		return r.Value, r.Err
-	})
-	if err != nil {
+	r, _ := o.client.exchange(ctx, s, shortTimeout, nil)
+	if err := cmp.Or(r.Err, r.Unacked); err != nil {
 		return nil, refusal(err)
 	}
-	values, several := v.([]any)
+	values, several := r.Value.([]any)
 	if !several {
-		values = []any{v}
+		values = []any{r.Value}
 	}
 	if len(values) != n {
-		return nil, fmt.Errorf("strange reply %v", v)
+		return nil, fmt.Errorf("strange reply %v", r.Value)
 	}
 	return values, nil
+}
+
+// change sends a call that changes something and is no request for a grant.
+func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
+	s.Acked = true
+	v, err := o.run(ctx, s, 1)
+	if err != nil {
+		return 0, err
+	}
+	return number(v[0]), nil
 }
 
 // number reads a value of a reply.
@@ -252,9 +138,9 @@ func number(v any) int64 {
 }
 
 func (o *object) forceUnlock(ctx context.Context) (bool, error) {
-	v, err := o.run(ctx, o.kind.force(o), 1)
+	ended, err := o.run(ctx, o.kind.force(o), 1)
 	if err != nil {
 		return false, fmt.Errorf("force unlock %q: %w", o.name, err)
 	}
-	return number(v[0]) == 1, nil
+	return number(ended[0]) == 1, nil
 }

@@ -13,7 +13,8 @@ import (
 // server, with a ticket of its own. The others wait, and each of them either is
 // passed the grant of the holder before it, or becomes the one that asks. A grant
 // that is passed stays as it is on the server; its next holder extends and releases
-// it. So a lock that many goroutines of a process want costs a request now and then.
+// it. So a lock that many goroutines of a process want costs a request now and then:
+// rows contended-2 to contended-256x4 of docs/benchmarks.md fall to a tenth without this.
 //
 // For the server, and so for all other clients, that is one holder which keeps the
 // lock a little longer. Therefore
@@ -51,8 +52,7 @@ type localQueue struct {
 	waiters []*localWaiter // in the order of arrival
 	asking  bool           // a caller asks the server
 	holder  string         // the request that the server granted, and that may be passed on
-	ends    time.Time      // when that may be done no longer
-	timer   *time.Timer    // then the first waiter asks the server; nil before the first wait
+	ends    time.Time      // when that may be done no longer, and the first waiter asks the server
 }
 
 // localWaiter is a caller that waits in a queue.
@@ -60,9 +60,8 @@ type localWaiter struct{ turn chan localTurn } // holds one
 
 // localTurn ends the wait: with a grant, or with the right to ask the server.
 type localTurn struct {
-	granted bool
-	claim   claim
-	answer  answer
+	identity identity
+	answer   answer
 }
 
 func newLocalQueues() *localQueues { return &localQueues{of: map[queueKey]*localQueue{}} }
@@ -91,49 +90,23 @@ func (s *localQueues) join(key queueKey) *localWaiter {
 	}
 	w := &localWaiter{turn: make(chan localTurn, 1)}
 	q.waiters = append(q.waiters, w)
-	if !q.asking && len(q.waiters) == 1 {
-		s.wind(key, q)
-	}
 	return w
-}
-
-// wind has the first waiter ask the server when the batch ends.
-func (s *localQueues) wind(key queueKey, q *localQueue) {
-	left := time.Until(q.ends)
-	if q.timer != nil {
-		q.timer.Reset(left)
-		return
-	}
-	q.timer = time.AfterFunc(left, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.of[key] == q && !q.asking && !time.Now().Before(q.ends) {
-			s.next(key, q)
-		}
-	})
 }
 
 // next has the first waiter ask the server. A queue that is of no use ends.
 func (s *localQueues) next(key queueKey, q *localQueue) {
-	if w := q.first(); w != nil {
+	if len(q.waiters) > 0 {
 		q.asking = true
-		w.turn <- localTurn{}
-		return
-	}
-	if q.holder == "" {
+		q.give(localTurn{})
+	} else if q.holder == "" {
 		delete(s.of, key)
 	}
 }
 
-// first takes the first waiter out of the queue.
-func (q *localQueue) first() *localWaiter {
-	if len(q.waiters) == 0 {
-		return nil
-	}
-	w := q.waiters[0]
-	q.waiters[0] = nil
-	q.waiters = q.waiters[1:]
-	return w
+// give ends the wait of the first waiter.
+func (q *localQueue) give(t localTurn) {
+	q.waiters[0].turn <- t
+	q.waiters = slices.Delete(q.waiters, 0, 1)
 }
 
 // asked ends the request of a caller to the server. If it was granted, a batch
@@ -151,22 +124,21 @@ func (s *localQueues) asked(g *grant, granted, waited bool) {
 		delete(s.of, key)
 	default:
 		q.holder, q.ends = g.request, time.Now().Add(batchTime)
-		if len(q.waiters) > 0 {
-			s.wind(key, q)
-		}
+		time.AfterFunc(batchTime, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.of[key] == q && !q.asking && q.holder == g.request && !time.Now().Before(q.ends) {
+				s.next(key, q)
+			}
+		})
 	}
 }
 
 // pass gives a grant that its holder releases to the first waiter, if that may be,
 // and reports whether it did.
 func (s *localQueues) pass(g *grant, expires time.Time) bool {
-	if !g.shares() || g.ending || g.moved {
+	if !g.shares() || g.ending || g.moved || g.client.isClosing() {
 		return false
-	}
-	select {
-	case <-g.client.closing:
-		return false
-	default:
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,10 +152,10 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 		return false
 	}
 	g.passed++
-	q.first().turn <- localTurn{granted: true, claim: g.claim, answer: answer{
+	q.give(localTurn{g.identity, answer{
 		granted: true, holds: 1, expires: expires,
 		handed: g.watched && g.lease > handedLease && left < max(g.lease/2, handedLease),
-	}}
+	}})
 	return true
 }
 
@@ -205,13 +177,11 @@ func (s *localQueues) leave(g *grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := g.queueKey()
-	q := s.of[key]
-	if q == nil || q.holder != g.request {
-		return
-	}
-	q.holder, q.ends = "", time.Time{}
-	if !q.asking {
-		s.next(key, q)
+	if q := s.of[key]; q != nil && q.holder == g.request {
+		q.holder, q.ends = "", time.Time{}
+		if !q.asking {
+			s.next(key, q)
+		}
 	}
 }
 
@@ -223,20 +193,18 @@ func (s *localQueues) withdraw(key queueKey, w *localWaiter) bool {
 	if q == nil {
 		return false
 	}
-	i := slices.Index(q.waiters, w)
-	if i < 0 {
-		return false
-	}
-	q.waiters = slices.Delete(q.waiters, i, i+1)
-	return true
+	before := len(q.waiters)
+	q.waiters = slices.DeleteFunc(q.waiters, func(other *localWaiter) bool { return other == w })
+	return len(q.waiters) < before
 }
 
 // errLate says that a grant was over before its next holder saw it.
 var errLate = errors.New("passed on too late")
 
-// waitLocally waits in a queue. The result is true if the caller was passed a grant,
-// and false if it is to ask the server.
-func (g *grant) waitLocally(ctx context.Context, w *localWaiter, begin time.Time, limit time.Duration) (a answer, granted bool, err error) {
+// waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
+func (g *grant) waitLocally(
+	ctx context.Context, w *localWaiter, begin time.Time, limit time.Duration,
+) (a answer, asks bool, err error) {
 	var over <-chan time.Time
 	if limit != Forever {
 		timer := time.NewTimer(limit - time.Since(begin))
@@ -260,30 +228,26 @@ func (g *grant) waitLocally(ctx context.Context, w *localWaiter, begin time.Time
 		t = <-w.turn
 	}
 	switch {
-	case !t.granted && err != nil:
-		g.client.queues.asked(g, false, true)
-		return answer{}, false, err
-	case !t.granted:
-		return answer{}, false, nil
+	case !t.answer.granted: // with an error, the turn goes to the next
+		return answer{}, true, err
 	case err != nil && !errors.Is(err, ErrNotAcquired):
 	case !time.Now().Before(t.answer.expires):
 		err = errLate
 	default:
-		g.claim = t.claim
-		return t.answer, true, nil
+		g.identity = t.identity
+		return t.answer, false, nil
 	}
-	g.giveBack(t) //nolint:contextcheck // what gives the grant back outlives this call
-	return answer{}, false, err
-}
-
-// giveBack passes a grant on that came too late, or releases it.
-func (g *grant) giveBack(t localTurn) {
+	// It is passed on, or released.
 	late := *g
-	late.claim = t.claim
+	late.identity = t.identity
 	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
-			_ = late.withdraw(context.Background())
+			if late.late != nil {
+				late.late.ended.Store(true)
+			}
+			late.withdraw(ctx)
 		}
 	})
+	return answer{}, false, err
 }
