@@ -117,3 +117,45 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 		})
 	}
 }
+
+// A first request whose answer was lost is withdrawn once the grant has ended, however that was: a copy that
+// comes then keeps the lock no longer than that takes.
+func TestLateCopyOfAGrantThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, c *Client, h *Hold){
+		"released": func(t *testing.T, _ *Client, h *Hold) {
+			t.Helper()
+			require.NoError(t, h.Release(t.Context()))
+		},
+		"lost": func(t *testing.T, c *Client, h *Hold) {
+			t.Helper()
+			_, err := c.Mutex("orders").ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.ErrorIs(t, h.Extend(t.Context(), time.Minute), ErrNotHeld)
+			<-h.Lost()
+		},
+		"detached": func(t *testing.T, c *Client, h *Hold) {
+			t.Helper()
+			text, err := h.Detach(t.Context())
+			require.NoError(t, err)
+			h, err = c.Attach(t.Context(), text)
+			require.NoError(t, err)
+			require.NoError(t, h.Release(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, link, rdb := linked(t)
+			dropped := link.DropReply("\r\nset\r\n")
+			h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+			require.NoError(t, err)
+			<-dropped
+			g := grantOf(t, h)
+			end(t, c, h)
+			redistest.Await(t, "the copy to arrive", func() bool {
+				return rdb.SetNX(t.Context(), g.keys.lock, g.held(), time.Hour).Val()
+			})
+			redistest.Await(t, "the copy to be withdrawn", func() bool { return !exists(t, rdb) })
+		})
+	}
+}

@@ -347,6 +347,11 @@ func TestRequestToAServerThatIsGone(t *testing.T) {
 			defer c.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			for range 2 { // a caller sends by itself then, and dials for no longer than it would wait for an answer
+				h, err := c.Acquire(ctx, "orders", Options{Lease: time.Minute})
+				require.NoError(t, err)
+				require.NoError(t, h.Release(ctx))
+			}
 			silent.Store(true)
 			s.Kill()
 			_, errs := takes(ctx, c, Options{Lease: time.Minute})

@@ -2,12 +2,10 @@ package locktests
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -73,73 +71,6 @@ func serverCommands(b *testing.B, rdb *redis.Client) int64 {
 	return sum
 }
 
-// BenchmarkUncontended is an acquire and a release of a lock that no other client
-// wants: two round trips.
-func BenchmarkUncontended(b *testing.B) {
-	for _, lease := range []time.Duration{time.Minute, 0} {
-		name := "lease"
-		if lease == 0 {
-			name = "watchdog"
-		}
-		b.Run(name, func(b *testing.B) {
-			c, r, rdb := benchClient(b, lock.Config{})
-			cycle := func() {
-				h, err := c.Acquire(b.Context(), "orders", lock.Options{Lease: lease})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := h.Release(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			cycle() // so that the server knows the scripts
-			trips, commands := r.n.Load(), serverCommands(b, rdb)
-			for b.Loop() {
-				cycle()
-			}
-			b.ReportMetric(float64(r.n.Load()-trips)/float64(b.N), "trips/op")
-			b.ReportMetric(float64(serverCommands(b, rdb)-commands)/float64(b.N), "commands/op")
-		})
-	}
-}
-
-// BenchmarkHandover passes a lock around among waiters of one client.
-func BenchmarkHandover(b *testing.B) {
-	for _, waiters := range []int{2, 16, 100} {
-		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
-			c, r, rdb := benchClient(b, lock.Config{})
-			var turns atomic.Int64
-			turns.Store(int64(b.N))
-			trips, most := r.n.Load(), atomic.Int64{}
-			b.ResetTimer()
-			var all sync.WaitGroup
-			for range waiters {
-				all.Go(func() {
-					for turns.Add(-1) >= 0 {
-						h, err := c.Mutex("orders").Acquire(b.Context(), within(lock.Forever, lock.Options{Lease: time.Minute}))
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						if n, err := rdb.PubSubNumSub(b.Context(), "lock:{orders}:released").Result(); err == nil {
-							for _, subscribed := range n {
-								most.Store(max(most.Load(), subscribed))
-							}
-						}
-						if err := h.Release(b.Context()); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-			b.ReportMetric(float64(r.n.Load()-trips)/float64(b.N), "trips/op")
-			b.ReportMetric(float64(most.Load()), "subscriptions")
-		})
-	}
-}
-
 // BenchmarkRenewals holds 10,000 locks with one client's watchdog. An operation
 // is a period in which each of them is renewed once.
 func BenchmarkRenewals(b *testing.B) {
@@ -189,64 +120,4 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// BenchmarkManyKeys is as many callers, each with a lock of its own: what an
-// acquire and a release cost together when requests share round trips.
-func BenchmarkManyKeys(b *testing.B) {
-	for _, callers := range []int{1, 4, 16, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			c, r, rdb := benchClient(b, lock.Config{})
-			cycle := func(name string) error {
-				h, err := c.Acquire(b.Context(), name, lock.Options{Lease: time.Minute})
-				if err != nil {
-					return err
-				}
-				return h.Release(b.Context())
-			}
-			if err := cycle("warm"); err != nil {
-				b.Fatal(err)
-			}
-			trips, used, served := r.n.Load(), processorTime(b), serverTime(b, rdb)
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			b.ReportAllocs()
-			b.ResetTimer()
-			var all sync.WaitGroup
-			for i := range callers {
-				all.Go(func() {
-					name := strconv.Itoa(i)
-					for left.Add(-1) >= 0 {
-						if err := cycle(name); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-			b.StopTimer()
-			b.ReportMetric(2*float64(b.N)/float64(r.n.Load()-trips), "calls/trip")
-			b.ReportMetric(float64((processorTime(b)-used).Nanoseconds())/float64(b.N), "client-ns/op")
-			b.ReportMetric(float64((serverTime(b, rdb)-served).Nanoseconds())/float64(b.N), "server-ns/op")
-		})
-	}
-}
-
-// serverTime is what the server has used, in user and system mode.
-func serverTime(b *testing.B, rdb *redis.Client) time.Duration {
-	b.Helper()
-	info, err := rdb.InfoMap(b.Context(), "cpu").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var sum float64
-	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
-		seconds, err := strconv.ParseFloat(info["CPU"][field], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		sum += seconds
-	}
-	return time.Duration(sum * float64(time.Second))
 }

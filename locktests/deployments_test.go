@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -203,41 +202,6 @@ func masterCrashes(t *testing.T, d topologies.Failover) {
 			return err == nil && h.Release(t.Context()) == nil
 		})
 	}
-}
-
-// holderVariable makes the test binary a process that holds a lock for ever: it
-// names the server's socket.
-const holderVariable = "LOCKCHAOS_TEST_HOLDER"
-
-// A holder that is killed leaves a lock that ends with the watchdog's lease.
-func TestHolderIsKilled(t *testing.T) {
-	if socket := os.Getenv(holderVariable); socket != "" {
-		c, err := lock.New(redis.NewClient(&redis.Options{Network: "unix", Addr: socket}), lock.Config{Watchdog: shortWatchdog})
-		require.NoError(t, err)
-		_, err = c.Acquire(t.Context(), "orders", lock.Options{})
-		require.NoError(t, err)
-		select {} // until it is killed
-	}
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestHolderIsKilled$")
-	cmd.Env = append(os.Environ(), holderVariable+"="+rdb.Options().Addr)
-	require.NoError(t, cmd.Start())
-	c := open(t, s, lock.Config{})
-	redistest.Await(t, "the other process to hold the lock", func() bool {
-		locked, err := c.Mutex("orders").IsLocked(t.Context())
-		return err == nil && locked
-	})
-	_, err = c.Acquire(t.Context(), "orders", lock.Options{Wait: 3 * shortWatchdog / 2})
-	require.ErrorIs(t, err, lock.ErrNotAcquired, "it renews its hold")
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	h, err := c.Acquire(t.Context(), "orders", lock.Options{Wait: lock.Forever})
-	require.NoError(t, err)
-	require.NoError(t, h.Release(t.Context()))
 }
 
 // lockAt is the name of a lock that lives on a server.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -58,33 +56,6 @@ func TestDetachedHoldGoesToAnotherClient(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrNotHeld, "it was released")
 }
 
-// A hold without an owner can be detached as well, also one that was passed on in
-// memory; the callers of the client that wait ask the server then.
-func TestDetachedHoldOfNoOwner(t *testing.T) {
-	s := redistest.Start(t)
-	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	next := make(chan *lock.Hold, 1)
-	first := acquire(t, c, "", long)
-	go func() {
-		h, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: lock.Forever})
-		if err == nil {
-			next <- h
-		}
-		close(next)
-	}()
-	parked(t, s.Client(t, nil), 1)
-	waits := waiting(t.Context(), t, c, lock.Options{Lease: long, Wait: lock.Forever})
-	require.NoError(t, first.Release(t.Context()))
-	second := <-next
-	require.NotNil(t, second)
-	third, err := other.Attach(t.Context(), detach(t, second))
-	require.NoError(t, err)
-	require.Equal(t, second.Lease().Request, third.Lease().Request)
-	require.NoError(t, third.Release(t.Context()))
-	require.NoError(t, <-waits)
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
 // A detached hold runs out, since no watchdog keeps it, and is not attached then, nor
 // when another owner holds the lock.
 func TestDetachedHoldRunsOut(t *testing.T) {
@@ -106,27 +77,6 @@ func TestDetachedHoldRunsOut(t *testing.T) {
 	<-late.Lost()
 	_, err = late.Detach(t.Context())
 	require.ErrorIs(t, err, lock.ErrNotHeld)
-}
-
-// An attach that the server doesn't answer is an error, and may be repeated.
-func TestAttachWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	network := &redistest.Network{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})
-	text := detach(t, acquire(t, open(t, s, lock.Config{}), "a", long))
-	heal := network.Cut()
-	_, err := c.Attach(t.Context(), text)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	heal()
-	var h *lock.Hold
-	redistest.Await(t, "an attach", func() bool {
-		h, err = c.Attach(t.Context(), text)
-		return err == nil
-	})
-	require.Greater(t, time.Until(h.Lease().Expires), long/2)
-	require.NoError(t, h.Release(t.Context()))
 }
 
 func TestAttachRefusesWhatIsNoHold(t *testing.T) {

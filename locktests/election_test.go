@@ -95,35 +95,6 @@ func TestElectionHasOneLeaderAtATime(t *testing.T) {
 	require.Len(t, slices.Compact(tokens), 20, "tokens grow")
 }
 
-func TestResignedLeadershipGoesToTheNext(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	a, b := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	leads(t, a, "")
-	ctx, cancel := context.WithCancel(t.Context())
-	first, err := a.Election("orders").Campaign(ctx, "a#1")
-	require.NoError(t, err)
-	cancel()
-	require.NoError(t, first.Context().Err(), "a leadership outlives the context of its campaign")
-	leads(t, b, "a#1")
-	next := campaigning(t.Context(), t, b, "b")
-	parked(t, s.Client(t, nil), 1)
-	require.NoError(t, first.Resign(t.Context()))
-	require.ErrorIs(t, first.Context().Err(), context.Canceled)
-	require.NotErrorIs(t, context.Cause(first.Context()), lock.ErrLost)
-	second := <-next
-	require.NotNil(t, second)
-	leads(t, a, "b")
-	require.Greater(t, second.Token(), first.Token())
-	require.ErrorIs(t, first.Resign(t.Context()), lock.ErrNotHeld)
-	require.NoError(t, second.Context().Err())
-	require.NoError(t, second.Resign(t.Context()))
-	leads(t, a, "")
-	held, err := a.FencedMutex("orders").Acquire(t.Context(), lock.Options{Lease: long})
-	require.NoError(t, err, "a mutex of that name is another lock")
-	require.NoError(t, held.Release(t.Context()))
-}
-
 // A leader that is cut off stops to believe before the next one leads.
 func TestElectionTakesOverFromADeadLeader(t *testing.T) {
 	t.Parallel()
@@ -148,33 +119,4 @@ func TestLostLeadershipEndsItsContext(t *testing.T) {
 	ended(t, l)
 	require.ErrorIs(t, context.Cause(l.Context()), lock.ErrLost)
 	require.ErrorIs(t, l.Resign(t.Context()), lock.ErrNotHeld)
-}
-
-func TestCampaignThatCannotSucceedEnds(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{})
-	try := func(ctx context.Context, c *lock.Client, name, candidate string) error {
-		_, err := c.Election(name).Campaign(ctx, candidate)
-		return err
-	}
-	require.ErrorContains(t, try(t.Context(), c, "orders", ""), "give it a name")
-	require.ErrorContains(t, try(t.Context(), c, "", "a"), "give the lock a name")
-	require.NoError(t, rdb.LPush(t.Context(), electionKey, "my data").Err())
-	require.ErrorContains(t, try(t.Context(), c, "orders", "a"), "use another name")
-	require.NoError(t, rdb.Del(t.Context(), electionKey).Err())
-
-	leader := campaign(t, c, "a")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, try(ctx, c, "orders", "b"), context.DeadlineExceeded)
-	require.NoError(t, leader.Resign(t.Context()))
-
-	s.Kill()
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, try(ctx, c, "orders", "b"), context.DeadlineExceeded)
-	c.Close()
-	require.ErrorIs(t, try(t.Context(), c, "orders", "b"), lock.ErrClosed)
 }

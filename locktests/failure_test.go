@@ -74,32 +74,6 @@ func TestRepeatedReleaseAfterTheLease(t *testing.T) {
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
-// A forced unlock whose reply was lost is repeated, and leaves the one who was
-// granted the lock in between alone.
-func TestLostReplyToForceUnlock(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, link := overLink(t, s, lock.Config{})
-	other := open(t, s, lock.Config{})
-	_ = acquire(t, other, "a", long)
-	_, err := c.Mutex("warm").ForceUnlock(t.Context()) // so that the server knows the script
-	require.NoError(t, err)
-	next := make(chan *lock.Hold, 1)
-	go func() {
-		h, err := other.Mutex("orders").Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "b", Lease: long}))
-		if err == nil {
-			next <- h
-		}
-	}()
-	parked(t, s.Client(t, nil), 1)
-	lost := link.DropReply(digest(t, "force"))
-	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
-	happened(t, lost)
-	require.NoError(t, err)
-	require.True(t, forced)
-	require.NoError(t, (<-next).Release(t.Context()), "it still held the lock")
-}
-
 // A server without memory releases, and keeps the holds that are renewed.
 func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	s := redistest.Start(t)
@@ -227,18 +201,6 @@ func TestWatchdogNeedsTheAcksToo(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the hold was believed in though no replica has its renewals")
 	}
-}
-
-// Behind a client that may repeat requests unseen, a release of what is lost says
-// so all the same.
-func TestReleaseOfALostLockByAnyClient(t *testing.T) {
-	s := redistest.Start(t)
-	c := newClient(t, struct{ redis.UniversalClient }{s.Client(t, nil)}, lock.Config{})
-	h := acquire(t, c, "a", long)
-	forced, err := c.Mutex("orders").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, forced)
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
 
 // A server that stands still while it extends a lease, until that is over, leaves no key

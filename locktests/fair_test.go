@@ -211,44 +211,6 @@ func TestFairMutexPassesByWaitersThatDied(t *testing.T) {
 	require.Less(t, scriptsRun(t, q.rdb), 150, "a hot loop asks a thousand times")
 }
 
-func TestFairMutexForceUnlock(t *testing.T) {
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c := open(t, s, lock.Config{Heartbeat: long})
-	m := c.FairMutex("orders")
-	was, err := m.ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.False(t, was)
-	h := acquire(t, fairly(c), "a", long)
-	q.waitsLong(t, c, "0", "1")
-	soonerThan(t, q.rdb, beforePoll, "the first was not notified", func() {
-		was, err = m.ForceUnlock(t.Context())
-		require.NoError(t, err)
-		require.True(t, was)
-		require.Equal(t, []string{"0", "1"}, q.order(t))
-	})
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-}
-
-// A lease that ends sends no message: the first waiter asks when it does, also
-// when it became the first only a moment ago.
-func TestFairMutexIsHandedOnWhenLeasesEnd(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	q := newQueue(t, s)
-	c := open(t, s, lock.Config{Heartbeat: long}) // polls are rare
-	h := acquire(t, fairly(c), "a", long)
-	var want []string
-	for i := range 5 {
-		want = append(want, strconv.Itoa(i))
-		q.keeps(t, c, want[i], soonOver)
-	}
-	begin := time.Now()
-	require.NoError(t, h.Release(t.Context()))
-	require.Equal(t, want, q.order(t))
-	require.Less(t, time.Since(begin), 12*time.Second, "the ends of leases were found by polls")
-}
-
 // Redisson #2278: a fair lock with many waiters stalls.
 func TestFairMutexServesManyInOrder(t *testing.T) {
 	t.Parallel()
@@ -283,51 +245,6 @@ func TestFairMutexServesManyInOrder(t *testing.T) {
 	require.Equal(t, want, q.order(t))
 	for _, err := range q.errs {
 		require.NoError(t, err)
-	}
-}
-
-// A FairMutex and a Mutex of one name are the same lock, and each serves the
-// other's waiters in the end.
-func TestFairMutexAndMutexExcludeEachOther(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{Heartbeat: 300 * time.Millisecond})
-	h := acquire(t, c, "a", long)
-	_, err := c.FairMutex("orders").Acquire(t.Context(), lock.Options{Owner: "b"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	done := waiting(t.Context(), t, fairly(c), lock.Options{Owner: "b", Wait: lock.Forever})
-	require.NoError(t, h.Release(t.Context()))
-	require.NoError(t, <-done)
-	h = acquire(t, fairly(c), "a", long)
-	_, err = c.Acquire(t.Context(), "orders", lock.Options{Owner: "b"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	fenced, err := c.FencedMutex("orders").Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	again := acquire(t, fairly(c), "a", long)
-	require.Equal(t, 3, again.Lease().Holds)
-	for _, h := range []*lock.Hold{h, fenced, again} {
-		require.NoError(t, h.Release(t.Context()))
-	}
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
-func TestHeartbeat(t *testing.T) {
-	tests := []struct {
-		give lock.Config
-		want string
-	}{
-		{lock.Config{}, ""},
-		{lock.Config{Heartbeat: 100 * time.Millisecond}, ""},
-		{lock.Config{Heartbeat: 99 * time.Millisecond}, "give at least 100ms"},
-		{lock.Config{Heartbeat: -1}, "give at least 100ms"},
-		{lock.Config{Heartbeat: time.Second, ReplicaAcks: 1}, "give at least 3s"},
-		{lock.Config{Heartbeat: time.Second, ReplicaAcks: 1, AckTimeout: 300 * time.Millisecond}, ""},
-	}
-	for _, tt := range tests {
-		if err := tt.give.Validate(); tt.want == "" {
-			require.NoError(t, err)
-		} else {
-			require.ErrorContains(t, err, tt.want)
-		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-	"github.com/stretchr/testify/require"
 )
 
 // fake is a Redis server in a bubble of virtual time: it knows the scripts by
@@ -136,12 +135,4 @@ func readLength(r *bufio.Reader) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
-}
-
-func TestFake(t *testing.T) {
-	_, err := readCommand(bufio.NewReader(strings.NewReader("*1\r\n$4\r\nPI")))
-	require.Error(t, err)
-	got, err := readCommand(bufio.NewReader(strings.NewReader("*1\r\n$4\r\nPING\r\n")))
-	require.NoError(t, err)
-	require.Equal(t, []string{"PING"}, got)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/fence"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -65,15 +64,6 @@ func TestTokensGrow(t *testing.T) {
 	}
 }
 
-func TestTokenIsTheTime(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	before := rdb.Time(t.Context()).Val().UnixMicro()
-	h := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
-	require.GreaterOrEqual(t, h.Lease().Token, before)
-	require.LessOrEqual(t, h.Lease().Token, rdb.Time(t.Context()).Val().UnixMicro())
-}
-
 // A re-entry has the token of the hold that it re-enters: with a greater one, as
 // Redisson gives, what the outer holder does is refused by the resource.
 func TestReentryKeepsItsToken(t *testing.T) {
@@ -117,23 +107,4 @@ func TestTokensAreForgotten(t *testing.T) {
 	day := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
 	require.Greater(t, rdb.PTTL(ctx, tokenKey).Val(), 23*time.Hour)
 	require.NoError(t, day.Release(ctx))
-}
-
-// A holder that was paused for longer than its lease writes nothing.
-func TestGuardRefusesTheZombie(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	ctx := t.Context()
-	guard, err := fence.NewRedis(rdb, fence.Config{})
-	require.NoError(t, err)
-	c, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	zombie := acquire(t, fenced(c), "a", soonOver)
-	require.NoError(t, guard.Set(ctx, "stock", "a", zombie.Lease().Token))
-	next, err := other.FencedMutex("orders").Acquire(ctx, within(lock.Forever, lock.Options{Owner: "b", Lease: long}))
-	require.NoError(t, err)
-	require.NoError(t, guard.Set(ctx, "stock", "b", next.Lease().Token))
-	require.ErrorIs(t, guard.Set(ctx, "stock", "a again", zombie.Lease().Token), fence.ErrStale)
-	require.Equal(t, "b", rdb.Get(ctx, "stock").Val())
-	require.NoError(t, next.Release(ctx))
 }

@@ -166,22 +166,6 @@ func TestHandedLockGetsItsLease(t *testing.T) {
 	}
 }
 
-// An end that the owner chose stays as it is.
-func TestHandedLockThatItsOwnerExtends(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var log events
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{Observer: &log})
-	next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: time.Minute, Wait: lock.Forever})
-	require.NoError(t, next.Extend(t.Context(), 10*time.Second))
-	chosen := next.Lease().Expires
-	<-time.After(2 * time.Second) // in which it would have been extended
-	require.Equal(t, chosen, next.Lease().Expires)
-	require.Zero(t, log.count(lock.Renewing))
-	require.NoError(t, next.Release(t.Context()))
-}
-
 // A message doesn't make a holder of a client that the server refused since, whatever
 // the clock says of the server that sent it: it may have been under way for long, or
 // come from a former master.
@@ -421,26 +405,4 @@ func TestFirstRequestLeavesTheLockToTheQueue(t *testing.T) {
 	})
 	require.NoError(t, next.Release(t.Context()))
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-}
-
-// Owners may have any name.
-func TestHandOverToStrangeNames(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	holder := open(t, s, lock.Config{Prefix: "a b 3 %"})
-	c := open(t, s, lock.Config{Prefix: "a b 3 %"})
-	for _, owner := range []string{"a b", " ", "\x00\n", "%d 1 2", strings.Repeat("x ", 1000), "ü"} {
-		h := acquire(t, holder, "first", long)
-		holds := granting(t.Context(), t, c, lock.Options{Owner: owner, Lease: long, Wait: lock.Forever})
-		redistest.Await(t, "ticket", func() bool {
-			return drawn(t, s.Client(t, nil), "a b 3 %:{orders}:tickets") == 1
-		})
-		require.NoError(t, h.Release(t.Context()))
-		next := <-holds
-		require.NotNil(t, next)
-		held, err := holder.Mutex("orders").IsHeldBy(t.Context(), owner)
-		require.NoError(t, err)
-		require.True(t, held)
-		require.NoError(t, next.Release(t.Context()))
-	}
 }

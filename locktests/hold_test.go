@@ -84,31 +84,6 @@ func TestHoldIsLostWhenItsLeaseEnds(t *testing.T) {
 	})
 }
 
-func TestHoldWithoutAnEndIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := holdOf(0, &keeper{release: func() error { return nil }})
-		time.Sleep(1000 * time.Hour)
-		require.False(t, isLost(h))
-		require.NoError(t, h.Release(t.Context()))
-		require.False(t, isLost(h))
-	})
-}
-
-func TestHoldContextFollowsItsParent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := holdOf(time.Minute, &keeper{})
-		parent, cancelParent := context.WithCancel(t.Context())
-		ctx, cancel := h.Context(parent)
-		defer cancel()
-		cancelParent()
-		<-ctx.Done()
-		require.ErrorIs(t, context.Cause(ctx), context.Canceled)
-		other, cancelOther := h.Context(t.Context())
-		cancelOther()
-		require.ErrorIs(t, context.Cause(other), context.Canceled)
-	})
-}
-
 func TestHoldExtend(t *testing.T) {
 	const lease, delay = 10 * time.Second, 2 * time.Second
 	tests := []struct {
@@ -139,19 +114,6 @@ func TestHoldExtend(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHoldExtendedTooLateStaysLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := holdOf(time.Second, &keeper{extend: func(d time.Duration) (time.Time, error) {
-			time.Sleep(2 * time.Second)
-			return time.Now().Add(d), nil
-		}})
-		err := h.Extend(t.Context(), time.Minute)
-		require.ErrorIs(t, err, lock.ErrLost)
-		require.NotErrorIs(t, err, lock.ErrNotHeld, "the service may hold it still")
-		require.True(t, isLost(h))
-	})
 }
 
 func TestHoldRelease(t *testing.T) {
@@ -215,31 +177,6 @@ func TestHoldTalksToTheServiceOneAtATime(t *testing.T) {
 		require.Positive(t, released)
 		require.False(t, isLost(h))
 	})
-}
-
-func TestHoldReleaseThatWaitsInVain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := &keeper{
-			extend:  func(d time.Duration) (time.Time, error) { time.Sleep(time.Minute); return time.Now().Add(d), nil },
-			release: func() error { return nil },
-		}
-		h := holdOf(time.Hour, k)
-		extended := make(chan error, 1)
-		go func() { extended <- h.Extend(t.Context(), time.Hour) }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, h.Release(ctx), context.DeadlineExceeded)
-		require.True(t, isLost(h), "the caller asked for a release and is done")
-		require.ErrorIs(t, <-extended, lock.ErrLost)
-		require.NoError(t, h.Release(t.Context()), "a second try is sent")
-	})
-}
-
-func TestHoldExtendByTooLittle(t *testing.T) {
-	h := holdOf(time.Hour, &keeper{})
-	require.ErrorContains(t, h.Extend(t.Context(), time.Microsecond), "at least 1ms")
-	require.NotErrorIs(t, h.Extend(t.Context(), -time.Second), lock.ErrNotHeld)
 }
 
 func ExampleNewHold() {

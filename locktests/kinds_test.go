@@ -174,12 +174,12 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 		rdb, holder := s.Client(t, nil), open(t, s, lock.Config{})
 		for name, end := range ends {
 			e := &events{}
-			c, link := overLink(t, s, lock.Config{Observer: e, Watchdog: shortWatchdog})
+			c, link := overLink(t, s, lock.Config{Observer: e})
 			k.know(t, c)
 			if name != "over" {
 				ctx, cancel := context.WithCancel(t.Context())
 				held, deliver := link.HoldReplies(k.script(t, "acquire"))
-				done := waiting(ctx, t, k.on(c), lock.Options{})
+				done := waiting(ctx, t, k.on(c), lock.Options{Lease: long})
 				happened(t, held)
 				require.NotEmpty(t, left(t, rdb), "the server has granted it")
 				end.do(cancel, c)
@@ -189,8 +189,7 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 				cancel()
 				require.Empty(t, left(t, rdb), "Close waits until the grant is taken back")
 				require.Equal(t, 1, e.count(lock.Acquired))
-				require.Zero(t, e.count(lock.Renewing))
-				c = open(t, s, lock.Config{Watchdog: shortWatchdog})
+				c = open(t, s, lock.Config{})
 			}
 			blocker := k.blocked(t, holder)
 			before := left(t, rdb)

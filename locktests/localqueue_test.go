@@ -2,10 +2,8 @@ package locktests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,67 +244,5 @@ func TestLinesTakeTurns(t *testing.T) {
 	}
 	for who, n := range left {
 		require.Less(t, n, 50, "worker %d when another one was done", who)
-	}
-}
-
-// Connections that break, and locks that are taken away by force: each client that asks
-// gets it in the end. While no client uses force there is never more than one holder.
-func TestLinesUnderFire(t *testing.T) {
-	t.Parallel()
-	for _, force := range []bool{false, true} {
-		t.Run(fmt.Sprint("force ", force), func(t *testing.T) {
-			s := redistest.Start(t)
-			rdb := s.Client(t, nil)
-			clients := []*lock.Client{open(t, s, lock.Config{}), open(t, s, lock.Config{Batch: 4}), open(t, s, lock.Config{Batch: 1 << 20})}
-			var over atomic.Bool
-			defer over.Store(true)
-			inside := 0
-			var served [12]int
-			var all sync.WaitGroup
-			for i := range served {
-				all.Go(func() {
-					for (!over.Load() || served[i] == 0) && t.Context().Err() == nil { // each gets it in the end
-						h, err := clients[i%3].Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: long})
-						if errors.Is(err, lock.ErrNotAcquired) {
-							t.Error(err)
-							return
-						}
-						if err != nil {
-							continue
-						}
-						if !force {
-							inside++
-						}
-						served[i]++
-						for err := h.Release(t.Context()); err != nil && !errors.Is(err, lock.ErrNotHeld); {
-							err = h.Release(t.Context())
-						}
-					}
-				})
-			}
-			struck := 0
-			for range 20 {
-				<-time.After(20 * time.Millisecond) // the disturbance's pace
-				if force {
-					if freed, err := clients[0].Mutex("orders").ForceUnlock(t.Context()); err == nil && freed {
-						struck++
-					}
-					continue
-				}
-				for _, kind := range []string{"normal", "pubsub"} {
-					n, err := rdb.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Result()
-					require.NoError(t, err)
-					struck += int(n)
-				}
-			}
-			over.Store(true)
-			all.Wait()
-			require.Positive(t, struck)
-			for i, n := range served {
-				require.Positive(t, n, "worker %d", i)
-			}
-			t.Log(served, struck)
-			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
-		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -62,35 +61,6 @@ func TestMultiLockOfMembersThatDoNotSuit(t *testing.T) {
 	}
 }
 
-func TestMultiLockTellsWhatItGranted(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{Watchdog: time.Minute})
-	quick := open(t, s, lock.Config{Watchdog: 40 * time.Second, Prefix: "other"})
-	fenced := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return c.FencedMutex(name).Acquire(ctx, o)
-	})
-	m := multi(t, lock.Member{Locker: quick, Name: "a", Deployment: "2"}, lock.Member{Locker: fenced, Name: "b", Deployment: "1"})
-	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "me"}))
-	require.NoError(t, err)
-	parts := m.Leases(h)
-	require.Len(t, parts, 2)
-	require.Equal(t, []string{"b", "a"}, []string{parts[0].Name, parts[1].Name})
-	require.Positive(t, parts[0].Token)
-	l := h.Lease()
-	require.Equal(t, "b+a", l.Name)
-	require.Equal(t, "me", l.Owner)
-	require.Equal(t, 1, l.Holds)
-	require.Zero(t, l.Token)
-	require.Equal(t, 40*time.Second, l.Length)
-	require.Equal(t, parts[1].Expires, l.Expires)
-
-	single := acquire(t, c, "me", long)
-	require.Nil(t, m.Leases(single))
-	require.NoError(t, h.Release(t.Context()))
-	require.NoError(t, single.Release(t.Context()))
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
 // A caller that lists the same locks in another order doesn't wait in a circle
 // (redisson #467, #1160: its MultiLock takes them in the order given).
 func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
@@ -133,89 +103,6 @@ func TestMultiLocksInAnyOrderDoNotDeadlock(t *testing.T) {
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
-func TestMultiLockGivesBackWhatItTook(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	link := &redistest.Link{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
-	m := multi(t, named(c, "a", "orders", "z")...)
-	held := acquire(t, c, "other", long)
-	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
-		begin := time.Now()
-		_, err := m.Acquire(t.Context(), within(wait, lock.Options{Lease: long}))
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.GreaterOrEqual(t, time.Since(begin), wait)
-		require.Equal(t, []string{"lock:{orders}"}, keysLeft(t, rdb))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := m.Acquire(ctx, within(lock.Forever, lock.Options{Lease: long}))
-		done <- err
-	}()
-	queued(t, rdb, 1) // nothing is under way
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
-	redistest.Await(t, "the ticket to be taken back", func() bool { return len(keysLeft(t, rdb)) == 1 })
-	require.Equal(t, []string{"lock:{orders}"}, keysLeft(t, rdb))
-
-	// What isn't confirmed is not called definite.
-	dropped := link.DropReply(digest(t, "release"))
-	_, err := m.Acquire(t.Context(), lock.Options{Lease: long})
-	happened(t, dropped)
-	require.ErrorContains(t, err, "take the grants back")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, held.Release(t.Context()))
-}
-
-// The first exception ends an unlock of redisson's, and the other locks stay held
-// (§7).
-func TestMultiLockReleasesAllAlsoWhenOneFails(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	link := &redistest.Link{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
-	sound := open(t, s, lock.Config{})
-	m := multi(t, lock.Member{Locker: c, Name: "a"}, lock.Member{Locker: sound, Name: "b"}, lock.Member{Locker: sound, Name: "c"})
-	take := func() *lock.Hold {
-		h, err := m.Acquire(t.Context(), lock.Options{Lease: long})
-		require.NoError(t, err)
-		return h
-	}
-	require.NoError(t, take().Release(t.Context())) // so that the digest is known
-
-	h := take()
-	dropped := link.DropReply(digest(t, "release"))
-	err := h.Release(t.Context())
-	happened(t, dropped)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	require.True(t, isOver(h))
-	require.NoError(t, h.Release(t.Context()), "the one that is left")
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	require.Empty(t, keysLeft(t, rdb))
-
-	h = take()
-	_, err = sound.Mutex("b").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	require.Empty(t, keysLeft(t, rdb))
-
-	// An unknown outcome beside a definite one is not definite.
-	h = take()
-	_, err = sound.Mutex("b").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	dropped = link.DropReply(digest(t, "release"))
-	err = h.Release(t.Context())
-	happened(t, dropped)
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	require.ErrorContains(t, err, "not held")
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "it was asked again for the first one")
-	require.Empty(t, keysLeft(t, rdb))
-}
-
 // Redisson sets the expiry of every key once more when all are taken, whichever client
 // holds it by then, after it took them for longer than was asked (§7).
 func TestMultiLockNeverTouchesTheLeaseOfAnother(t *testing.T) {
@@ -243,54 +130,6 @@ func TestMultiLockNeverTouchesTheLeaseOfAnother(t *testing.T) {
 	require.LessOrEqual(t, most, soonOver, "no member is taken for longer than was asked")
 	require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), 9*long)
 	require.NoError(t, blocker.Release(t.Context()))
-}
-
-func TestMultiLockFollowsItsWatchdogs(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{Watchdog: shortWatchdog})
-	m := multi(t, named(c, "a", "b")...)
-	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{}))
-	require.NoError(t, err)
-	ctx, cancel := h.Context(t.Context())
-	defer cancel()
-	first := h.Lease().Expires
-	redistest.Await(t, "a renewal", func() bool { return h.Lease().Expires.After(first.Add(time.Second)) })
-	require.False(t, isOver(h))
-
-	_, err = c.Mutex("b").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	<-ctx.Done()
-	require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
-	<-h.Lost()
-	held, err := c.Mutex("a").IsLocked(t.Context())
-	require.NoError(t, err)
-	require.True(t, held, "the others stay held until the release")
-	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
-// A hold that a watchdog keeps is lost while the next lock is waited for.
-func TestMultiLockIsLostBeforeItIsComplete(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, other := open(t, s, lock.Config{Watchdog: shortWatchdog}), open(t, s, lock.Config{})
-	held := acquire(t, other, "b", long)
-	m := multi(t, named(c, "a", "orders")...)
-	done := make(chan error, 1)
-	go func() {
-		_, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{}))
-		done <- err
-	}()
-	parked(t, s.Client(t, nil), 1)
-	_, err := c.Mutex("a").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	err = <-done
-	require.ErrorIs(t, err, lock.ErrLost)
-	require.NotErrorIs(t, err, context.Canceled, "the caller did not cancel")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, held.Release(t.Context()))
 }
 
 // In virtual time, with locks in memory: their leases have no margin.

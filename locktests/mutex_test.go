@@ -11,57 +11,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-func TestMutexTellsWhoHoldsIt(t *testing.T) {
-	s := redistest.Start(t)
-	m := open(t, s, lock.Config{}).Mutex("orders")
-	ctx := t.Context()
-	state := func(owner string) (locked, held bool, count int, ttl time.Duration) {
-		locked, err := m.IsLocked(ctx)
-		require.NoError(t, err)
-		held, err = m.IsHeldBy(ctx, owner)
-		require.NoError(t, err)
-		count, err = m.HoldCount(ctx, owner)
-		require.NoError(t, err)
-		ttl, err = m.TTL(ctx)
-		require.NoError(t, err)
-		return locked, held, count, ttl
-	}
-
-	locked, held, count, ttl := state("a")
-	require.Zero(t, []any{locked, held, count, ttl}[2])
-	require.False(t, locked)
-	require.False(t, held)
-	require.Zero(t, ttl)
-
-	first, err := m.Acquire(ctx, within(lock.Forever, lock.Options{Owner: "a", Lease: long}))
-	require.NoError(t, err)
-	second, err := m.Acquire(ctx, lock.Options{Owner: "a", Lease: long / 4})
-	require.NoError(t, err)
-	require.Equal(t, 2, second.Lease().Holds)
-	_, err = m.Acquire(ctx, within(10*time.Millisecond, lock.Options{Owner: "b"}))
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	locked, held, count, ttl = state("a")
-	require.True(t, locked)
-	require.True(t, held)
-	require.Equal(t, 2, count)
-	require.Greater(t, ttl, long/2, "the shorter re-entry leaves the longer lease alone")
-	require.LessOrEqual(t, ttl, long)
-	_, held, count, _ = state("b")
-	require.False(t, held)
-	require.Zero(t, count)
-
-	require.NoError(t, first.Release(ctx))
-	_, _, count, ttl = state("a")
-	require.Equal(t, 1, count)
-	require.LessOrEqual(t, ttl, long/4, "what is left is the shorter lease")
-	require.NoError(t, second.Release(ctx))
-	require.ErrorIs(t, second.Release(ctx), lock.ErrReleased)
-	locked, _, _, _ = state("a")
-	require.False(t, locked)
-	require.Equal(t, "orders", m.Name())
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
-}
-
 func TestForceUnlock(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{})
@@ -116,64 +65,6 @@ func TestOneSubscriptionForManyWaiters(t *testing.T) {
 	parked(t, rdb, 1) // and no other was made
 	c.Close()
 	parked(t, rdb, 0)
-}
-
-func TestEventsOfAWait(t *testing.T) {
-	s := redistest.Start(t)
-	e := &events{}
-	c := open(t, s, lock.Config{Observer: e})
-	h := acquire(t, c, "a", long)
-	_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: 10 * time.Millisecond})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, h.Release(t.Context()))
-	all := e.list()
-	require.Len(t, all, 4)
-	require.Equal(t, []lock.EventKind{lock.Acquired, lock.Waited, lock.Refused, lock.Released},
-		[]lock.EventKind{all[0].Kind, all[1].Kind, all[2].Kind, all[3].Kind})
-	require.Equal(t, "b", all[1].Lease.Owner)
-	require.GreaterOrEqual(t, all[1].Took, 10*time.Millisecond)
-	require.ErrorIs(t, all[1].Err, lock.ErrNotAcquired)
-	require.Equal(t, h.Lease(), all[3].Lease)
-	require.NoError(t, all[3].Err)
-	require.Equal(t, "waited", lock.Waited.String())
-	require.Equal(t, "event 0", lock.EventKind(0).String())
-}
-
-func TestErrorsSayWhatToDo(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	replica, _ := s.Replica(t)
-	rdb := s.Client(t, nil)
-	require.NoError(t, rdb.Set(t.Context(), "lock:{text}", "my data", 0).Err())
-	c := open(t, s, lock.Config{})
-	onReplica := newClient(t, replica.Client(t, func(o *redis.Options) { o.MaxRetries = -1 }), lock.Config{})
-	tests := []struct {
-		name string
-		c    *lock.Client
-		lock string
-		give lock.Options
-		want string
-	}{
-		{"wrong type", c, "text", lock.Options{}, "use another name or Config.Prefix"},
-		{"read only", onReplica, "orders", lock.Options{}, "connect to the master"},
-		{"no name", c, "", lock.Options{}, "give the lock a name"},
-		{"negative lease", c, "orders", lock.Options{Lease: -1}, "give a positive one"},
-		{"tiny lease", c, "orders", lock.Options{Lease: time.Microsecond}, "give at least 1ms"},
-		{"lease within the margin", c, "orders", lock.Options{Lease: 2 * time.Millisecond}, "clock drift"},
-		{"negative wait", c, "orders", lock.Options{Wait: -1}, "give 0 for one try"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := tt.c.Acquire(t.Context(), tt.lock, tt.give)
-			require.ErrorContains(t, err, tt.want)
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		})
-	}
-	_, err := c.Mutex("text").ForceUnlock(t.Context())
-	require.ErrorContains(t, err, "use another name")
-	_, err = c.Mutex("text").TTL(t.Context())
-	require.ErrorContains(t, err, "use another name")
-	require.Equal(t, "my data", rdb.Get(t.Context(), "lock:{text}").Val())
 }
 
 // What a server in trouble answers is an error that says what to do, and leaves
@@ -262,26 +153,4 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "less than the read timeout")
 	_, err = lock.New(rdb, lock.Config{})
 	require.NoError(t, err)
-}
-
-// A lease that is as long as can be said is never told as one that is over.
-func TestTTLOfAnEndlessLease(t *testing.T) {
-	s := redistest.Start(t)
-	ctx := t.Context()
-	c, rdb := open(t, s, lock.Config{}), s.Client(t, nil)
-	acquire(t, c, "", lock.Forever)
-	require.NoError(t, rdb.Do(ctx, "PEXPIRE", "lock:{orders}", int64(1e13)).Err()) // the milliseconds are rounded up
-	ttl, err := c.Mutex("orders").TTL(ctx)
-	require.NoError(t, err)
-	require.Equal(t, lock.Forever, ttl)
-
-	m := c.RWMutex("stock", lock.RWOptions{})
-	_, err = m.Write().Acquire(ctx, lock.Options{Lease: lock.Forever})
-	require.NoError(t, err)
-	for _, grant := range rdb.ZRange(ctx, "lock:{stock}", 0, -1).Val() {
-		require.NoError(t, rdb.ZAdd(ctx, "lock:{stock}", redis.Z{Member: grant, Score: 1e13 + 1e15 + 2e15}).Err())
-	}
-	ttl, err = m.TTL(ctx)
-	require.NoError(t, err)
-	require.Equal(t, lock.Forever, ttl)
 }

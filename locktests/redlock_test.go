@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -85,74 +84,6 @@ func (q quorum) await(t *testing.T, servers int) {
 	redistest.Await(t, fmt.Sprintf("a lock on %d servers", servers), func() bool { return len(q.on(t)) == servers })
 }
 
-func TestRedlockKeepsTheContract(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name          string
-		servers, dead int
-		watchdog      time.Duration // that is waited for
-	}{
-		{"three servers", 3, 0, 0},
-		{"five servers, two of them dead", 5, 2, watchful},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			q := startQuorum(t, tt.servers)
-			for _, s := range q[:tt.dead] {
-				s.Kill()
-			}
-			locktest.Run(t, func(t *testing.T) lock.Locker {
-				t.Helper()
-				return q.redlock(t, lock.RedlockConfig{
-					Prefix: apart(), Watchdog: tt.watchdog, NodeTimeout: patient, RetryDelay: 20 * time.Millisecond,
-				})
-			}, locktest.Features{Reentrant: true, SplitVotes: true, Watchdog: tt.watchdog, Lease: leisurely, Apart: true, Callers: 200})
-		})
-	}
-}
-
-func TestRedlockTellsWhatItGranted(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	e := &events{}
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient, Observer: e})
-	m := r.Mutex("orders")
-	h, err := m.Acquire(t.Context(), within(lock.Forever, lock.Options{Owner: "a", Lease: long}))
-	require.NoError(t, err)
-	q.await(t, 3)
-	l := h.Lease()
-	require.Equal(t, "orders", m.Name())
-	require.Zero(t, l.Token, "there is no order of grants across servers")
-	require.Empty(t, l.Node)
-	for _, s := range q {
-		fields := redistest.Fields(t.Context(), t, s.Client(t, nil), "lock:{orders}")
-		require.Equal(t, "a", fields["owner"])
-		require.Contains(t, fields, l.Request, "the same request everywhere")
-	}
-
-	again, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	require.Equal(t, 2, again.Lease().Holds)
-	_, err = m.Acquire(t.Context(), within(time.Millisecond, lock.Options{Owner: "b"}))
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, h.Release(t.Context()))
-	third, err := m.Acquire(t.Context(), lock.Options{Owner: "a", Lease: long})
-	require.NoError(t, err)
-	require.Equal(t, 2, third.Lease().Holds, "the first one is over")
-	require.NoError(t, again.Release(t.Context()))
-	require.NoError(t, third.Release(t.Context()))
-	q.await(t, 0)
-
-	var kinds []lock.EventKind
-	for _, ev := range e.list() {
-		kinds = append(kinds, ev.Kind)
-	}
-	require.Equal(t, []lock.EventKind{
-		lock.Acquired, lock.Acquired, lock.Waited, lock.Refused, lock.Released, lock.Acquired, lock.Released, lock.Released,
-	}, kinds)
-}
-
 func TestRedlockOfServersThatDoNotSuit(t *testing.T) {
 	client := func(addr string) *redis.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -224,64 +155,6 @@ func TestRedlockCheck(t *testing.T) {
 	require.ErrorIs(t, r.Check(t.Context()), lock.ErrClosed)
 }
 
-func TestRedlockOptionsThatCannotBeMeant(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: patient})
-	for name, tt := range map[string]struct {
-		lock string
-		give lock.Options
-	}{
-		"give the lock a name": {"", lock.Options{}},
-		"give a positive one":  {"orders", lock.Options{Lease: -1}},
-		"clock drift":          {"orders", lock.Options{Lease: 2 * time.Millisecond}},
-	} {
-		_, err := r.Acquire(t.Context(), tt.lock, tt.give)
-		require.ErrorContains(t, err, name)
-		require.NotErrorIs(t, err, lock.ErrNotAcquired)
-	}
-	// Keys that hold something else: on a minority they cost a vote, on a majority
-	// the error says what to do.
-	for i, s := range q {
-		require.NoError(t, s.Client(t, nil).Set(t.Context(), "lock:{orders}", "my data", 0).Err())
-		h, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
-		if i == 0 {
-			require.NoError(t, err)
-			require.NoError(t, h.Extend(t.Context(), long))
-			require.NoError(t, h.Release(t.Context()))
-			q.await(t, 0)
-			continue
-		}
-		require.ErrorContains(t, err, "use another name")
-		require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		q.await(t, 0)
-	}
-	for _, s := range q {
-		require.Equal(t, "my data", s.Client(t, nil).Get(t.Context(), "lock:{orders}").Val())
-	}
-}
-
-// The servers were asked before the wait for one that comes back.
-func TestRedlockWaitsForServersToComeBack(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	r := q.redlock(t, lock.RedlockConfig{RetryDelay: 10 * time.Millisecond, NodeTimeout: patient})
-	q[0].Kill()
-	q[1].Kill()
-	done := waiting(t.Context(), t, r, lock.Options{Lease: long, Wait: lock.Forever})
-	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long, Wait: 50 * time.Millisecond})
-	require.ErrorContains(t, err, "no majority")
-	require.NotErrorIs(t, err, lock.ErrNotAcquired)
-	select {
-	case err := <-done:
-		t.Fatalf("the wait ended: %v", err)
-	default:
-	}
-	q[1].Start(t)
-	require.NoError(t, <-done)
-	q[1:].await(t, 0)
-}
-
 // The reply of one server is lost: the grant is there, and is released with the
 // others, though no client knew of it. Redisson's RedLock releases what it believes
 // that it acquired (redisson #1606).
@@ -319,30 +192,6 @@ func TestRedlockTakesBackWhatItDidNotKnowOf(t *testing.T) {
 	// back in time decides what can be said.
 	require.Error(t, err)
 	deliver()
-	q.await(t, 0)
-}
-
-// A round whose grants no client knows of doesn't stand in the way of the next one of
-// the same caller.
-func TestRedlockIsNotBlockedByItself(t *testing.T) {
-	t.Parallel()
-	q := startQuorum(t, 3)
-	links := make([]redistest.Link, 3)
-	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: time.Second, RetryDelay: 10 * time.Millisecond},
-		func(i int, o *redis.Options) { links[i].Use(o) })
-	warm(t, q, r)
-	var deliver []func()
-	for i := range 2 {
-		_, d := links[i].HoldReply(digest(t, "acquire"))
-		deliver = append(deliver, d)
-		t.Cleanup(d)
-	}
-	h, err := r.Mutex("orders").Acquire(t.Context(), within(patient, lock.Options{Lease: long}))
-	require.NoError(t, err, "both servers have a grant of the first round")
-	for _, d := range deliver {
-		d()
-	}
-	require.NoError(t, h.Release(t.Context()))
 	q.await(t, 0)
 }
 

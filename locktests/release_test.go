@@ -77,25 +77,3 @@ func TestCloseAwaitsReleases(t *testing.T) {
 	c.Close()
 	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
-
-// The context of a hold ends when its release begins, and may be that of the release.
-func TestHoldContextEndsAtTheRelease(t *testing.T) {
-	t.Parallel()
-	kinds, held := everyLock(t)
-	for name, l := range kinds {
-		t.Run(name, func(t *testing.T) {
-			// A Redlock is released by a majority first, and it has the key of the others.
-			redistest.Await(t, "the lock before to be gone", func() bool { return !held() })
-			h := acquire(t, l, "", long)
-			ctx, cancel := h.Context(t.Context())
-			defer cancel()
-			limited, stop := context.WithTimeout(ctx, long)
-			defer stop()
-			require.NoError(t, h.Release(limited))
-			require.ErrorIs(t, context.Cause(ctx), context.Canceled)
-			late, cancel := h.Context(t.Context())
-			defer cancel()
-			require.Error(t, late.Err(), "it ends at once if the hold is released")
-		})
-	}
-}

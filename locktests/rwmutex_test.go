@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,42 +89,6 @@ func waitingWriters(t *testing.T, rdb *redis.Client) []string {
 	members, err := rdb.ZRange(t.Context(), "lock:{orders}", 0, -1).Result()
 	require.NoError(t, err)
 	return slices.DeleteFunc(members, func(m string) bool { return !strings.HasPrefix(m, "wait:") })
-}
-
-// placeEnds is when a waiting writer keeps no reader out any longer.
-func placeEnds(t *testing.T, rdb *redis.Client, place string) int64 {
-	t.Helper()
-	score, err := rdb.ZScore(t.Context(), "lock:{orders}", place).Result()
-	require.NoError(t, err)
-	return int64(score) - rwBase(place)
-}
-
-func TestReadersShareAndWritersExclude(t *testing.T) {
-	s := redistest.Start(t)
-	ctx := t.Context()
-	m, other := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{}).RWMutex("orders", plainRW)
-	r, w := m.Read(), m.Write()
-	var holds []*lock.Hold
-	for i := range 10 {
-		h := letIn(t, []*lock.RWSide{r, other.Read()}[i%2], strconv.Itoa(i))
-		require.Equal(t, 1, h.Lease().Holds)
-		holds = append(holds, h)
-	}
-	n, err := other.Readers(ctx)
-	require.NoError(t, err)
-	require.Equal(t, 10, n)
-	for _, h := range holds {
-		keptOut(t, w, "w")
-		require.NoError(t, h.Release(ctx))
-		require.ErrorIs(t, h.Release(ctx), lock.ErrNotHeld)
-	}
-	h := letIn(t, w, "w")
-	keptOut(t, r, "r")
-	keptOut(t, other.Read(), "r")
-	keptOut(t, other.Write(), "v")
-	require.NoError(t, h.Release(ctx))
-	require.NoError(t, letIn(t, r, "r").Release(ctx))
-	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }
 
 // A reader that asks to write is told so at once, alone or not. In Redisson it
@@ -287,62 +250,6 @@ func TestReadersDoNotStarveAPreferredWriter(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-}
-
-// A preferred writer that gives up leaves nothing behind, and lets the readers
-// in that it kept out.
-func TestPreferredWriterThatGivesUpWakesReaders(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder, others := open(t, s, lock.Config{}).RWMutex("orders", plainRW), open(t, s, lock.Config{})
-	quit := func(how func(c *lock.Client, cancel func()), o lock.Options, want error) {
-		c := open(t, s, lock.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		r := letIn(t, holder.Read(), "a")
-		waiter := waiting(ctx, t, writeSide(c, preferWriters), o)
-		redistest.Await(t, "the writer to wait", func() bool { return len(waitingWriters(t, rdb)) == 1 })
-		reader := waiting(t.Context(), t, readSide(others), lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
-		parked(t, rdb, 2)
-		how(c, cancel)
-		require.ErrorIs(t, <-waiter, want)
-		require.NoError(t, <-reader)
-		redistest.Await(t, "its place to go", func() bool { return len(waitingWriters(t, rdb)) == 0 })
-		require.NoError(t, r.Release(t.Context()))
-		require.Empty(t, keysLeft(t, rdb))
-		parked(t, rdb, 0)
-	}
-	forever := lock.Options{Owner: "w", Lease: long, Wait: lock.Forever}
-	promptly(t, 2, func() { quit(func(_ *lock.Client, cancel func()) { cancel() }, forever, context.Canceled) })
-	promptly(t, 2, func() { quit(func(c *lock.Client, _ func()) { c.Close() }, forever, lock.ErrClosed) })
-	quit(func(*lock.Client, func()) {}, lock.Options{Owner: "w", Lease: long, Wait: 2 * time.Second}, lock.ErrNotAcquired)
-}
-
-// One that lives says so well within its heartbeat.
-func TestPreferredWriterKeepsItsPlace(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	c := open(t, s, lock.Config{Heartbeat: 6 * time.Second})
-	h := acquire(t, readSide(c), "a", long)
-	waiter := waiting(t.Context(), t, writeSide(c, preferWriters), lock.Options{Lease: long, Wait: lock.Forever})
-	place := func() time.Time {
-		waits := waitingWriters(t, rdb)
-		if len(waits) == 0 {
-			return time.Time{}
-		}
-		return time.UnixMilli(placeEnds(t, rdb, waits[0]))
-	}
-	var first time.Time
-	redistest.Await(t, "the writer to wait", func() bool { first = place(); return !first.IsZero() })
-	begin := first.Add(500 * time.Millisecond) // it asks once more when it has subscribed
-	redistest.Await(t, "its place to be kept", func() bool { return place().After(begin) })
-	now, err := rdb.Time(t.Context()).Result()
-	require.NoError(t, err)
-	require.True(t, now.Before(first), "it was not heard of in time")
-	require.NoError(t, h.Release(t.Context()))
-	require.NoError(t, <-waiter)
 }
 
 func TestReadWriteLockTellsWhoHoldsIt(t *testing.T) {

@@ -60,56 +60,6 @@ func takes(ctx context.Context, s *lock.Semaphore, n int, wait time.Duration) <-
 	return done
 }
 
-func TestSemaphoreCountsItsPermits(t *testing.T) {
-	server := redistest.Start(t)
-	ctx := t.Context()
-	s := open(t, server, lock.Config{}).Semaphore("orders")
-	require.Equal(t, "orders", s.Name())
-	set, err := s.TrySetPermits(ctx, 5)
-	require.NoError(t, err)
-	require.True(t, set)
-	set, err = s.TrySetPermits(ctx, 9)
-	require.NoError(t, err)
-	require.False(t, set, "it was set")
-	check := func(size, taken int) {
-		t.Helper()
-		gotSize, gotTaken, gotAvailable := counted(t, s)
-		require.Equal(t, []int{size, taken, size - taken}, []int{gotSize, gotTaken, gotAvailable})
-	}
-	check(5, 0)
-	require.NoError(t, s.Acquire(ctx, 3, 0))
-	require.NoError(t, s.TryAcquire(ctx, 1))
-	check(5, 4)
-	require.ErrorIs(t, s.TryAcquire(ctx, 2), lock.ErrNotAcquired)
-	require.ErrorIs(t, s.Acquire(ctx, 2, 10*time.Millisecond), lock.ErrNotAcquired)
-	check(5, 4)
-	n, err := s.Drain(ctx)
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	n, err = s.Drain(ctx)
-	require.NoError(t, err)
-	require.Zero(t, n, "nothing is left")
-	check(5, 5)
-	require.NoError(t, s.Release(ctx, 2))
-	check(5, 3)
-	require.NoError(t, s.AddPermits(ctx, -3))
-	check(2, 3)
-	require.ErrorIs(t, s.TryAcquire(ctx, 1), lock.ErrNotAcquired)
-	require.NoError(t, s.Release(ctx, 3))
-	check(2, 0)
-	require.NoError(t, s.AddPermits(ctx, 2))
-	require.NoError(t, s.SetPermits(ctx, 7))
-	check(7, 0)
-	require.ErrorIs(t, s.Release(ctx, 1), lock.ErrNotHeld, "no permit is made by mistake")
-	check(7, 0)
-	deleted, err := s.Delete(ctx)
-	require.NoError(t, err)
-	require.True(t, deleted)
-	deleted, err = s.Delete(ctx)
-	require.NoError(t, err)
-	require.False(t, deleted)
-}
-
 func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -198,52 +148,6 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nothing was begun")
 	size, taken, _ := counted(t, s)
 	require.Equal(t, []int{3, 1}, []int{size, taken}, "nothing was changed")
-}
-
-// Redisson counts a request twice whose reply was lost (redisson #7367, #6025),
-// and has no request ids but for unlock.
-func TestLostReplyTakesAndGivesOnce(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	c, link := overLink(t, server, lock.Config{})
-	ctx := t.Context()
-	s := semaphore(t, c, 10)
-	lost := func(step string, do func() error) {
-		t.Helper()
-		require.NoError(t, do()) // so that the digest is known
-		dropped := link.DropReply(semaphoreScript(t, step).Hash())
-		require.NoError(t, do(), "go-redis asked twice")
-		happened(t, dropped)
-	}
-	lost("acquire", func() error { return s.Acquire(ctx, 2, 0) })
-	_, taken, _ := counted(t, s)
-	require.Equal(t, 4, taken)
-	lost("give", func() error { return s.Release(ctx, 1) })
-	_, taken, _ = counted(t, s)
-	require.Equal(t, 2, taken)
-	lost("size", func() error { return s.AddPermits(ctx, 5) })
-	size, _, _ := counted(t, s)
-	require.Equal(t, 20, size)
-	dropped := link.DropReply(semaphoreScript(t, "acquire").Hash())
-	n, err := s.Drain(ctx)
-	require.NoError(t, err)
-	happened(t, dropped)
-	require.Equal(t, 18, n, "the repetition says what the first one took")
-	dropped = link.DropReply(semaphoreScript(t, "size").Hash())
-	set, err := c.Semaphore("other").TrySetPermits(ctx, 1)
-	require.NoError(t, err)
-	happened(t, dropped)
-	require.True(t, set, "we set it")
-	require.NoError(t, s.Release(ctx, 20))
-	lost("acquire", func() error {
-		h, err := c.PermitSemaphore("orders").Acquire(ctx, 3, lock.Options{Lease: long})
-		if err == nil {
-			require.Equal(t, 3, h.Lease().Holds)
-		}
-		return err
-	})
-	_, taken, _ = counted(t, s)
-	require.Equal(t, 6, taken)
 }
 
 func TestCancelInFlightLeaksNoPermit(t *testing.T) {

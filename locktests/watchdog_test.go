@@ -53,22 +53,6 @@ func TestWatchdogRenewsEveryThird(t *testing.T) {
 	})
 }
 
-func TestWatchdogRenewsUntilTheClientCloses(t *testing.T) {
-	t.Parallel()
-	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
-		t.Helper()
-		h := acquire(t, c, "a", 0)
-		time.Sleep(time.Hour + time.Second)
-		require.Len(t, f.log("extend"), 360)
-		require.False(t, isLost(h))
-		c.Close()
-		require.Equal(t, 29*time.Second-302*time.Millisecond, lostAfter(t, h), "it runs out with the last renewal")
-		require.Len(t, f.log("extend"), 360)
-		synctest.Wait()
-		require.Equal(t, 1, e.count(lock.Lost))
-	})
-}
-
 func TestWatchdogRepeatsAFailedRenewal(t *testing.T) {
 	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
 		t.Helper()
@@ -104,42 +88,6 @@ func TestWatchdogLosesTheHoldWhenNoRenewalSucceeds(t *testing.T) {
 	})
 }
 
-func TestWatchdogLosesTheHoldAtOnceWhenItIsNotHeld(t *testing.T) {
-	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
-		t.Helper()
-		h := acquire(t, c, "a", 0)
-		f.answers(func(string) string { return no })
-		require.Equal(t, 10*time.Second, lostAfter(t, h))
-		synctest.Wait()
-		require.Equal(t, 1, e.count(lock.Lost))
-		all := e.list()
-		require.Equal(t, lock.Renewed, all[len(all)-1].Kind)
-		require.ErrorIs(t, all[len(all)-1].Err, lock.ErrNotHeld)
-		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-		require.Empty(t, f.log("release"), "it is known not to be held")
-	})
-}
-
-func TestWatchdogIsNotHeldUpByAnAnswerThatNeverComes(t *testing.T) {
-	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
-		t.Helper()
-		h := acquire(t, c, "a", 0)
-		f.answers(func(script string) string {
-			if len(f.log("extend")) == 1 {
-				time.Sleep(time.Minute) // the first renewal is stuck
-			}
-			return allGood(script)
-		})
-		time.Sleep(40 * time.Second)
-		require.False(t, isLost(h))
-		failed := slices.IndexFunc(e.list(), func(ev lock.Event) bool { return ev.Kind == lock.Renewed && ev.Err != nil })
-		require.Positive(t, failed)
-		require.NotErrorIs(t, e.list()[failed].Err, lock.ErrNotHeld)
-		require.Equal(t, e.count(lock.Renewing), e.count(lock.Renewed))
-		require.NoError(t, h.Release(t.Context()))
-	})
-}
-
 func TestWatchdogRenewsManyInOnePipeline(t *testing.T) {
 	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
 		t.Helper()
@@ -155,37 +103,6 @@ func TestWatchdogRenewsManyInOnePipeline(t *testing.T) {
 		require.GreaterOrEqual(t, len(at), n)
 		require.Equal(t, slices.Repeat([]string{"10s"}, n), at[:n])
 		require.Equal(t, e.count(lock.Renewing), e.count(lock.Renewed))
-	})
-}
-
-func TestExtendOfAWatchedHoldNeverShortensIt(t *testing.T) {
-	t.Parallel()
-	watched(t, func(t *testing.T, _ *fake, c *lock.Client, _ *events) {
-		t.Helper()
-		h := acquire(t, c, "a", 0)
-		require.NoError(t, h.Extend(t.Context(), time.Hour))
-		end := h.Lease().Expires
-		require.Equal(t, time.Hour-36*time.Second-2*time.Millisecond, time.Until(end))
-		require.NoError(t, h.Extend(t.Context(), time.Second))
-		require.Equal(t, end, h.Lease().Expires)
-		time.Sleep(time.Minute)
-		require.Equal(t, end, h.Lease().Expires)
-		time.Sleep(time.Hour)
-		require.False(t, isLost(h))
-		require.NoError(t, h.Release(t.Context()))
-	})
-}
-
-func TestCloseInTheMiddleOfARenewal(t *testing.T) {
-	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
-		t.Helper()
-		acquire(t, c, "a", 0)
-		f.answers(func(script string) string { time.Sleep(time.Second); return allGood(script) })
-		time.Sleep(10*time.Second + time.Millisecond)
-		require.Equal(t, 1, e.count(lock.Renewing))
-		require.Zero(t, e.count(lock.Renewed))
-		c.Close()
-		require.Equal(t, 1, e.count(lock.Renewed))
 	})
 }
 
@@ -205,35 +122,6 @@ func TestReleaseWaitsForARenewalInFlight(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Len(t, f.log("extend"), 1)
 		require.Zero(t, e.count(lock.Lost))
-	})
-}
-
-func TestGrantThatArrivesAfterItsLeaseIsUndone(t *testing.T) {
-	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
-		t.Helper()
-		f.answers(func(script string) string {
-			if script == "acquire" {
-				time.Sleep(2 * time.Second)
-			}
-			return allGood(script)
-		})
-		_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: time.Second})
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.ErrorContains(t, err, "over already")
-		require.Len(t, f.log("release"), 1)
-
-		f.answers(func(script string) string {
-			if script == "release" {
-				return readOnly
-			}
-			time.Sleep(2 * time.Second)
-			return granted
-		})
-		_, err = c.Acquire(t.Context(), "orders", lock.Options{Lease: time.Second})
-		require.NotErrorIs(t, err, lock.ErrNotAcquired, "it may be held, for all we know")
-		require.ErrorContains(t, err, "over already")
-		require.ErrorContains(t, err, "connect to the master")
-		require.Zero(t, e.count(lock.Acquired))
 	})
 }
 
