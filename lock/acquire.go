@@ -84,10 +84,7 @@ type refused struct {
 // acquire asks for a grant and waits for it as the options say.
 func (o *object) acquire(ctx context.Context, opt Options) (*Hold, error) {
 	h, err := o.acquireOr(ctx, opt)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", o.name, err)
-	}
-	return h, nil
+	return h, wrap(err, "acquire lock %q", o.name)
 }
 
 func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {

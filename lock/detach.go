@@ -145,8 +145,5 @@ func (g *grant) asText(l Lease) (string, error) {
 		d.Lease = g.lease
 	}
 	b, err := json.Marshal(d)
-	if err != nil {
-		return "", fmt.Errorf("detach lock %q: %w", g.name, err)
-	}
-	return string(b), nil
+	return string(b), wrap(err, "detach lock %q", g.name)
 }

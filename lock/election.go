@@ -85,8 +85,5 @@ func (l *Leadership) Token() int64 { return l.hold.Lease().Token }
 // [Hold.Release]: [ErrNotHeld] says that it was over before.
 func (l *Leadership) Resign(ctx context.Context) error {
 	defer l.cancel()
-	if err := l.hold.Release(ctx); err != nil {
-		return fmt.Errorf("resign: %w", err)
-	}
-	return nil
+	return wrap(l.hold.Release(ctx), "resign")
 }

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
@@ -67,8 +66,5 @@ func (c *Client) FairMutex(name string) *FairMutex {
 // current the answer is.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
 	v, err := m.run(ctx, on("fair_waiters", []string{m.keys.deadlines()}), 1)
-	if err != nil {
-		return 0, fmt.Errorf("count who waits for %q: %w", m.name, err)
-	}
-	return int(number(v[0])), nil
+	return int(number(v[0])), wrap(err, "count who waits for %q", m.name)
 }

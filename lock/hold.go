@@ -188,10 +188,7 @@ func (h *Hold) isOver() bool { return h.isLost || h.ending || h.gone }
 // the hold then ends, for the holder, at whichever of the two ends is sooner.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	err := h.extend(ctx, d)
-	if err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.lease.Name, err)
-	}
-	return nil
+	return wrap(err, "extend lock %q", h.lease.Name)
 }
 
 func (h *Hold) extend(ctx context.Context, d time.Duration) error {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -183,7 +184,7 @@ func mayChangeRequests(t *testing.T, set func(*redis.Options)) {
 	_, err = clients[1].Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.ErrorIs(t, err, ErrNotAcquired)
 	keys := rdb.Keys(t.Context(), "*").Val()
-	require.Contains(t, keys, "app:lock:{orders}")
+	require.True(t, slices.Contains(keys, "app:lock:{orders}"))
 	for _, key := range keys {
 		require.True(t, strings.HasPrefix(key, "app:"), key)
 	}

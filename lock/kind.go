@@ -102,33 +102,39 @@ func (o *object) check(opt Options) error {
 }
 
 // run sends a call that is no request for a grant, and returns the values of its reply, of
-// which there are so many. What too few replicas have is reported as an error, and not undone.
-func (o *object) run(ctx context.Context, s transport.Call, n int) ([]any, error) {
+// which there are so many, nil with an error. What too few replicas have is an error, and not undone.
+func (o *object) run(ctx context.Context, s transport.Call, n int) (values []any, err error) {
+	values = make([]any, n)
 	if err := o.check(Options{}); err != nil {
-		return nil, err
+		return values, err
 	}
 	r, _ := o.client.exchange(ctx, s, shortTimeout, nil)
 	if err := cmp.Or(r.Err, r.Unacked); err != nil {
-		return nil, refusal(err)
+		return values, refusal(err)
 	}
-	values, several := r.Value.([]any)
-	if !several {
-		values = []any{r.Value}
+	several, ok := r.Value.([]any)
+	if !ok {
+		several = []any{r.Value}
 	}
-	if len(values) != n {
-		return nil, fmt.Errorf("strange reply %v", r.Value)
+	if len(several) != n {
+		return values, fmt.Errorf("strange reply %v", r.Value)
 	}
-	return values, nil
+	return several, nil
 }
 
 // change sends a call that changes something and is no request for a grant.
 func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
 	s.Acked = true
 	v, err := o.run(ctx, s, 1)
-	if err != nil {
-		return 0, err
+	return number(v[0]), err
+}
+
+// wrap says of an error what failed; nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
 	}
-	return number(v[0]), nil
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // number reads a value of a reply.
@@ -139,8 +145,5 @@ func number(v any) int64 {
 
 func (o *object) forceUnlock(ctx context.Context) (bool, error) {
 	ended, err := o.run(ctx, o.kind.force(o), 1)
-	if err != nil {
-		return false, fmt.Errorf("force unlock %q: %w", o.name, err)
-	}
-	return number(ended[0]) == 1, nil
+	return number(ended[0]) == 1, wrap(err, "force unlock %q", o.name)
 }

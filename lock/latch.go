@@ -39,10 +39,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	} else {
 		set, err = l.send(ctx, "latch_set", n, rand.Text(), countedMarkLife.Milliseconds())
 	}
-	if err != nil {
-		return false, fmt.Errorf("set latch %q to %d: %w", l.name, n, err)
-	}
-	return set == 1, nil
+	return set == 1, wrap(err, "set latch %q to %d", l.name, n)
 }
 
 // CountDown counts down by one, and returns what is left. At 0 it changes
@@ -50,19 +47,13 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // [ErrNotSet] it may have counted.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	left, err := l.send(ctx, "latch_down", countedMarkLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
-	if err != nil {
-		return 0, fmt.Errorf("count down latch %q: %w", l.name, err)
-	}
-	return int(left), nil
+	return int(left), wrap(err, "count down latch %q", l.name)
 }
 
 // Count returns what is left to count down.
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	n, _, err := l.look(ctx, nil)
-	if err != nil {
-		return 0, fmt.Errorf("count of latch %q: %w", l.name, err)
-	}
-	return n, nil
+	return n, wrap(err, "count of latch %q", l.name)
 }
 
 // Await waits until the latch is at 0, for at most that long: 0 looks once, and
@@ -71,10 +62,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // set again. A server that fails is asked again, as [Options.Wait] says.
 func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
 	zero, err := l.await(ctx, wait)
-	if err != nil {
-		return false, fmt.Errorf("await latch %q: %w", l.name, err)
-	}
-	return zero, nil
+	return zero, wrap(err, "await latch %q", l.name)
 }
 
 func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, error) {
@@ -111,10 +99,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 // Delete removes the latch, and reports whether there was one.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	deleted, err := l.send(ctx, "latch_delete", countedMarkLife.Milliseconds(), l.keys.channel)
-	if err != nil {
-		return false, fmt.Errorf("delete latch %q: %w", l.name, err)
-	}
-	return deleted == 1, nil
+	return deleted == 1, wrap(err, "delete latch %q", l.name)
 }
 
 // send sends a request of its own, which go-redis may repeat.

@@ -120,8 +120,8 @@ func TestLockThatRanOutOnItsWayIsAskedForAnew(t *testing.T) {
 	c.queues.mu.Unlock()
 	next := <-waits
 	require.NoError(t, <-errs)
-	require.NotEqual(t, g.request, grantOf(t, next).request)
-	require.Greater(t, time.Until(next.Lease().Expires), time.Duration(0))
+	require.True(t, g.request != grantOf(t, next).request)
+	require.Less(t, time.Duration(0), time.Until(next.Lease().Expires))
 	require.Equal(t, grantOf(t, next).request, onlyGrant(t, c))
 	require.NoError(t, next.Release(t.Context()))
 }

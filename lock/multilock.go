@@ -117,10 +117,7 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 // Acquire asks for all members, as the options say.
 func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.acquireAll(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("acquire locks %q: %w", m.name, err)
-	}
-	return h, nil
+	return h, wrap(err, "acquire locks %q", m.name)
 }
 
 func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {

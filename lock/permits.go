@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 )
 
 // A PermitSemaphore is a [Semaphore] whose permits end: what was taken is a
@@ -38,8 +37,5 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, n int, o Options) (*Hold,
 	if err == nil {
 		h, err = s.request(permitsKind(n, true)).acquireOr(ctx, o)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, err)
-	}
-	return h, nil
+	return h, wrap(err, "acquire %d permits of semaphore %q", n, s.name)
 }

@@ -24,14 +24,16 @@ type node struct {
 	lastReply atomic.Int64 // when it last answered, or had nothing to answer; since began
 }
 
-// begin counts a request, until done.
-func (v *node) begin() {
+// run sends a call, which counts until it ends.
+func (v *node) run(ctx context.Context, s transport.Call) transport.Reply {
 	if v.inFlight.Add(1) == 1 {
 		v.noteReply(nil)
 	}
+	defer v.inFlight.Add(-1)
+	r := v.transport.Run(ctx, s, nil)
+	v.noteReply(r.Err)
+	return r
 }
-
-func (v *node) done() { v.inFlight.Add(-1) }
 
 // noteReply notes that a request ended, if it ended with an answer.
 func (v *node) noteReply(err error) {
@@ -40,10 +42,10 @@ func (v *node) noteReply(err error) {
 	}
 }
 
-// unresponsive reports whether so many requests wait without an answer that one more would only
+// isUnresponsive reports whether so many requests wait without an answer that one more would only
 // join them: whatever goes to a server that is stuck lasts until the timeouts of
 // go-redis.
-func (v *node) unresponsive(limit time.Duration) bool {
+func (v *node) isUnresponsive(limit time.Duration) bool {
 	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
 }
 
@@ -81,10 +83,8 @@ func (r *Redlock) askAll(
 			cancel()
 		}
 	}
-	for i, v := range r.nodes {
-		v.begin()
+	for i := range r.nodes {
 		r.background(func() {
-			defer v.done()
 			yes, err := ask(asked, i)
 			if err != nil && asked.Err() != nil {
 				err = silence

@@ -19,26 +19,28 @@ type quorumRequest struct {
 	grant   *grant // what is the same everywhere
 	counted bool   // it is among the holds of its owner, whose mutex guards this
 
-	mu       sync.Mutex
-	closed   bool // no grant is asked for any more
-	undone   bool // it was given up by undo, and not by a release
-	states   []nodeState
-	releases []releaseReply
+	mu     sync.Mutex
+	closed bool // no grant is asked for any more
+	undone bool // it was given up by undo, and not by a release
+	votes  []vote
 }
 
-// nodeState is whether a server has granted a request, as far as is known.
-type nodeState int
+// A vote is what is known of the request at one server.
+type vote struct {
+	state    voteState
+	answered bool // a release, which
+	released bool // ended the grant
+}
+
+type voteState int
 
 const (
-	unasked nodeState = iota
+	unasked voteState = iota
 	asked             // no answer yet; the goroutine that awaits it undoes the grant of an undone request
 	absent            // nothing is there, nor on its way
 	unknown           // the answer was lost
 	present
 )
-
-// releaseReply is the answer of a server to a release, if there was one.
-type releaseReply struct{ answered, released bool }
 
 var (
 	errUnresponsive  = fmt.Errorf("not asked: it left %d requests without an answer", maxUnanswered)
@@ -47,21 +49,10 @@ var (
 
 // newRequest is a new request with those options.
 func (r *Redlock) newRequest(name string, o Options) *quorumRequest {
-	n, first := len(r.nodes), r.nodes[0]
-	here := first.object(name, kinds.mutex)
+	here := r.nodes[0].object(name, kinds.mutex)
 	g := here.grant(o)
 	g.copied = true // a server may be asked anew while an earlier request is under way
-	return &quorumRequest{
-		redlock: r, grant: g,
-		states: make([]nodeState, n), releases: make([]releaseReply, n),
-	}
-}
-
-// on is the grant of one server.
-func (q *quorumRequest) on(i int) *grant {
-	g := *q.grant
-	g.object = object{client: q.redlock.nodes[i].Client, name: g.name, keys: g.keys, kind: g.kind}
-	return &g
+	return &quorumRequest{redlock: r, grant: g, votes: make([]vote, len(r.nodes))}
 }
 
 // requestAll sends the request to all servers and returns as soon as a majority has
@@ -72,119 +63,116 @@ func (q *quorumRequest) requestAll(ctx context.Context) (time.Time, quorumCount,
 	r := q.redlock
 	expires := r.expires(time.Now(), q.grant.lease)
 	t := r.newCount()
-	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, q.askNode, t.count)
-	if err != nil {
-		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
-		return time.Time{}, t, err
-	}
-	if t.won() && time.Now().Before(expires) {
+	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, func(ctx context.Context, i int) (bool, error) {
+		return q.ask(ctx, i, q.grant.lease)
+	}, t.count)
+	if err == nil && t.won() && time.Now().Before(expires) {
 		return expires, t, nil
 	}
-	confirmed, err := q.undo(ctx, t)
-	if err != nil { // perhaps before anything was sent
-		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
-		return time.Time{}, t, err
+	confirmed := 0
+	if err == nil {
+		confirmed, err = q.undo(ctx, t)
 	}
 	definite := t.isMajority(t.no + confirmed)
+	late := fmt.Errorf("granted when the lease of %v was over already", q.grant.lease)
 	switch {
+	case err != nil: // perhaps before anything was sent
+		r.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), t) })
+	case t.won() && definite:
+		err = fmt.Errorf("%w: %w", ErrNotAcquired, late)
 	case t.won():
-		late := fmt.Errorf("granted when the lease of %v was over already", q.grant.lease)
-		if definite {
-			return time.Time{}, t, fmt.Errorf("%w: %w", ErrNotAcquired, late)
-		}
-		return time.Time{}, t, fmt.Errorf("%w, and taken back on %d of %d servers", late, confirmed, t.yes)
+		err = fmt.Errorf("%w, and taken back on %d of %d servers", late, confirmed, t.yes)
 	case definite:
-		return time.Time{}, t, t.withErrors(ErrNotAcquired)
+		err = t.withErrors(ErrNotAcquired)
 	default:
-		return time.Time{}, t, t.failure()
+		err = t.failure()
 	}
+	return time.Time{}, t, err
 }
 
-// askNode sends the request to one server.
-func (q *quorumRequest) askNode(ctx context.Context, i int) (bool, error) {
+// ask has one server grant the request, or make the grant end d from now. Where it isn't known to be present it is asked
+// for anew, so that a server that was out of reach, or lost it, makes up for it.
+func (q *quorumRequest) ask(ctx context.Context, i int, d time.Duration) (granted bool, err error) {
 	n := q.redlock.nodes[i]
-	if n.unresponsive(q.redlock.config.NodeTimeout) {
-		return false, errUnresponsive
+	s, first, err := q.next(i, d)
+	if err != nil {
+		return false, err
 	}
-	if !q.markAsked(i) {
-		return false, errClosedRequest
-	}
-	r := n.transport.Run(ctx, q.grant.kind.acquire(q.grant), nil)
-	n.noteReply(r.Err)
-	granted := false
-	if r.Err == nil {
+	r := n.run(ctx, s)
+	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
-		numbers, r.Err = outcomeOf(r.Value)
+		numbers, err = outcomeOf(r.Value)
 		granted = numbers[0] == 1
 	}
-	now := outcome(granted, r)
-	if unwanted := q.record(i, now); unwanted {
-		_, _ = q.releaseOn(ctx, i, true)
-	}
-	return granted, r.Err
-}
-
-// markAsked notes that a server is going to be asked, unless the request is closed.
-func (q *quorumRequest) markAsked(i int) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed {
-		q.states[i] = asked
-	}
-	return !q.closed
-}
-
-// record notes what is known of a server, and reports whether it may have granted
-// what is no longer wanted.
-func (q *quorumRequest) record(i int, s nodeState) (unwanted bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s != absent || q.states[i] == asked { // else a renewal was sent meanwhile
-		q.states[i] = s
-	}
-	return q.undone && s >= unknown
-}
-
-// outcome is what is known after a server was asked for a grant.
-func outcome(granted bool, r transport.Reply) nodeState {
+	v := &q.votes[i]
 	switch {
 	case granted:
-		return present
-	case r.Copies || transport.MayArrive(r.Err): // it may come yet
-		return unknown
-	default:
-		return absent
+		v.state = present
+	case !first && err != nil: // as before
+	case !first, r.Copies || transport.MayArrive(err): // an earlier request may be on its way
+		v.state = unknown
+	case v.state == asked: // else it was asked anew meanwhile
+		v.state = absent
 	}
+	unwanted := q.undone && v.state >= unknown
+	q.mu.Unlock()
+	if unwanted {
+		_, _ = q.releaseOn(ctx, i, true)
+	}
+	return granted, err
+}
+
+// next is the call for one server, and whether it is the first.
+func (q *quorumRequest) next(i int, d time.Duration) (s transport.Call, first bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	v := &q.votes[i]
+	switch {
+	case q.closed:
+		return s, false, errClosedRequest
+	case v.state == present:
+		return q.grant.kind.extend(q.grant, d), false, nil
+	case q.redlock.nodes[i].isUnresponsive(q.redlock.config.NodeTimeout):
+		return s, false, errUnresponsive
+	}
+	first = v.state == unasked
+	v.state = unknown
+	if first {
+		v.state = asked
+	}
+	g := *q.grant
+	g.lease = d
+	return g.kind.acquire(&g), first, nil
 }
 
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background.
 func (q *quorumRequest) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
 	n := q.redlock.nodes[i]
-	r := n.transport.Run(ctx, q.grant.kind.release(q.grant, withdraw), nil)
+	r := n.run(ctx, q.grant.kind.release(q.grant, withdraw))
 	released, err = n.isReleased(ctx, r.Value), r.Err
 	q.recordRelease(i, released, err)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
-		n.begin()
+		n.inFlight.Add(1)
 		q.redlock.background(func() {
-			defer n.done()
-			released, err := q.on(i).retryRelease(ctx, withdraw)
+			defer n.inFlight.Add(-1)
+			g := *q.grant
+			g.object = object{client: n.Client, name: g.name, keys: g.keys, kind: g.kind}
+			released, err := g.retryRelease(ctx, withdraw)
 			q.recordRelease(i, released, err)
 		})
 	}
 	return released, err
 }
 
-// recordRelease notes the answer of a server to a release, if there was one.
+// recordRelease notes the first answer of a server to a release.
 func (q *quorumRequest) recordRelease(i int, released bool, err error) {
 	q.redlock.nodes[i].noteReply(err)
-	if err != nil {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.releases[i].answered {
-		q.releases[i] = releaseReply{answered: true, released: released}
+	if v := &q.votes[i]; err == nil && !v.answered {
+		v.answered, v.released = true, released
 	}
 }
 
@@ -195,28 +183,28 @@ func (q *quorumRequest) recordRelease(i int, released bool, err error) {
 func (q *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int, err error) {
 	q.mu.Lock()
 	q.closed, q.undone = true, true
-	before := slices.Clone(q.states)
+	before := slices.Clone(q.votes)
 	q.mu.Unlock()
-	granted, some := 0, false
-	for _, s := range before {
-		some = some || s >= unknown
-		if s == present {
+	granted := 0
+	for _, v := range before {
+		if v.state == present {
 			granted++
 		}
 	}
-	if !some {
+	mayBe := func(v vote) bool { return v.state >= unknown }
+	if !slices.ContainsFunc(before, mayBe) {
 		return 0, nil
 	}
 	err = q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil,
 		func(ctx context.Context, i int) (bool, error) {
-			if before[i] < unknown {
+			if !mayBe(before[i]) {
 				return false, nil
 			}
 			_, err := q.releaseOn(ctx, i, true)
 			return true, err
 		},
 		func(i int, had bool, err error) bool {
-			if before[i] == present {
+			if before[i].state == present {
 				granted--
 			}
 			if had && err == nil {
@@ -227,58 +215,12 @@ func (q *quorumRequest) undo(ctx context.Context, t quorumCount) (confirmed int,
 	return confirmed, err
 }
 
-// renewal is the call that makes the grant end d from now at one server. Where
-// it isn't known to be present it is asked for anew, so that a server that was
-// out of reach, or lost it, makes up for it.
-func (q *quorumRequest) renewal(i int, d time.Duration) (transport.Call, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		return transport.Call{}, errClosedRequest
-	case q.states[i] == present:
-		return q.grant.kind.extend(q.grant, d), nil
-	case q.redlock.nodes[i].unresponsive(q.redlock.config.NodeTimeout):
-		return transport.Call{}, errUnresponsive
-	}
-	q.states[i] = unknown
-	g := *q.grant
-	g.lease = d
-	return q.grant.kind.acquire(&g), nil
-}
-
-// extendAt asks one server.
-func (q *quorumRequest) extendAt(ctx context.Context, i int, d time.Duration) (bool, error) {
-	s, err := q.renewal(i, d)
-	if err != nil {
-		return false, err
-	}
-	n := q.redlock.nodes[i]
-	r := n.transport.Run(ctx, s, nil)
-	n.noteReply(r.Err)
-	if r.Err != nil {
-		return false, r.Err
-	}
-	numbers, err := [4]int64{}, error(nil)
-	if r.Value != int64(0) {
-		numbers, err = outcomeOf(r.Value)
-	}
-	extended := numbers[0] == 1
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.states[i] = unknown // an earlier request may be on its way
-	if extended {
-		q.states[i] = present
-	}
-	return extended, err
-}
-
 // extend makes the grant end d from now.
 func (q *quorumRequest) extend(ctx context.Context, d time.Duration) error {
 	r := q.redlock
 	t := r.newCount()
 	gaveUp := r.askAll(ctx, r.config.NodeTimeout, nil,
-		func(ctx context.Context, i int) (bool, error) { return q.extendAt(ctx, i, d) }, t.count)
+		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, d) }, t.count)
 	switch {
 	case t.won():
 		return nil
@@ -341,12 +283,12 @@ func (q *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error
 // releaseAt ends the request at one server, unless that is known to be over.
 func (q *quorumRequest) releaseAt(ctx context.Context, i int) (released bool, err error) {
 	q.mu.Lock()
-	before, ended := q.states[i], q.releases[i]
+	v := q.votes[i]
 	q.mu.Unlock()
-	if ended.answered || before == unasked || before == absent {
-		return ended.released, nil
+	if v.answered || v.state == unasked || v.state == absent {
+		return v.released, nil
 	}
-	return q.releaseOn(ctx, i, before != present)
+	return q.releaseOn(ctx, i, v.state != present)
 }
 
 // leased is the grant as plain data.

@@ -212,10 +212,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 		}
 		first[id] = addr
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("check Redlock: %w", err)
-	}
-	return nil
+	return wrap(errors.Join(errs...), "check Redlock")
 }
 
 // Acquire locks the [RedlockMutex] of that name.
@@ -240,10 +237,7 @@ func (m *RedlockMutex) Name() string { return m.name }
 // Acquire asks for the lock, as [Mutex.Acquire] does.
 func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
 	h, err := m.redlock.acquire(ctx, m.name, o)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", m.name, err)
-	}
-	return h, nil
+	return h, wrap(err, "acquire lock %q", m.name)
 }
 
 // acquire holds one round after the other, each with a request of its own.

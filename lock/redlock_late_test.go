@@ -62,9 +62,9 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	redistest.Await(t, "the grant", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.states[0] == present
+		return b.votes[0].state == present
 	})
-	require.NotEmpty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
+	require.True(t, len(redistest.Fields(t.Context(), t, granting, "lock:{orders}")) > 0)
 	for _, d := range deliver {
 		d()
 	}
@@ -90,7 +90,7 @@ func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
 	redistest.Await(t, "the error of the third", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.states[2] > asked
+		return b.votes[2].state > asked
 	})
 	require.NoError(t, h.Release(t.Context()))
 	r.Close()
@@ -122,7 +122,7 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 			redistest.Await(t, "all votes", func() bool {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				return !slices.ContainsFunc(b.states, func(s nodeState) bool { return s != present })
+				return !slices.ContainsFunc(b.votes, func(v vote) bool { return v.state != present })
 			})
 			for _, s := range servers[1:] {
 				require.NoError(t, s.Del(t.Context(), "lock:{orders}").Err())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
@@ -166,8 +165,5 @@ type rwState struct {
 
 func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
 	v, err := s.run(ctx, on("rw_inspect", []string{s.keys.lock}, owner), 5)
-	if err != nil {
-		return rwState{}, fmt.Errorf("inspect lock %q: %w", s.name, err)
-	}
-	return rwState{int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3])), duration(number(v[4]))}, nil
+	return rwState{int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3])), duration(number(v[4]))}, wrap(err, "inspect lock %q", s.name)
 }

@@ -95,29 +95,22 @@ func (p *permits) request(k *kind) *object {
 // semaphore may call it first.
 func (p *permits) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	set, err := p.resize(ctx, "try", n)
-	if err != nil {
-		return false, fmt.Errorf("set semaphore %q to %d permits: %w", p.name, n, err)
-	}
-	return set == 1, nil
+	return set == 1, wrap(err, "set semaphore %q to %d permits", p.name, n)
 }
 
 // SetPermits says how many permits the semaphore has, 0 or more. Permits that
 // are taken stay so: if they are more than n, none is available until enough of
 // them are back. Who waits for more than n gets [ErrTooMany].
 func (p *permits) SetPermits(ctx context.Context, n int) error {
-	if _, err := p.resize(ctx, "set", n); err != nil {
-		return fmt.Errorf("set semaphore %q to %d permits: %w", p.name, n, err)
-	}
-	return nil
+	_, err := p.resize(ctx, "set", n)
+	return wrap(err, "set semaphore %q to %d permits", p.name, n)
 }
 
 // AddPermits gives the semaphore n permits more, or -n less, as SetPermits does.
 // It is refused if fewer than 0 would be left, and with [ErrNotSet].
 func (p *permits) AddPermits(ctx context.Context, n int) error {
-	if _, err := p.resize(ctx, "add", n); err != nil {
-		return fmt.Errorf("add %d permits to semaphore %q: %w", n, p.name, err)
-	}
-	return nil
+	_, err := p.resize(ctx, "add", n)
+	return wrap(err, "add %d permits to semaphore %q", n, p.name)
 }
 
 func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) {
@@ -154,10 +147,7 @@ func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
 // semaphore was set again since, but for [Semaphore.Release], which knows of no holders.
 func (p *permits) Delete(ctx context.Context) (bool, error) {
 	deleted, err := p.change(ctx, "semaphore_delete", countedMarkLife.Milliseconds(), p.keys.channel)
-	if err != nil {
-		return false, fmt.Errorf("delete semaphore %q: %w", p.name, err)
-	}
-	return deleted == 1, nil
+	return deleted == 1, wrap(err, "delete semaphore %q", p.name)
 }
 
 // change sends a request of its own, which go-redis may repeat.
@@ -167,10 +157,7 @@ func (p *permits) change(ctx context.Context, script string, args ...any) (int64
 
 func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
 	v, err := p.run(ctx, on("semaphore_inspect", p.keys.semaphore("")), 2)
-	if err != nil {
-		return 0, 0, fmt.Errorf("inspect semaphore %q: %w", p.name, err)
-	}
-	return int(number(v[0])), int(number(v[1])), nil
+	return int(number(v[0])), int(number(v[1])), wrap(err, "inspect semaphore %q", p.name)
 }
 
 // refusal finds the refusals of this package among a script's errors.
@@ -216,10 +203,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) erro
 	if err == nil {
 		_, err = s.take(ctx, n, wait)
 	}
-	if err != nil {
-		return fmt.Errorf("acquire %d permits of semaphore %q: %w", n, s.name, err)
-	}
-	return nil
+	return wrap(err, "acquire %d permits of semaphore %q", n, s.name)
 }
 
 // TryAcquire takes n permits if they are there and no client waits; otherwise it
@@ -259,8 +243,5 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 			err = errors.Join(ErrNotHeld, err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("release %d permits of semaphore %q: %w", n, s.name, err)
-	}
-	return nil
+	return wrap(err, "release %d permits of semaphore %q", n, s.name)
 }
