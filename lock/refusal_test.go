@@ -15,9 +15,9 @@ import (
 
 // twoWays is a client whose first connections use a network of their own, and those
 // after turn was called another one.
-func twoWays(t *testing.T, s *redistest.Server) (rdb *redis.Client, first *redistest.Network, turn func()) {
+func twoWays(t *testing.T, s *redistest.Server) (rdb *redis.Client, first *redistest.Link, turn func()) {
 	t.Helper()
-	first = &redistest.Network{}
+	first = &redistest.Link{}
 	var turned atomic.Bool
 	rdb = s.Client(t, func(o *redis.Options) {
 		o.ReadTimeout = 500 * time.Millisecond
@@ -100,7 +100,7 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 			require.NoError(t, err)
 
 			turn()
-			deliver := first.Hold(redistest.Requests)
+			deliver := first.HoldRequests()
 			if tt.again == nil {
 				_, err = tt.ask(t.Context(), c)
 			} else {

@@ -99,7 +99,7 @@ func TestElectionHasOneLeaderAtATime(t *testing.T) {
 func TestElectionTakesOverFromADeadLeader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	network := &redistest.Network{}
+	network := &redistest.Link{}
 	c := newClient(t, s.Client(t, network.Use), lock.Config{Watchdog: soonDead})
 	first := campaign(t, c, "a")
 	next := campaigning(t.Context(), t, open(t, s, lock.Config{}), "b")

@@ -65,7 +65,7 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 	for name, ask := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, network := redistest.Start(t), &redistest.Network{}
+			s, network := redistest.Start(t), &redistest.Link{}
 			ctx := t.Context()
 			holder := open(t, s, lock.Config{})
 			waiter := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; network.Use(o) }), lock.Config{})

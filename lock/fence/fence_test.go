@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -72,44 +71,6 @@ func TestGuards(t *testing.T) {
 		require.NotErrorIs(t, err, fence.ErrNotFenced)
 		require.NotErrorIs(t, check("orders", 0), fence.ErrStale)
 		require.ErrorContains(t, check("", 1), "say which resource")
-	})
-}
-
-// Whatever the order in which tokens arrive, what is accepted never goes down.
-func TestGuardsUnderLoad(t *testing.T) {
-	guards(t, func(t *testing.T, check checker) {
-		t.Helper()
-		const last = 200
-		var work sync.WaitGroup
-		var mu sync.Mutex
-		accepted := map[int64]bool{}
-		for i := range 8 {
-			work.Go(func() {
-				rng := rand.New(rand.NewPCG(3, uint64(i)))
-				var mine int64
-				for range last {
-					token := 1 + rng.Int64N(last)
-					if err := check("orders", token); err == nil {
-						if token < mine {
-							t.Errorf("token %d was accepted after %d", token, mine)
-						}
-						mine = token
-						mu.Lock()
-						accepted[token] = true
-						mu.Unlock()
-					} else if !errors.Is(err, fence.ErrStale) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		work.Wait()
-		var greatest int64
-		for token := range accepted {
-			greatest = max(greatest, token)
-		}
-		require.ErrorIs(t, check("orders", greatest-1), fence.ErrStale)
-		require.NoError(t, check("orders", greatest))
 	})
 }
 

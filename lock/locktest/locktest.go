@@ -3,6 +3,7 @@
 package locktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +98,9 @@ func Run(t *testing.T, newLocker func(t *testing.T) lock.Locker, f Features) {
 
 // Checks lists the checks for a lock with those features.
 func Checks(f Features) []Check {
-	if f.Lease == 0 {
-		f.Lease = time.Second
-	}
-	if f.Patience == 0 {
-		f.Patience = 20 * time.Millisecond
-	}
-	if f.Callers == 0 {
-		f.Callers = 1000
-	}
+	f.Lease = cmp.Or(f.Lease, time.Second)
+	f.Patience = cmp.Or(f.Patience, 20*time.Millisecond)
+	f.Callers = cmp.Or(f.Callers, 1000)
 	checks := []Check{
 		{Name: "a held lock is refused", Run: refused},
 		{Name: "a grant says what it is", Run: described},
@@ -115,13 +110,12 @@ func Checks(f Features) []Check {
 		{Name: "a wait ends with a refusal", Run: waitEnds},
 		{Name: "a cancelled wait leaves nothing behind", Run: f.cancelled},
 		{Name: "a lease that ends lets the next one in", Run: f.expires},
-		{Name: "a release after the lease is refused", Run: f.lateRelease},
-		{Name: "a late release leaves the next holder alone", Run: f.lateReleaseOfAnother},
+		{Name: "a release after the lease is refused", Run: f.outlived(lateRelease)},
+		{Name: "a late release leaves the next holder alone", Run: f.outlived(lateReleaseOfAnother)},
 		{Name: "a second release is refused", Run: releasedTwice},
 		{Name: "an extended lease lasts longer", Run: f.extended},
-		{Name: "an extension after the lease is refused", Run: f.lateExtend},
-		{Name: "a lease that ends closes Lost", Run: f.lost},
-		{Name: "a lease that ends cancels the context", Run: f.contextLost},
+		{Name: "an extension after the lease is refused", Run: f.outlived(lateExtend)},
+		{Name: "a lease that ends closes Lost and cancels the context", Run: f.lost},
 		{Name: "a release does not close Lost", Run: releasedIsNotLost},
 		{Name: "one of many callers gets the lock", Run: f.oneOfMany, crowd: true},
 		{Name: "many waiters take turns", Run: f.turns, crowd: true},
@@ -183,6 +177,23 @@ func text(err error) string {
 	return err.Error()
 }
 
+// under acquires the lock, calls f, and releases it.
+func under(ctx context.Context, l lock.Locker, o lock.Options, f func(h *lock.Hold) error) error {
+	h, err := l.Acquire(ctx, name, o)
+	if err != nil {
+		return fmt.Errorf("acquire by %q: %w", o.Owner, err)
+	}
+	if err := f(h); err != nil {
+		return err
+	}
+	return h.Release(ctx)
+}
+
+// free checks that an owner gets the lock, and gives it back.
+func free(ctx context.Context, l lock.Locker, o lock.Options) error {
+	return under(ctx, l, o, func(*lock.Hold) error { return nil })
+}
+
 // refuse checks that another owner doesn't get the lock.
 func refuse(ctx context.Context, l lock.Locker, owner string) error {
 	h, err := l.Acquire(ctx, name, try(owner, long))
@@ -193,94 +204,66 @@ func refuse(ctx context.Context, l lock.Locker, owner string) error {
 }
 
 func refused(ctx context.Context, l lock.Locker) error {
-	h, err := l.Acquire(ctx, name, try("a", long))
-	if err != nil {
-		return err
-	}
-	if err := refuse(ctx, l, "b"); err != nil {
-		return err
-	}
-	_, err = l.Acquire(ctx, name, try("", long))
-	if err := want(err, lock.ErrNotAcquired, "Acquire by an owner without a name"); err != nil {
-		return err
-	}
-	return h.Release(ctx)
+	return under(ctx, l, try("a", long), func(*lock.Hold) error {
+		return errors.Join(refuse(ctx, l, "b"), refuse(ctx, l, ""))
+	})
 }
 
 func described(ctx context.Context, l lock.Locker) error {
 	before := time.Now()
-	h, err := l.Acquire(ctx, name, try("a", long))
-	if err != nil {
-		return err
-	}
-	after := time.Now()
-	got := h.Lease()
-	if got.Name != name || got.Owner != "a" || got.Request == "" || got.Holds != 1 || got.Length != long {
-		return fmt.Errorf("the lease is %+v", got)
-	}
-	if got.Expires.Before(before.Add(long/2)) || got.Expires.After(after.Add(long)) {
-		return fmt.Errorf("a lease of %v ends %v after it was asked for", long, got.Expires.Sub(before))
-	}
-	return h.Release(ctx)
+	return under(ctx, l, try("a", long), func(h *lock.Hold) error {
+		after, got := time.Now(), h.Lease()
+		if got.Name != name || got.Owner != "a" || got.Request == "" || got.Holds != 1 || got.Length != long {
+			return fmt.Errorf("the lease is %+v", got)
+		}
+		if got.Expires.Before(before.Add(long/2)) || got.Expires.After(after.Add(long)) {
+			return fmt.Errorf("a lease of %v ends %v after it was asked for", long, got.Expires.Sub(before))
+		}
+		return nil
+	})
 }
 
 func independent(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
-	if err != nil {
-		return err
-	}
-	b, err := l.Acquire(ctx, name+"/other", try("b", long))
-	if err != nil {
-		return err
-	}
-	if err := b.Release(ctx); err != nil {
-		return err
-	}
-	return errors.Join(refuse(ctx, l, "b"), a.Release(ctx))
+	return under(ctx, l, try("a", long), func(*lock.Hold) error {
+		other, err := l.Acquire(ctx, name+"/other", try("b", long))
+		if err == nil {
+			err = other.Release(ctx)
+		}
+		return errors.Join(err, refuse(ctx, l, "b"))
+	})
 }
 
 func freed(ctx context.Context, l lock.Locker) error {
 	for _, owner := range []string{"a", "b", "a"} {
-		h, err := l.Acquire(ctx, name, try(owner, long))
-		if err != nil {
-			return fmt.Errorf("acquire by %s: %w", owner, err)
-		}
-		if err := h.Release(ctx); err != nil {
-			return fmt.Errorf("release by %s: %w", owner, err)
+		if err := free(ctx, l, try(owner, long)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-type result struct {
-	hold *lock.Hold
-	err  error
-	at   time.Time
-}
-
-// waiting asks in the background.
-func waiting(ctx context.Context, l lock.Locker, o lock.Options) <-chan result {
-	done := make(chan result, 1)
-	go func() {
-		h, err := l.Acquire(ctx, name, o)
-		done <- result{h, err, time.Now()}
-	}()
-	return done
-}
-
 func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
+	type result struct {
+		hold *lock.Hold
+		err  error
+		at   time.Time
+	}
+	b := make(chan result, 1)
+	var released time.Time
+	err := under(ctx, l, try("a", long), func(*lock.Hold) error {
+		go func() {
+			h, err := l.Acquire(ctx, name, await("b"))
+			b <- result{h, err, time.Now()}
+		}()
+		select {
+		case r := <-b:
+			return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
+		case <-time.After(f.Patience): // so that it may be parked
+			released = time.Now()
+			return nil
+		}
+	})
 	if err != nil {
-		return err
-	}
-	b := waiting(ctx, l, await("b"))
-	select {
-	case r := <-b:
-		return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
-	case <-time.After(f.Patience): // so that it may be parked
-	}
-	released := time.Now()
-	if err := a.Release(ctx); err != nil {
 		return err
 	}
 	r := <-b
@@ -294,53 +277,43 @@ func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
 }
 
 func waitEnds(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
-	if err != nil {
-		return err
-	}
 	const wait = 30 * time.Millisecond
-	begin := time.Now()
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: wait})
-	if err := want(err, lock.ErrNotAcquired, "a wait that ended"); err != nil {
-		return err
-	}
-	if took := time.Since(begin); took < wait {
-		return fmt.Errorf("a wait of %v ended after %v", wait, took)
-	}
-	return a.Release(ctx)
+	return under(ctx, l, try("a", long), func(*lock.Hold) error {
+		begin := time.Now()
+		_, err := l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: wait})
+		if err := want(err, lock.ErrNotAcquired, "a wait that ended"); err != nil {
+			return err
+		}
+		if took := time.Since(begin); took < wait {
+			return fmt.Errorf("a wait of %v ended after %v", wait, took)
+		}
+		return nil
+	})
 }
 
 func (f Features) cancelled(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
+	err := under(ctx, l, try("a", long), func(*lock.Hold) error {
+		c, cancel := context.WithTimeout(ctx, f.Patience)
+		defer cancel()
+		_, err := l.Acquire(c, name, await("b"))
+		if err := want(err, context.DeadlineExceeded, "a cancelled wait"); err != nil {
+			return err
+		}
+		if _, err = l.Acquire(c, name+"/other", try("b", long)); err == nil {
+			return errors.New("a lock was granted after the context had ended")
+		}
+		// The request that was under way may still be granted, if it comes after the release. The
+		// next one of its owner is answered when it was: while the lock is held.
+		other, err := l.Acquire(ctx, name+"/other", await("b"))
+		if err != nil {
+			return fmt.Errorf("the next request of the owner: %w", err)
+		}
+		return other.Release(ctx)
+	})
 	if err != nil {
 		return err
 	}
-	c, cancel := context.WithTimeout(ctx, f.Patience)
-	defer cancel()
-	_, err = l.Acquire(c, name, await("b"))
-	if err := want(err, context.DeadlineExceeded, "a cancelled wait"); err != nil {
-		return err
-	}
-	if _, err = l.Acquire(c, name+"/other", try("b", long)); err == nil {
-		return errors.New("a lock was granted after the context had ended")
-	}
-	// The request that was under way may still be granted, if it comes after the release. The
-	// next one of its owner is answered when it was: while the lock is held.
-	other, err := l.Acquire(ctx, name+"/other", await("b"))
-	if err != nil {
-		return fmt.Errorf("the next request of the owner: %w", err)
-	}
-	if err := other.Release(ctx); err != nil {
-		return err
-	}
-	if err := a.Release(ctx); err != nil {
-		return err
-	}
-	d, err := l.Acquire(ctx, name, await("d"))
-	if err != nil {
-		return err
-	}
-	return d.Release(ctx)
+	return free(ctx, l, await("d"))
 }
 
 func (f Features) expires(ctx context.Context, l lock.Locker) error {
@@ -358,18 +331,6 @@ func (f Features) expires(ctx context.Context, l lock.Locker) error {
 	return b.Release(ctx)
 }
 
-// outlive returns a hold whose lease has ended, on the service too: another
-// owner was granted the lock.
-func (f Features) outlive(ctx context.Context, l lock.Locker) (old, next *lock.Hold, err error) {
-	if old, err = l.Acquire(ctx, name, try("a", f.Lease)); err != nil {
-		return nil, nil, err
-	}
-	if next, err = l.Acquire(ctx, name, await("b")); err != nil {
-		err = notOver(old, err)
-	}
-	return old, next, err
-}
-
 // ErrNotFree is of a lock that another owner was not granted after the end of a lease.
 var ErrNotFree = errors.New("the lock is not free after the end of the lease")
 
@@ -378,75 +339,74 @@ func notOver(h *lock.Hold, err error) error {
 		ErrNotFree, h.Lease().Length, time.Since(h.Lease().Expires).Round(time.Millisecond), err)
 }
 
-func (f Features) lateRelease(ctx context.Context, l lock.Locker) error {
-	old, next, err := f.outlive(ctx, l)
-	if err != nil {
-		return err
+// outlived calls late with a hold whose lease has ended, on the service too: another
+// owner was granted the lock, which it then releases.
+func (f Features) outlived(late func(ctx context.Context, l lock.Locker, old *lock.Hold) error) func(context.Context, lock.Locker) error {
+	return func(ctx context.Context, l lock.Locker) error {
+		old, err := l.Acquire(ctx, name, try("a", f.Lease))
+		if err != nil {
+			return err
+		}
+		next, err := l.Acquire(ctx, name, await("b"))
+		if err != nil {
+			return notOver(old, err)
+		}
+		if err := late(ctx, l, old); err != nil {
+			return err
+		}
+		return next.Release(ctx)
 	}
-	if err := want(old.Release(ctx), lock.ErrNotHeld, "Release after the lease"); err != nil {
-		return err
-	}
-	return next.Release(ctx)
 }
 
-func (f Features) lateReleaseOfAnother(ctx context.Context, l lock.Locker) error {
-	old, next, err := f.outlive(ctx, l)
-	if err != nil {
+func lateRelease(ctx context.Context, _ lock.Locker, old *lock.Hold) error {
+	return want(old.Release(ctx), lock.ErrNotHeld, "Release after the lease")
+}
+
+func lateReleaseOfAnother(ctx context.Context, l lock.Locker, old *lock.Hold) error {
+	_ = old.Release(ctx) // whatever it says
+	return refuse(ctx, l, "c")
+}
+
+func lateExtend(ctx context.Context, l lock.Locker, old *lock.Hold) error {
+	if err := want(old.Extend(ctx, long), lock.ErrNotHeld, "Extend after the lease"); err != nil {
 		return err
 	}
-	_ = old.Release(ctx) // whatever it says
-	return errors.Join(refuse(ctx, l, "c"), next.Release(ctx))
+	return refuse(ctx, l, "c")
 }
 
 func releasedTwice(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
+	var a *lock.Hold
+	err := under(ctx, l, try("a", long), func(h *lock.Hold) error {
+		a = h
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	if err := a.Release(ctx); err != nil {
 		return err
 	}
 	if err := want(a.Release(ctx), lock.ErrNotHeld, "a second Release"); err != nil {
 		return err
 	}
-	b, err := l.Acquire(ctx, name, try("b", long))
-	if err != nil {
-		return err
-	}
-	if err := want(a.Release(ctx), lock.ErrNotHeld, "a third Release"); err != nil {
-		return err
-	}
-	return errors.Join(refuse(ctx, l, "c"), b.Release(ctx))
+	return under(ctx, l, try("b", long), func(*lock.Hold) error {
+		if err := want(a.Release(ctx), lock.ErrNotHeld, "a third Release"); err != nil {
+			return err
+		}
+		return refuse(ctx, l, "c")
+	})
 }
 
 func (f Features) extended(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", 2*f.Lease)) // two requests have to be answered within it
-	if err != nil {
-		return err
-	}
-	first := a.Lease().Expires
-	if err := a.Extend(ctx, long); err != nil {
-		return err
-	}
-	if moved := a.Lease().Expires.Sub(first); moved < long/2 {
-		return fmt.Errorf("an extension to %v moved the end by %v", long, moved)
-	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: max(time.Until(first), 0) + f.Lease/2})
-	if err := want(err, lock.ErrNotAcquired, "Acquire of an extended lock"); err != nil {
-		return err
-	}
-	return a.Release(ctx)
-}
-
-func (f Features) lateExtend(ctx context.Context, l lock.Locker) error {
-	old, next, err := f.outlive(ctx, l)
-	if err != nil {
-		return err
-	}
-	if err := want(old.Extend(ctx, long), lock.ErrNotHeld, "Extend after the lease"); err != nil {
-		return err
-	}
-	return errors.Join(refuse(ctx, l, "c"), next.Release(ctx))
+	return under(ctx, l, try("a", 2*f.Lease), func(a *lock.Hold) error { // two requests have to be answered within it
+		first := a.Lease().Expires
+		if err := a.Extend(ctx, long); err != nil {
+			return err
+		}
+		if moved := a.Lease().Expires.Sub(first); moved < long/2 {
+			return fmt.Errorf("an extension to %v moved the end by %v", long, moved)
+		}
+		wait := max(time.Until(first), 0) + f.Lease/2
+		_, err := l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: wait})
+		return want(err, lock.ErrNotAcquired, "Acquire of an extended lock")
+	})
 }
 
 func (f Features) lost(ctx context.Context, l lock.Locker) error {
@@ -455,28 +415,17 @@ func (f Features) lost(ctx context.Context, l lock.Locker) error {
 		return err
 	}
 	end := a.Lease().Expires
-	select {
-	case <-a.Lost():
-	case <-time.After(limit):
-		return errors.New("the lease ended and Lost was not closed")
+	c, cancel := a.Context(ctx)
+	defer cancel()
+	for what, over := range map[string]<-chan struct{}{"Lost": a.Lost(), "the context": c.Done()} {
+		select {
+		case <-over:
+		case <-time.After(limit):
+			return fmt.Errorf("the lease ended and %s was not closed", what)
+		}
 	}
 	if until := time.Until(end); until > 0 {
 		return fmt.Errorf("the hold was lost %v before the lease ended", until)
-	}
-	return nil
-}
-
-func (f Features) contextLost(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", f.Lease))
-	if err != nil {
-		return err
-	}
-	c, cancel := a.Context(ctx)
-	defer cancel()
-	select {
-	case <-c.Done():
-	case <-time.After(limit):
-		return errors.New("the context was not cancelled")
 	}
 	return want(context.Cause(c), lock.ErrLost, "context.Cause")
 }
@@ -606,19 +555,11 @@ func reentered(ctx context.Context, l lock.Locker) error {
 			return err
 		}
 	}
-	b, err := l.Acquire(ctx, name, try("b", long))
-	if err != nil {
-		return fmt.Errorf("acquire after the last release: %w", err)
-	}
-	return b.Release(ctx)
+	return free(ctx, l, try("b", long))
 }
 
 func notReentered(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", long))
-	if err != nil {
-		return err
-	}
-	return errors.Join(refuse(ctx, l, "a"), a.Release(ctx))
+	return under(ctx, l, try("a", long), func(*lock.Hold) error { return refuse(ctx, l, "a") })
 }
 
 func (f Features) tokensGrow(ctx context.Context, l lock.Locker) error {
@@ -666,25 +607,20 @@ func (f Features) tokensGrow(ctx context.Context, l lock.Locker) error {
 }
 
 func (f Features) watched(ctx context.Context, l lock.Locker) error {
-	a, err := l.Acquire(ctx, name, try("a", 0))
+	err := under(ctx, l, try("a", 0), func(a *lock.Hold) error {
+		_, err := l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 2 * f.Watchdog})
+		if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
+			return err
+		}
+		select {
+		case <-a.Lost():
+			return errors.New("a hold that is kept alive was lost")
+		default:
+			return nil
+		}
+	})
 	if err != nil {
 		return err
 	}
-	_, err = l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: 2 * f.Watchdog})
-	if err := want(err, lock.ErrNotAcquired, "Acquire of a lock that is kept alive"); err != nil {
-		return err
-	}
-	select {
-	case <-a.Lost():
-		return errors.New("a hold that is kept alive was lost")
-	default:
-	}
-	if err := a.Release(ctx); err != nil {
-		return err
-	}
-	b, err := l.Acquire(ctx, name, try("b", long))
-	if err != nil {
-		return err
-	}
-	return b.Release(ctx)
+	return free(ctx, l, try("b", long))
 }

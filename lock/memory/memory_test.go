@@ -24,11 +24,6 @@ func TestContract(t *testing.T) {
 	}
 }
 
-func TestContractInRealTime(t *testing.T) {
-	locktest.Run(t, func(*testing.T) lock.Locker { return memory.New() },
-		locktest.Features{Reentrant: true, Fenced: true})
-}
-
 func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.New()

@@ -40,10 +40,9 @@ func (r Reusing) Run() int {
 	return r.M.Run()
 }
 
-// idle are the servers of this process that no test uses.
+// idle are the servers of this process that no test uses. There are none before Run, and after it.
 var idle pool //nolint:gochecknoglobals // servers outlive the tests that use them
 
-// A pool keeps servers between its open and its close; before and after it has none.
 type pool struct {
 	mu      sync.Mutex
 	isOpen  bool
@@ -67,15 +66,12 @@ func (p *pool) close() {
 }
 
 // take returns a server that is as new, or nil.
-func (p *pool) take() *process {
+func (p *pool) take() (s *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := len(p.servers) - 1
-	if last < 0 {
-		return nil
+	if last := len(p.servers) - 1; last >= 0 {
+		s, p.servers = p.servers[last], p.servers[:last]
 	}
-	s := p.servers[last]
-	p.servers = p.servers[:last]
 	return s
 }
 
@@ -90,11 +86,7 @@ func (p *pool) give(s *process) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.isOpen {
-		s.end()
-		return
-	}
-	p.servers = append(p.servers, s)
+	p.servers = append(p.servers, s) // a test gives it back before Run ends
 }
 
 // renewal bounds what it takes to make a server as new: on a busy machine a new one is
@@ -140,16 +132,16 @@ var errOtherClients = errors.New("it has other clients")
 // users, its part in replication, and that it holds nothing and serves no client.
 func (p *process) asNew(ctx context.Context, admin *redis.Client) error {
 	now, err := describe(ctx, admin)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if now["clients"] != p.fresh["clients"] {
+	case now["clients"] != p.fresh["clients"]:
 		return errOtherClients
+	case !maps.Equal(now, p.fresh):
+		return fmt.Errorf("it is %v, and was %v", now, p.fresh)
+	default:
+		return nil
 	}
-	if !maps.Equal(now, p.fresh) {
-		return fmt.Errorf("it differs from a new one in %v", differing(now, p.fresh))
-	}
-	return nil
 }
 
 // described are the lines of INFO that a test can change, and the tests of others see.
@@ -200,20 +192,6 @@ func describe(ctx context.Context, admin *redis.Client) (map[string]string, erro
 	lines["subscriptions"] = fmt.Sprint(channels.Val(), patterns.Val())
 	lines["clients"] = fmt.Sprint(strings.Count(fmt.Sprint(clients.Val()), "id="))
 	return lines, nil
-}
-
-func differing(a, b map[string]string) (names []string) {
-	for name, value := range a {
-		if b[name] != value {
-			names = append(names, name)
-		}
-	}
-	for name := range b {
-		if _, ok := a[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // admin is a client with one connection, for what is done between tests.

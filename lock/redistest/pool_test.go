@@ -118,7 +118,7 @@ func TestServersAreAsNew(t *testing.T) {
 			for name, value := range is {
 				is[name] = strings.ReplaceAll(value, now.process.dir, fresh.dir)
 			}
-			require.Empty(t, differing(fresh.fresh, is))
+			require.Equal(t, fresh.fresh, is)
 			_, err = formerly.Dial(t.Context())
 			require.Error(t, err)
 		})
