@@ -58,8 +58,10 @@ func (f LockerFunc) Acquire(ctx context.Context, name string, o Options) (*Hold,
 	return f(ctx, name, o)
 }
 
-// Options say how a lock is asked for. The zero value asks once, under an
-// owner of its own, and keeps the hold alive until it is released.
+// Options say how a lock is asked for. The zero value is the safe choice: it asks once, under an
+// owner of its own, and so neither blocks nor enters another one's hold; and it keeps the hold alive until that is
+// released, so that no other owner works beside one that takes longer than it thought. The lock of a process
+// that died is free after [Config.Watchdog].
 type Options struct {
 	// Owner is who asks. An owner that already holds a re-entrant lock is
 	// granted it again. Goroutines that share an owner share its holds.

@@ -147,9 +147,19 @@ func TestLateCopyOfAGrantThatHasEnded(t *testing.T) {
 			t.Parallel()
 			c, link, rdb := linked(t)
 			dropped := link.DropReply("\r\nset\r\n")
-			h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
-			require.NoError(t, err)
-			<-dropped
+			var h *Hold
+			redistest.Await(t, "a first request", func() bool { // a server that is slow just now gets none
+				var err error
+				h, err = c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+				require.NoError(t, err)
+				select {
+				case <-dropped:
+					return true
+				default:
+					require.NoError(t, h.Release(t.Context()))
+					return false
+				}
+			})
 			g := grantOf(t, h)
 			end(t, c, h)
 			redistest.Await(t, "the copy to arrive", func() bool {

@@ -44,14 +44,14 @@ type topic struct {
 type Waiter struct {
 	Wake             chan struct{} // holds one wake-up
 	channel, request string
-	broad            bool
+	wakesAll         bool   // a message that was lost may have been for any waiter
 	message          string // what it was woken with
 }
 
 // NewWaiter is a call that waits for messages on a channel: for those to its request, and
-// those to any. broad says that a message which was lost may have been for any waiter.
-func NewWaiter(channel, request string, broad bool) *Waiter {
-	return &Waiter{channel: channel, request: request, broad: broad, Wake: make(chan struct{}, 1)}
+// those to any. wakesAll says that a message which was lost may have been for any waiter.
+func NewWaiter(channel, request string, wakesAll bool) *Waiter {
+	return &Waiter{channel: channel, request: request, wakesAll: wakesAll, Wake: make(chan struct{}, 1)}
 }
 
 // New returns the wake-ups of a client. inbox is a channel that stays subscribed to, whose
@@ -72,7 +72,7 @@ func (u *Wakeups) Join(w *Waiter) *Waiter {
 	}
 	t.waiters = append(t.waiters, w)
 	if t.confirmed {
-		w.Wake <- struct{}{}
+		w.wake()
 	}
 	if !t.asked {
 		u.mark()
@@ -86,13 +86,12 @@ func (u *Wakeups) Join(w *Waiter) *Waiter {
 // Attend adds a waiter that hasn't asked yet, and so has missed nothing. It
 // returns nil if the channel isn't subscribed to.
 func (u *Wakeups) Attend(channel, request string) *Waiter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	t := u.topics[channel]
-	if t == nil || !t.confirmed {
+	if !u.Listens(channel) {
 		return nil
 	}
-	w := NewWaiter(channel, request, true)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w, t := NewWaiter(channel, request, true), u.topics[channel] // a channel that is listened to stays
 	t.waiters = append(t.waiters, w)
 	return w
 }
@@ -151,28 +150,21 @@ func (u *Wakeups) mark() {
 	}
 }
 
-// wakeFirst wakes the first n waiters that aren't woken already.
-func (t *topic) wakeFirst(n int) {
-	for _, w := range t.waiters {
-		if n <= 0 {
-			return
-		}
-		select {
-		case w.Wake <- struct{}{}:
-			n--
-		default:
-		}
+// wake wakes a waiter, unless it is woken already.
+func (w *Waiter) wake() bool {
+	select {
+	case w.Wake <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
-// wakeIf wakes the waiters for which that is true.
-func (t *topic) wakeIf(match func(*Waiter) bool) {
+// wakeFirst wakes the first n waiters that aren't woken already.
+func (t *topic) wakeFirst(n int) {
 	for _, w := range t.waiters {
-		if match(w) {
-			select {
-			case w.Wake <- struct{}{}:
-			default:
-			}
+		if n > 0 && w.wake() {
+			n--
 		}
 	}
 }
@@ -214,24 +206,31 @@ func (u *Wakeups) receive(message any) {
 		if t == nil {
 			return
 		}
-		if request, one := strings.CutPrefix(m.Payload, "="); one {
-			request, rest, _ := strings.Cut(request, " ")
-			t.wakeIf(func(w *Waiter) bool {
-				if w.request == request {
-					w.message = rest
-				}
-				return w.request == request
-			})
-		} else if n, err := strconv.Atoi(m.Payload); err == nil {
+		request, one := strings.CutPrefix(m.Payload, "=")
+		request, rest, _ := strings.Cut(request, " ")
+		n, err := strconv.Atoi(m.Payload)
+		if err != nil {
+			n = len(t.waiters)
+		}
+		if !one {
 			t.wakeFirst(n)
-		} else {
-			t.wakeIf(func(*Waiter) bool { return true })
+			return
+		}
+		for _, w := range t.waiters {
+			if w.request == request {
+				w.message = rest
+				w.wake()
+			}
 		}
 	case *redis.Subscription:
 		if t := u.topics[m.Channel]; t != nil && m.Kind == "subscribe" {
 			t.confirmed = t.asked
 			t.wakeFirst(1)
-			t.wakeIf(func(w *Waiter) bool { return w.broad })
+			for _, w := range t.waiters {
+				if w.wakesAll {
+					w.wake()
+				}
+			}
 		}
 	}
 }
