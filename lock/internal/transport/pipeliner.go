@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ const (
 	yieldLimit          = 50 * time.Microsecond
 	slowYield           = time.Millisecond
 	skipsAfterSlowYield = 64
+
+	never time.Duration = math.MaxInt64
 )
 
 var errNoReply = errors.New("no reply")
@@ -49,12 +52,13 @@ type pipeliner struct {
 
 	mu        sync.Mutex
 	queue     []*queuedCall
-	inUse     int    // slots
-	slow      bool   // what was sent last was not answered, or late; true at first
-	lastBatch int    // how many calls the last answered batch had
-	batching  bool   // the goroutine that took a slot last collects a batch
-	skips     int    // so many slots are taken without collecting
-	yield     func() // to other goroutines; replaced by tests
+	inUse     int           // slots
+	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
+	tookThen  time.Duration // and the one before
+	lastBatch int           // how many calls the last answered batch had
+	batching  bool          // the goroutine that took a slot last collects a batch
+	skips     int           // so many slots are taken without collecting
+	yield     func()        // to other goroutines; replaced by tests
 }
 
 // queuedCall is a call that is to be sent.
@@ -69,7 +73,7 @@ type queuedCall struct {
 }
 
 func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
-	return &pipeliner{max: limit, send: send, slow: true, yield: runtime.Gosched}
+	return &pipeliner{max: limit, send: send, took: never, tookThen: never, yield: runtime.Gosched}
 }
 
 // run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
@@ -131,11 +135,11 @@ func (l *pipeliner) takeSlot(p *queuedCall) bool {
 }
 
 // takeAlone takes a slot for a call that is sent alone, if nothing else is under way, nor was when the last call was
-// sent, and the server is known to answer soon.
+// sent, and the server is known to answer soon: the last time, or the time before.
 func (l *pipeliner) takeAlone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.slow || l.lastBatch > 1 || l.inUse+len(l.queue) > 0 {
+	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || l.inUse+len(l.queue) > 0 {
 		return false
 	}
 	l.inUse++
@@ -248,7 +252,9 @@ func callerGone(p *queuedCall) bool {
 func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slow = !answered || time.Since(begin) > stallTimeout
+	if l.took, l.tookThen = time.Since(begin), l.took; !answered {
+		l.took, l.tookThen = never, never
+	}
 	l.lastBatch = calls
 	l.inUse--
 	l.startNext()

@@ -99,7 +99,7 @@ func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) (r Reply
 // Direct sends a call once, by the goroutine of its caller, and waits for the answer no longer than the timeout,
 // whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client that does not heed
 // the deadlines of contexts, while other requests are under way, with which this one may share a pipeline,
-// and to a server that did not answer the last request, or took longer than 5 ms.
+// and to a server that did not answer the last request, or took longer than 5 ms for the last two.
 //
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
