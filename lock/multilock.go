@@ -128,7 +128,7 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 		o.Owner = rand.Text()
 	}
 	for begin := time.Now(); ; {
-		b := &bundle{members: m.members}
+		b := &bundle{}
 		err := m.takeOrPanic(ctx, o, begin, b)
 		if err == nil {
 			return b.hold(m.name, o), nil
@@ -210,10 +210,9 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 // A bundle is what the members of a MultiLock granted, and the keeper of the
 // hold that stands for them.
 type bundle struct {
-	members []Member // of the MultiLock
-	holds   []*Hold  // of the first of them
-	over    []error  // what became of a release, by hold; nil after a success too
-	known   []bool   // that it is over
+	holds []*Hold // of the first members
+	over  []error // what became of a release, by hold; nil after a success too
+	known []bool  // that it is over
 }
 
 // ask asks for one more member. A hold that a watchdog keeps has no end by which
@@ -275,21 +274,20 @@ func (b *bundle) Extend(ctx context.Context, _ Lease, d time.Duration) (time.Tim
 // have returned.
 func (b *bundle) each(f func(i int)) {
 	var calls sync.WaitGroup
-	var first sync.Once
-	var panicked any
+	panics := make(chan any, len(b.holds))
 	for i := range b.holds {
 		calls.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
-					first.Do(func() { panicked = v })
+					panics <- v
 				}
 			}()
 			f(i)
 		})
 	}
 	calls.Wait()
-	if panicked != nil {
-		panic(panicked)
+	if len(panics) > 0 {
+		panic(<-panics)
 	}
 }
 
@@ -297,15 +295,12 @@ func (b *bundle) each(f func(i int)) {
 func (b *bundle) giveBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
-	return b.release(ctx)
+	return b.Release(ctx, Lease{})
 }
 
-// Release is for the hold.
-func (b *bundle) Release(ctx context.Context, _ Lease) error { return b.release(ctx) }
-
-// release releases all that aren't known to be over. Its error is
+// Release is for the hold. It releases all that aren't known to be over. Its error is
 // [ErrNotHeld] only if all are over now.
-func (b *bundle) release(ctx context.Context) error {
+func (b *bundle) Release(ctx context.Context, _ Lease) error {
 	if b.over == nil {
 		b.over, b.known = make([]error, len(b.holds)), make([]bool, len(b.holds))
 	}

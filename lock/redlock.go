@@ -215,29 +215,10 @@ func (r *Redlock) Check(ctx context.Context) error {
 	return wrap(errors.Join(errs...), "check Redlock")
 }
 
-// Acquire locks the [RedlockMutex] of that name.
+// Acquire asks for the lock of that name, as [Mutex.Acquire] does.
 func (r *Redlock) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	return r.Mutex(name).Acquire(ctx, o)
-}
-
-// A RedlockMutex is a re-entrant mutual exclusion lock on the servers of a
-// [Redlock]. It is a name and a Redlock, so two of one name are the same lock.
-type RedlockMutex struct {
-	redlock *Redlock
-	name    string
-}
-
-// Mutex returns the mutex of that name, without asking the servers. The name is
-// not empty, which is checked when the mutex is used.
-func (r *Redlock) Mutex(name string) *RedlockMutex { return &RedlockMutex{redlock: r, name: name} }
-
-// Name returns the lock's name.
-func (m *RedlockMutex) Name() string { return m.name }
-
-// Acquire asks for the lock, as [Mutex.Acquire] does.
-func (m *RedlockMutex) Acquire(ctx context.Context, o Options) (*Hold, error) {
-	h, err := m.redlock.acquire(ctx, m.name, o)
-	return h, wrap(err, "acquire lock %q", m.name)
+	h, err := r.acquire(ctx, name, o)
+	return h, wrap(err, "acquire lock %q", name)
 }
 
 // acquire holds one round after the other, each with a request of its own.

@@ -78,7 +78,7 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 		}, nil},
 		{"permits", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
 			s := c.Semaphore("orders")
-			return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.TryAcquire(ctx, 1)
+			return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1, 0)
 		}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

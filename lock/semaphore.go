@@ -206,10 +206,6 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) erro
 	return wrap(err, "acquire %d permits of semaphore %q", n, s.name)
 }
 
-// TryAcquire takes n permits if they are there and no client waits; otherwise it
-// returns [ErrNotAcquired].
-func (s *Semaphore) TryAcquire(ctx context.Context, n int) error { return s.Acquire(ctx, n, 0) }
-
 // Drain takes all permits that are there, and returns how many that was: 0 also
 // if others wait for more.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {

@@ -96,7 +96,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		is   error
 	}{
 		{"no permits", func() error { return s.Acquire(ctx, 0, 0) }, "give at least 1", nil},
-		{"less than none", func() error { return s.TryAcquire(ctx, -1) }, "give at least 1", nil},
+		{"less than none", func() error { return s.Acquire(ctx, -1, 0) }, "give at least 1", nil},
 		{"no permits back", func() error { return s.Release(ctx, 0) }, "give at least 1", nil},
 		{"no permits for a time", func() error { return permit(c.PermitSemaphore("orders"), 0, lock.Options{}) }, "give at least 1", nil},
 		{"more than can be", func() error { return s.Acquire(ctx, math.MaxInt, 0) }, "at most", nil},
