@@ -150,8 +150,11 @@ func (l *pipeliner) takeAlone() bool {
 func (l *pipeliner) dequeue(p *queuedCall, stalled bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if stalled && l.inUse >= l.max { // before the search, which all that stall would make
+		return false
+	}
 	i := slices.Index(l.queue, p)
-	if i < 0 || stalled && l.inUse >= l.max {
+	if i < 0 {
 		return false
 	}
 	l.queue = slices.Delete(l.queue, i, i+1)
