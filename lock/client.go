@@ -163,6 +163,9 @@ var _ Locker = (*Client)(nil)
 // [redis.Client] or a [redis.ClusterClient], whose options count then, or by one that has the methods of a client of one server
 // alone.
 //
+// Give rdb the option ContextTimeoutEnabled: a caller then sends a request by its own goroutine, which costs half as
+// much processor time.
+//
 // Each request is sent once, and repeated as the options of rdb say. The hooks of rdb
 // see each request, also those that are added later. A hook that itself sends a request
 // once more is one that the library doesn't know of: the copy may be granted the lock,
