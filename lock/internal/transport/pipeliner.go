@@ -16,7 +16,7 @@ const (
 	// by the others. With two, more calls go together and cost a tenth less; but on
 	// loopback and two cores, which sleep in between, 4 callers do a fifth less.
 	slots = 4
-	// stallTimeout is how long a call waits for a slot, and then gets one of its own; and after what time a server
+	// stallTimeout is how long a call waits, at most, while no pipeline is answered; and after what time a server
 	// that answers is too slow for calls that are sent by the goroutines of their callers.
 	stallTimeout = 5 * time.Millisecond
 	// maxBatchCalls bounds a pipeline.
@@ -44,8 +44,8 @@ var errNoReply = errors.New("no reply")
 // next goroutine that takes a slot yields to them, until as many calls are queued, and no
 // other slot is taken until then: that row falls by a third without this.
 //
-// A call that waited for a while takes a slot beyond these, with all that are queued: where the server is far away, or a
-// connection is silent. Half of the connections of the Redis client are left to others.
+// While no pipeline is answered for a while, the queue gets a slot beyond these: where the server is far away, or
+// connections are silent. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
 	max  int // of slots
 	send func(ctx context.Context, calls []*queuedCall)
@@ -53,6 +53,8 @@ type pipeliner struct {
 	mu        sync.Mutex
 	queue     []*queuedCall
 	inUse     int           // slots
+	completed int           // pipelines that were answered, or won't be
+	checking  bool          // checkSoon has a timer running
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
 	tookThen  time.Duration // and the one before
 	lastBatch int           // how many calls the last answered batch had
@@ -82,6 +84,7 @@ func (l *pipeliner) run(p *queuedCall) Reply {
 	sends := l.takeSlot(p)
 	if !sends {
 		l.queue = append(l.queue, p)
+		l.checkSoon()
 	}
 	l.mu.Unlock()
 	if !sends {
@@ -98,28 +101,18 @@ func (l *pipeliner) run(p *queuedCall) Reply {
 
 // await waits until a queued call has its reply, or is the one to send the queue.
 func (l *pipeliner) await(p *queuedCall) (sends bool, err error) {
-	stalled := time.NewTimer(stallTimeout)
-	defer stalled.Stop()
-	for pause := stallTimeout; ; pause = min(2*pause, time.Second) {
-		select {
-		case sends = <-p.ready:
-			return sends, nil
-		case <-stalled.C:
-			if l.dequeue(p, true) {
-				return true, nil
-			}
-			stalled.Reset(pause)
-			continue
-		case <-p.ctx.Done():
-			err = p.ctx.Err()
-		case <-p.call.Abort:
-			err = ErrClosed
-		}
-		if l.dequeue(p, false) {
-			return false, err
-		}
-		return <-p.ready, nil
+	select {
+	case sends = <-p.ready:
+		return sends, nil
+	case <-p.ctx.Done():
+		err = p.ctx.Err()
+	case <-p.call.Abort:
+		err = ErrClosed
 	}
+	if l.dequeue(p) {
+		return false, err
+	}
+	return <-p.ready, nil
 }
 
 // takeSlot takes a slot for a call, if one is free.
@@ -146,22 +139,15 @@ func (l *pipeliner) takeAlone() bool {
 	return true
 }
 
-// dequeue takes a call out of the queue, if it is there; one that stalled only for a slot beyond the usual ones.
-func (l *pipeliner) dequeue(p *queuedCall, stalled bool) bool {
+// dequeue takes a call out of the queue, if it is there.
+func (l *pipeliner) dequeue(p *queuedCall) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if stalled && l.inUse >= l.max { // before the search, which all that stall would make
-		return false
-	}
 	i := slices.Index(l.queue, p)
-	if i < 0 {
-		return false
+	if i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
 	}
-	l.queue = slices.Delete(l.queue, i, i+1)
-	if stalled {
-		l.inUse++
-	}
-	return true
+	return i >= 0
 }
 
 // collect takes the next calls out of the queue, to be sent with the first. If the first
@@ -260,6 +246,7 @@ func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	}
 	l.lastBatch = calls
 	l.inUse--
+	l.completed++
 	l.startNext()
 }
 
@@ -268,7 +255,32 @@ func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.
 // startNext gives a slot to the first in the queue, if there are both.
 func (l *pipeliner) startNext() {
 	if len(l.queue) > 0 && l.takeSlot(l.queue[0]) {
-		l.queue[0].ready <- true
-		l.queue = slices.Delete(l.queue, 0, 1)
+		l.sendNext()
 	}
+	l.checkSoon()
+}
+
+// sendNext has the first in the queue send it.
+func (l *pipeliner) sendNext() {
+	l.queue[0].ready <- true
+	l.queue = slices.Delete(l.queue, 0, 1)
+}
+
+// checkSoon gives the first in the queue a slot beyond the usual ones, if no pipeline is answered for a while.
+func (l *pipeliner) checkSoon() {
+	if l.checking || len(l.queue) == 0 || l.inUse >= l.max {
+		return
+	}
+	l.checking = true
+	back := l.completed
+	time.AfterFunc(stallTimeout, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.checking = false
+		if back == l.completed && len(l.queue) > 0 && l.inUse < l.max {
+			l.inUse++
+			l.sendNext()
+		}
+		l.checkSoon()
+	})
 }
