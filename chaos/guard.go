@@ -205,7 +205,7 @@ func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hol
 		err  error
 	}
 	answered := make(chan answer, 1)
-	go func() { //nolint:contextcheck // Guard waits for no server
+	go func() {
 		a := answer{}
 		defer func() { answered <- a }()
 		defer l.guard.noting(fmt.Sprintf("Acquire of %q", name), &a.err)

@@ -226,7 +226,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 	released := map[int32][]*holding.Op{} // by owner
 	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
 		for _, h := range holds {
-			for _, op := range append(h.Extensions[:len(h.Extensions):len(h.Extensions)], h.Acquire) {
+			for _, op := range append(slices.Clip(h.Extensions), h.Acquire) {
 				if op.Unknown() {
 					known[op] = true
 				}

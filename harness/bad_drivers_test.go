@@ -224,7 +224,7 @@ func TestCheckDriver_Silent(t *testing.T) {
 	text := "#!/bin/sh\nread -r line\necho '{\"re\":0,\"protocol\":1,\"name\":\"silent\"}'\necho the library is there >&2\nwhile read -r line; do :; done\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
 	told := 0
-	err := harness.CheckDriver(t.Context(), config.Backend, path, topologies.Single, harness.DriverChecks(), t.Output(), func(c harness.DriverCheck, skipped bool, wrong error) {
+	err := harness.CheckDriver(t.Context(), config.Backend, path, topologies.Single, harness.DriverChecks(), t.Output(), func(_ harness.DriverCheck, skipped bool, wrong error) {
 		told++
 		require.False(t, skipped)
 		require.ErrorContains(t, wrong, `It was sent {"id":1,"op":"acquire","client":"zone-a.1","owner":"zone-a.1#1"`)

@@ -103,6 +103,7 @@ func BenchmarkDecode(b *testing.B) {
 	d, line := newDecoder(), []byte(sample)
 	run := func(decode func(*Event) error) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			b.SetBytes(int64(len(line)))
 			var e Event
 			for b.Loop() {

@@ -25,11 +25,13 @@ func BenchmarkRecord(b *testing.B) {
 	ok.Type, ok.Expires, ok.Token, ok.Holds, ok.Node = history.OK, time.Second, 1234567, 1, "redis-1"
 	for name, run := range map[string]func(b *testing.B, operation func()){
 		"alone": func(b *testing.B, operation func()) {
+			b.Helper()
 			for b.Loop() {
 				operation()
 			}
 		},
 		"together": func(b *testing.B, operation func()) {
+			b.Helper()
 			b.SetParallelism(4)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

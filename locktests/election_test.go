@@ -41,14 +41,6 @@ func campaigning(ctx context.Context, t *testing.T, c *lock.Client, candidate st
 	return won
 }
 
-// leads requires that the server knows the leader.
-func leads(t *testing.T, c *lock.Client, want string) {
-	t.Helper()
-	got, err := c.Election("orders").Leader(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-}
-
 // ended waits for the end of a leadership.
 func ended(t *testing.T, l *lock.Leadership) {
 	t.Helper()

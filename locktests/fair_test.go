@@ -51,15 +51,6 @@ func (q *queue) waits(t *testing.T, c *lock.Client, who string, o lock.Options) 
 	return q.enter(t, c, who, o, func(h *lock.Hold) error { return h.Release(context.WithoutCancel(t.Context())) })
 }
 
-// keeps waits until it is served, and lets the lease end.
-func (q *queue) keeps(t *testing.T, c *lock.Client, who string, lease time.Duration) {
-	t.Helper()
-	q.enter(t, c, who, lock.Options{Lease: lease, Wait: lock.Forever}, func(h *lock.Hold) error {
-		<-h.Lost()
-		return nil
-	})
-}
-
 func (q *queue) enter(t *testing.T, c *lock.Client, who string, o lock.Options, end func(*lock.Hold) error) (cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,13 +29,6 @@ func latch(t *testing.T, c *lock.Client, count int) *lock.CountDownLatch {
 	return l
 }
 
-func counts(t *testing.T, l *lock.CountDownLatch, want int) {
-	t.Helper()
-	n, err := l.Count(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, n)
-}
-
 // reached is what a wait in the background came to.
 type reached struct {
 	zero bool

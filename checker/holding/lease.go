@@ -155,7 +155,7 @@ func (c *sharers) begin() {
 func (c *sharers) crash(from time.Duration) time.Duration {
 	first, all := history.Never, c.granted
 	if c.reentrant || c.count == 0 { // else another acquire of its owner has no part in it
-		all = append(all[:len(all):len(all)], c.perhaps...)
+		all = append(slices.Clip(all), c.perhaps...)
 	}
 	for _, process := range all {
 		if at, crashed := c.record.crash(process, from); crashed {

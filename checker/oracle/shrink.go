@@ -89,7 +89,7 @@ func Shrink(h *history.History, still func(*history.History) bool) *history.Hist
 	}
 	for progress {
 		progress = false
-		for i := len(ops) - 1; i >= 0; i-- {
+		for i := len(ops) - 1; i >= 0; i-- { //nolint:modernize // ops shrinks meanwhile
 			for j := i; j >= 0 && i < len(ops); j-- {
 				less := slices.Delete(slices.Clone(ops), i, i+1)
 				if j < i {

@@ -52,7 +52,7 @@ func open(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		return client.Mutex(name).Acquire(ctx, o)
 	})
 	return mutex, func() {
-		client.Close()
+		client.Close() //nolint:contextcheck // it bounds itself
 		_ = rdb.Close()
 	}, nil
 }

@@ -23,7 +23,7 @@ func heldOn(ctx context.Context, server *redis.Client, name, owner string) (bool
 	if err != nil {
 		return false, err
 	}
-	defer c.Close()
+	defer c.Close() //nolint:contextcheck // it bounds itself
 	return c.Mutex(name).IsHeldBy(ctx, owner)
 }
 
