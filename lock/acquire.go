@@ -206,7 +206,7 @@ var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //n
 // closed.
 func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func())) {
 	g.copied, g.late = true, &lateCopies{}
-	same := *g // whoever has the grant by then
+	same := *g // whichever client has the grant by then
 	run(func() {
 		var closed error
 		for _, after := range copiesComeLate {
