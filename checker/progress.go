@@ -102,7 +102,7 @@ type calm struct {
 func newProgress(ev *evidence, bound time.Duration) *progress {
 	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
 	type fault struct{ name, target string }
-	active, single := map[fault]int{}, map[fault]bool{}
+	active, single := map[fault]int{}, map[fault]int{} // of one name and target, those of one message are over first
 	for i := range ev.Faults {
 		e := &ev.Faults[i]
 		key, now := fault{e.Fault, e.Target}, p.calms[len(p.calms)-1]
@@ -112,13 +112,14 @@ func newProgress(ev *evidence, bound time.Duration) *progress {
 			now.active++
 			if ofOneMessage(e) {
 				now.messages++
-				single[key] = true
+				single[key]++
 			}
 		case (e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK) && active[key] > 0:
 			active[key]--
 			now.active--
 			now.since = e.Time
-			if single[key] {
+			if single[key] > 0 {
+				single[key]--
 				now.messages--
 			} else {
 				now.quiet = e.Time
