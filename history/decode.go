@@ -106,7 +106,7 @@ func (p *parser) object() bool {
 		}
 	}
 	const needed = 1<<fieldTime | 1<<fieldProcess
-	return p.had&needed == needed && len(bytes.TrimSpace(p.line[p.at:])) == 0
+	return p.had&needed == needed && len(bytes.Trim(p.line[p.at:], " \t\r\n")) == 0
 }
 
 // name takes the name of the field that comes after another one, with its colon.
