@@ -249,7 +249,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -timeout 30m ./causes ./history
-	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 15m ./locktests ./lock ./drivers ./internal/locks
+	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 20m ./locktests ./lock ./drivers ./internal/locks
 	$(MAKE) fuzz FUZZTIME=200000x
 
 .PHONY: clean
