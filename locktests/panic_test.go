@@ -2,6 +2,8 @@ package locktests
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -14,8 +16,9 @@ import (
 
 // panicking is a hook that panics once it is armed: before a request is sent, or after.
 type panicking struct {
-	armed atomic.Bool
-	after bool
+	armed   atomic.Bool
+	after   bool
+	several bool // only where several calls are sent together
 }
 
 func (p *panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -43,6 +46,9 @@ func (p *panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if p.several && (len(cmds) == 1 || cmds[0].Name() == "hello") {
+			return next(ctx, cmds)
+		}
 		return p.strike(func() error { return next(ctx, cmds) })
 	}
 }
@@ -74,4 +80,33 @@ func TestPanicOfAHookLeavesTheLockUsable(t *testing.T) {
 		c.Close()
 		require.Empty(t, keysLeft(t, s.Client(t, nil)))
 	}
+}
+
+// Calls that shared a pipeline with one in which a hook panicked may have been granted their locks, and leave
+// nothing behind.
+func TestPanicOfAHookInAPipeline(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	hook := &panicking{after: true, several: true}
+	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 2 }) // so that all but one call are queued
+	rdb.AddHook(hook)
+	c := newClient(t, rdb, lock.Config{})
+	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server knows the scripts
+	hook.armed.Store(true)
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			defer func() { _ = recover() }() // as a server of HTTP does
+			for hook.armed.Load() {
+				// A context that can't end, so that the request is sent by the caller's goroutine.
+				h, err := c.Acquire(context.Background(), fmt.Sprint("orders ", i), lock.Options{Lease: long})
+				if err == nil {
+					_ = h.Release(context.Background()) // see above
+				}
+			}
+		})
+	}
+	callers.Wait()
+	c.Close() // which awaits what is taken back
+	require.Empty(t, keysLeft(t, s.Client(t, nil)))
 }

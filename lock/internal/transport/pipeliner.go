@@ -232,7 +232,7 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 func callerGone(p *queuedCall) bool {
 	err := p.ctx.Err()
 	if err != nil {
-		p.reply.Err = err
+		p.reply = Reply{Err: err}
 	}
 	return err != nil
 }

@@ -125,15 +125,16 @@ func (w *Transport) Final(err error) bool {
 // once sends a call once. A cluster client finds the server, and follows a call that is redirected.
 func (w *Transport) once(ctx context.Context, s Call, full bool, sent *atomic.Bool) Reply {
 	c := &queuedCall{
-		ctx: ctx, call: s, full: full, sent: sent, reply: Reply{Err: errNoReply}, ready: make(chan bool, 1),
+		ctx: ctx, call: s, full: full, sent: sent, ready: make(chan bool, 1),
+		reply: Reply{Err: errNoReply, Copies: true, Sent: true}, // where a hook panics
 	}
 	if w.cluster == nil {
 		return w.pipeliner.run(c) //nolint:contextcheck // a call has its own
 	}
+	c.noteSent() // before it is looked at the context, so that a caller who left in between knows
 	if err := ctx.Err(); err != nil {
 		return Reply{Err: err}
 	}
-	c.noteSent()
 	if !s.Acked || w.acks == 0 {
 		w.send(ctx, w.rdb.Pipeline(), []*queuedCall{c})
 		return c.reply
@@ -142,8 +143,7 @@ func (w *Transport) once(ctx context.Context, s Call, full bool, sent *atomic.Bo
 	for last := (*redis.Client)(nil); ; {
 		node, err := w.masterOtherThan(ctx, s.key(), last)
 		if err != nil {
-			c.reply.Err = fmt.Errorf("find the master of %s: %w", s.key(), err)
-			return c.reply
+			return Reply{Err: fmt.Errorf("find the master of %s: %w", s.key(), err)}
 		}
 		w.send(ctx, node.Pipeline(), []*queuedCall{c})
 		if last = node; !redis.HasErrorPrefix(c.reply.Err, "MOVED") {
