@@ -44,15 +44,15 @@ type grant struct {
 	tried     bool           // to release it while it was held, and the answer is lost
 	ending    bool           // the server was asked to release it
 	moved     bool           // or to extend it by its owner
+	late      *lateCopies    // of a first request whose answer was lost, which is not passed on; nil: there are none
 }
 
 // identity is whose a grant is, as the server knows it.
 type identity struct {
 	request, owner string
 
-	copied bool        // there may be copies of the request on their way
-	late   *lateCopies // of a first request whose answer was lost; nil: there are none
-	passed int         // how often it was passed on in memory
+	copied bool // there may be copies of the request on their way
+	passed int  // how often it was passed on in memory
 }
 
 // held is what a plain lock is while this request holds it alone.
@@ -206,7 +206,7 @@ var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //n
 // closed.
 func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func())) {
 	g.copied, g.late = true, &lateCopies{}
-	same := *g // whichever client has the grant by then
+	same := *g // which goes on changing
 	run(func() {
 		var closed error
 		for _, after := range copiesComeLate {
@@ -223,8 +223,7 @@ func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func(
 // endCopies withdraws what a first request whose answer was lost was or will be granted, once the grant has ended.
 func (g *grant) endCopies(ctx context.Context, run func(func())) {
 	if g.late != nil && !g.late.ended.Swap(true) {
-		same := *g
-		run(func() { same.withdraw(ctx) })
+		run(func() { g.withdraw(ctx) })
 	}
 }
 

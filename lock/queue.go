@@ -243,9 +243,6 @@ func (g *grant) waitLocally(
 	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
-			if late.late != nil {
-				late.late.ended.Store(true)
-			}
 			late.withdraw(ctx)
 		}
 	})
