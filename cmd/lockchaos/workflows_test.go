@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/chaos"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 )
 
 // A workflow is a file for GitHub Actions, as far as it matters here.
@@ -41,7 +43,9 @@ func readWorkflow(t *testing.T, name string) workflow {
 // and without what installs a program.
 func TestWorkflowsOfAUser(t *testing.T) {
 	needServers(t)
-	require.NoError(t, exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(), "make drivers installs redis-py")
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
+		runtest.Lacks(t, fmt.Errorf("redis-py is missing (make drivers installs it): %w", err))
+	}
 	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
 	require.NoError(t, err)
 	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 1s", "1-5", "1-2", "* 200", "* 4", "+ 199", "+ 3", "python3", "/usr/bin/python3")
