@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,7 +80,7 @@ func (m *slotMigration) Inject(ctx context.Context) (Injection, error) {
 	if err != nil {
 		return Injection{}, err
 	}
-	slot, from, to, err := m.route(ctx, nodes)
+	slot, from, to, err := m.agreed(ctx, nodes)
 	if err != nil {
 		return Injection{}, err
 	}
@@ -117,6 +118,32 @@ func (m *slotMigration) nodes(ctx context.Context) ([]node, error) {
 		return nil, errors.Join(errs...)
 	}
 	return nodes, nil
+}
+
+// agreeLimit bounds the wait for nodes that see another master than the one that sees itself so, as they do for a
+// moment after a failover.
+const agreeLimit = 5 * time.Second
+
+// agreed is the route once both masters of it say themselves that they are.
+func (m *slotMigration) agreed(ctx context.Context, nodes []node) (slot int, from, to node, err error) {
+	limited, cancel := context.WithTimeout(ctx, agreeLimit)
+	defer cancel()
+	late := await.Until(limited, func() error {
+		if slot, from, to, err = m.route(limited, nodes); err != nil {
+			return nil
+		}
+		for _, n := range [...]node{from, to} {
+			role, err := n.rdb().Do(limited, "ROLE").Slice()
+			if err != nil {
+				return fmt.Errorf("ask %s for its role: %w", n.Name(), err)
+			}
+			if len(role) == 0 || role[0] != "master" {
+				return fmt.Errorf("%s is no master, as it says, and %s says that it is", n.Name(), nodes[0].Name())
+			}
+		}
+		return nil
+	})
+	return slot, from, to, errors.Join(err, late)
 }
 
 // route is the slot of the key, who serves it, and who is to: the master that
