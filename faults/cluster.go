@@ -130,7 +130,7 @@ func (m *slotMigration) agreed(ctx context.Context, nodes []node) (slot int, fro
 	defer cancel()
 	late := await.Until(limited, func() error {
 		if slot, from, to, err = m.route(limited, nodes); err != nil {
-			return nil
+			return nil //nolint:nilerr // it is returned below, and not awaited
 		}
 		for _, n := range [...]node{from, to} {
 			role, err := n.rdb().Do(limited, "ROLE").Slice()

@@ -51,8 +51,8 @@ func open(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 	mutex := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 		return client.Mutex(name).Acquire(ctx, o)
 	})
-	return mutex, func() {
-		client.Close() //nolint:contextcheck // it bounds itself
+	return mutex, func() { //nolint:contextcheck // an end bounds itself
+		client.Close()
 		_ = rdb.Close()
 	}, nil
 }
