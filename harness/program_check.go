@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -139,10 +138,10 @@ func CheckDriver(ctx context.Context, backend topologies.Backend, command, topol
 	}
 	var told order
 	check := func(d topologies.Deployment, i int) error {
-		var logged bytes.Buffer
+		var logged sharedLog
 		skipped, wrong := repeatDriverCheck(ctx, d, start, checks[i], checkLease, fmt.Sprintf("check-%d", i+1), &logged)
 		told.at(i, func() {
-			_, _ = log.Write(logged.Bytes())
+			_, _ = log.Write(logged.taken())
 			tell(checks[i], skipped, wrong)
 		})
 		return wrong
@@ -160,6 +159,25 @@ func CheckDriver(ctx context.Context, backend topologies.Backend, command, topol
 		first = 1
 	}
 	return Each(ctx, backend, t, driverLanes, len(checks)-first, func(d topologies.Deployment, i int) { _ = check(d, first+i) })
+}
+
+// A sharedLog keeps what the two drivers of a check log.
+type sharedLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *sharedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	return len(b), nil
+}
+
+func (l *sharedLog) taken() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text
 }
 
 // ErrNoGrant is of a driver that does not grant a free lock, and take it back, where nothing is in the way: no other
