@@ -245,6 +245,9 @@ func TestRead_Refuses(t *testing.T) {
 		head + `{"id":"a"}` + "\n":       "needs a job",
 		head + `{"id":"a","job":"seed 1","result":1}` + "\n" + `{"id":"a","job":"seed 2","result":1}` + "\n": "runs.jsonl:3: a run needs a job, and an id that no other has",
 		head + `{"id":"a","job":"seed 1","result":1,"more":2}` + "\n":                                        "more",
+		head + `{"id":"a","job":"seed 1","dir":"../x","result":1}` + "\n":                                    `the run directory "../x" is not beside the journal`,
+		head + `{"id":"a","job":"seed 1","dir":"/x","result":1}` + "\n":                                      `the run directory "/x" is not beside the journal`,
+		head + `{"id":"a","job":"seed 1","dir":"..","result":1}` + "\n":                                      `the run directory ".." is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","result":1} {}` + "\n":                                              "more than one value",
 	} {
 		dir := t.TempDir()

@@ -251,6 +251,8 @@ func Read(dir string) (Recorded, error) {
 			var r Run
 			if err = decode(line, &r); err == nil && (r.ID == "" || r.Job == "" || ids[r.ID]) {
 				err = errors.New("a run needs a job, and an id that no other has")
+			} else if err == nil && r.Dir != "" && (r.Dir != filepath.Base(r.Dir) || !filepath.IsLocal(r.Dir)) {
+				err = fmt.Errorf("the run directory %q is not beside the journal", r.Dir)
 			}
 			ids[r.ID] = true
 			p.Runs = append(p.Runs, r)

@@ -19,7 +19,7 @@ import (
 // lose one, and lets whatever is sent again through. An answer that the lock was refused says that nothing is left of
 // the request; no other client has asked, so that the lock is then free.
 func checkTrueRefusal(ctx context.Context, k *driverCheck) error {
-	for _, way := range []struct {
+	for i, way := range []struct {
 		name string
 		lose func(ctx context.Context, mend func()) error
 	}{
@@ -36,7 +36,7 @@ func checkTrueRefusal(ctx context.Context, k *driverCheck) error {
 			return pause(ctx, k.timeout+k.timeout/4)
 		}},
 	} {
-		if err := k.trulyRefused(ctx, fmt.Sprintf("%s-%d", k.name, len(way.name)), way.name, way.lose); err != nil {
+		if err := k.trulyRefused(ctx, fmt.Sprintf("%s-%d", k.name, i+1), way.name, way.lose); err != nil {
 			return err
 		}
 	}

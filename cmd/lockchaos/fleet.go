@@ -121,10 +121,10 @@ func noted(line fleet.Run, folder, dir string) (seedResult, error) {
 }
 
 // adopt returns the run of a job whose process was killed after the run was judged and before it was noted;
-// false if there is none. The run directory of a job that was only begun is set aside.
-func adopt(dir, job string) (seedResult, bool, error) {
+// false if there is none. That of a job that was only begun, or whose run failed, is set aside.
+func adopt(dir string) (seedResult, bool, error) {
 	r := seedResult{Dir: dir, landed: map[string]int{}, failed: map[string]int{}}
-	if in, err := reports.ReadDir(dir); err == nil && !in.Run.Interrupted && exists(filepath.Join(dir, reports.ResultsFile)) {
+	if in, err := reports.ReadDir(dir); err == nil && !in.Run.Interrupted && in.Run.Failed == "" && exists(filepath.Join(dir, reports.ResultsFile)) {
 		r.Seed, r.Command, r.leftOut, r.results = in.Run.Seed, in.Run.Command, in.Run.SkippedFaults, reports.Summarize(in)
 		r.tell(in, r.results)
 		r.joint = reports.NewJointRun(r.results, filepath.Base(dir))
@@ -134,15 +134,23 @@ func adopt(dir, job string) (seedResult, bool, error) {
 	if !exists(dir) {
 		return r, false, nil
 	}
+	if _, err := aside(dir, "unfinished"); err != nil {
+		return r, false, err
+	}
+	return r, false, nil
+}
+
+// aside renames a run directory to DIR.WHY-1, or the next number that is free.
+func aside(dir, why string) (string, error) {
 	for n := 1; ; n++ {
-		aside := fmt.Sprintf("%s.unfinished-%d", dir, n)
-		if exists(aside) {
+		name := fmt.Sprintf("%s.%s-%d", dir, why, n)
+		if exists(name) {
 			continue
 		}
-		if err := os.Rename(dir, aside); err != nil {
-			return r, false, harnessError{fmt.Errorf("set aside what was begun of %s: %w", job, err)}
+		if err := os.Rename(dir, name); err != nil {
+			return "", harnessError{fmt.Errorf("set a run directory aside: %w", err)}
 		}
-		return r, false, nil
+		return name, nil
 	}
 }
 

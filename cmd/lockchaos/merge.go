@@ -99,6 +99,11 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 		if err := json.Unmarshal(line.Result, &n); err != nil {
 			return fmt.Errorf("%s: %s: %w", filepath.Join(line.Folder, fleet.JournalFile), line.Job, err)
 		}
+		for _, kind := range n.Result.Findings { // each names a folder
+			if kind != filepath.Base(kind) || !filepath.IsLocal(kind) {
+				return fmt.Errorf("%s: %s: %q is no kind of violation", filepath.Join(line.Folder, fleet.JournalFile), line.Job, kind)
+			}
+		}
 		s.Topology, s.Lock = n.Result.Case.Topology, n.Result.Case.Lock
 		s.Repeated += n.Again
 		s.add(order[line.Job], n.Result)
@@ -132,7 +137,11 @@ func (a *app) printMerge(c fleet.Campaign, out string) {
 		a.printf("%s of a seed that has another counted as well\n", say.Count(c.Repeated, "run"))
 	}
 	if n := len(c.Missing); n > 0 {
-		a.printf("never played: %s%s\n", strings.Join(c.Missing[:min(n, mostMissing)], ", "), map[bool]string{true: fmt.Sprintf(" and %d more", n-mostMissing)}[n > mostMissing])
+		more := ""
+		if n > mostMissing {
+			more = fmt.Sprintf(" and %d more", n-mostMissing)
+		}
+		a.printf("never played: %s%s\n", strings.Join(c.Missing[:min(n, mostMissing)], ", "), more)
 	}
 	a.printf("joined in %s\n", out)
 }

@@ -173,7 +173,9 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 			if ctx.Err() == nil { // else it was cut short, and counts for nothing but its failure
 				s.add(r)
 				a.tellSeed(r, s, len(seeds))
-				return note(journal, r)
+				if r.failure == nil { // else it is made when the campaign is resumed
+					return note(journal, r)
+				}
 			}
 			return nil
 		}
@@ -208,11 +210,10 @@ func (s *seedSummary) resume(j *fleet.Journal, out string, seeds []uint64) (left
 		s.add(before)
 	}
 	for _, seed := range seeds {
-		job := fleet.Job("", seed)
-		if played[job] {
+		if played[fleet.Job("", seed)] {
 			continue
 		}
-		r, judged, err := adopt(seedDir(out, seed), job)
+		r, judged, err := adopt(seedDir(out, seed))
 		switch {
 		case err != nil:
 			return nil, err
@@ -258,9 +259,9 @@ func (a *app) runSeedTwice(ctx context.Context, o *runOptions, backend topologie
 	if err != nil || r.failure != nil || r.Verdict != checker.Unknown || ctx.Err() != nil {
 		return r, err
 	}
-	first := dir + ".first"
-	if err := os.Rename(dir, first); err != nil {
-		return r, harnessError{fmt.Errorf("keep the run that was unknown: %w", err)}
+	first, err := aside(dir, "unknown")
+	if err != nil {
+		return r, err
 	}
 	fmt.Fprintf(a.stderr, "seed %d unknown · %s · %s; once more\n", seed, r.Found, first)
 	again, err := a.runSeed(ctx, o, backend, backendName, dir, command, seed)
