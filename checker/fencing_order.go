@@ -45,6 +45,9 @@ func FencingOrder() Checker {
 					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
 				grants := filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
+				for _, h := range grants {
+					grants = append(grants, innerReads(h)...)
+				}
 				f.counts["grants"] += len(grants)
 				p := placing{Lock: l, findings: f}
 				p.place(grants)
@@ -52,6 +55,17 @@ func FencingOrder() Checker {
 			f.valid = "the tokens of " + say.Count(f.counts["grants"], "grant") + " are distinct and in order"
 		},
 	}
+}
+
+// innerReads are the inner grants of a reader that were given another token than
+// the hold, which only a lock that counts each read gives: each has a place of its own.
+func innerReads(h *holding.Grant) (grants []*holding.Grant) {
+	for _, op := range h.Extensions {
+		if h.Reads() && op.Verb == holding.Acquire && op.OK() && op.Token != 0 && op.Token != h.Token() {
+			grants = append(grants, &holding.Grant{Acquire: op, Proof: op, Account: h.Account, Start: op.Complete.Time, EndEvent: -1, Again: true})
+		}
+	}
+	return grants
 }
 
 // A placing puts the grants of one lock in order of their tokens.
