@@ -75,7 +75,7 @@ func (f Footprint) KeysOf(name string) []string {
 // HeldOn reports whether a server has a key of the lock of that name. It can't tell
 // whose grant that is of. It suits [LockSpec.HeldOn] where one client acts.
 func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ string) (bool, error) {
-	there, err := thereOn(ctx, server, f.KeysOf(name))
+	there, err := thereOn(ctx, server, server.Options().ReadTimeout, f.KeysOf(name))
 	return len(there) > 0, err
 }
 
@@ -256,11 +256,14 @@ func chosen(sent [][]string, keys []string) SentCommand {
 	return SentCommand{}
 }
 
+// learnTimeout bounds a look at a server before any fault, which need not hurry.
+const learnTimeout = 5 * time.Second
+
 // keysThere are the keys that some server has.
 func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]string, error) {
 	var there []string
 	for _, name := range d.Topology().Of(topologies.Redis) {
-		some, err := thereOn(ctx, d.Server(name).Observer(), keys)
+		some, err := thereOn(ctx, d.Server(name).Observer(), learnTimeout, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -271,8 +274,9 @@ func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]s
 
 // thereOn are the keys that a server has. A replica of a cluster says what it
 // knows, instead of naming its master; a master that does not serve a key has none.
-func thereOn(ctx context.Context, server *redis.Client, keys []string) ([]string, error) {
+func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, keys []string) ([]string, error) {
 	o := *server.Options()
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
 	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
 		_ = c.ReadOnly(ctx).Err() // only a cluster's nodes know it
 		return nil
