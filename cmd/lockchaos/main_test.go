@@ -49,7 +49,9 @@ func scripts(t *testing.T, dir string) {
 			// Data folders of servers go where the script can look for them.
 			tmp := filepath.Join(env.WorkDir, "tmp")
 			env.Setenv("TMPDIR", tmp)
-			env.Setenv(raceOptions, os.Getenv(raceOptions))
+			for _, name := range []string{raceOptions, "GOGC"} { // scripts have no other variables of ours
+				env.Setenv(name, os.Getenv(name))
+			}
 			return os.Mkdir(tmp, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {

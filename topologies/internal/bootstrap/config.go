@@ -108,7 +108,6 @@ bind %s
 bind-source-addr %s
 protected-mode no
 dir .
-hz 100
 replica-announce-ip %s
 replica-announce-port %d
 repl-diskless-sync no
