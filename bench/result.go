@@ -26,8 +26,6 @@ type Results struct {
 	Machine   Machine          `json:"machine"`
 	Settings  Settings         `json:"settings"`
 	Workloads []WorkloadResult `json:"workloads"`
-	// Comparison is with an earlier result, if there is one.
-	Comparison *Comparison `json:"comparison,omitempty"`
 }
 
 // Settings are how it was measured.
@@ -242,7 +240,7 @@ func (r *SystemResult) ratios(m Metric, baseline []Slice) []float64 {
 
 // summarize fills in what follows from the rounds. The baseline's have the same
 // indices.
-func (r *SystemResult) summarize(m Metric, baseline []Slice, seed uint64) {
+func (r *SystemResult) summarize(m Metric, baseline []Slice) {
 	var scores []float64
 	var sums [4]*hdrhistogram.Histogram
 	for i := range sums {
@@ -260,7 +258,7 @@ func (r *SystemResult) summarize(m Metric, baseline []Slice, seed uint64) {
 		r.Lost += s.lost
 		addCounts(r.Errors, s.errors)
 	}
-	r.Score, r.Ratio = spreadOf(scores), ratioOf(r.ratios(m, baseline), m.less(), seed)
+	r.Score, r.Ratio = spreadOf(scores), ratioOf(r.ratios(m, baseline), m.less())
 	r.Acquire, r.Release, r.Cycle, r.Handover = latencyOf(sums[0]), latencyOf(sums[1]), latencyOf(sums[2]), latencyOf(sums[3])
 }
 
@@ -289,7 +287,7 @@ func (w WorkloadResult) baselineRounds() []Slice {
 
 // stillWide names the locks whose interval is not narrow yet. A lock that completed nothing
 // has none; it gets as many rounds as an interval needs.
-func (w WorkloadResult) stillWide(seed uint64) []string {
+func (w WorkloadResult) stillWide() []string {
 	base := w.baselineRounds()
 	var wide []string
 	for _, s := range w.Systems {
@@ -300,7 +298,7 @@ func (w WorkloadResult) stillWide(seed uint64) []string {
 		if len(ratios) == 0 && w.Rounds >= leastRounds {
 			continue
 		}
-		if !ratioOf(ratios, w.Metric.less(), seed).narrow() {
+		if !ratioOf(ratios, w.Metric.less()).narrow() {
 			wide = append(wide, s.Name)
 		}
 	}

@@ -21,7 +21,7 @@ func slicesOf(cycles ...int64) []Slice {
 // A ratio is to the baseline of the same round, and not to the baseline at large.
 func TestRatioIsOfTheSameRound(t *testing.T) {
 	r := SystemResult{Rounds: slicesOf(50, 500, 100)}
-	r.summarize(OpsPerSecond, slicesOf(100, 1000, 400), 1)
+	r.summarize(OpsPerSecond, slicesOf(100, 1000, 400))
 	require.Equal(t, Spread{Median: 100, Min: 50, Max: 500}, r.Score)
 	require.Equal(t, Spread{Median: 0.5, Min: 0.25, Max: 0.5}, r.Ratio.Spread)
 	require.Equal(t, Spread{Median: 2.5, Min: 1, Max: 4}, spreadOf([]float64{4, 1, 3, 2}))

@@ -249,7 +249,7 @@ func (p Plan) measure(
 	base := result.baselineRounds()
 	for i := range result.Systems {
 		r := &result.Systems[i]
-		r.summarize(w.Metric, base, p.Seed)
+		r.summarize(w.Metric, base)
 		for _, s := range all {
 			if s.Name == r.Name && s.Caveat != nil && r.Unfit == "" {
 				r.Caveat = s.Caveat()
@@ -268,7 +268,7 @@ func (p Plan) untilNarrow(result *WorkloadResult, budget time.Duration) func() b
 		if result.Rounds == 0 {
 			return true
 		}
-		result.Wide = result.stillWide(p.Seed)
+		result.Wide = result.stillWide()
 		took := time.Since(begun)
 		return len(result.Wide) > 0 && took+took/time.Duration(result.Rounds) <= budget
 	}

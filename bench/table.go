@@ -283,11 +283,7 @@ func (r Results) WriteText(out io.Writer, width int) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(out, "warning:", warning)
 	}
-	if r.Comparison == nil {
-		return nil
-	}
-	fmt.Fprintln(out)
-	return r.Comparison.WriteText(out)
+	return nil
 }
 
 // caveats are what of the figures can't be compared: of each system the last that was
@@ -403,9 +399,6 @@ func (r Results) WriteMarkdown(out io.Writer) error {
 		if len(unfit) > 0 {
 			fmt.Fprintf(out, "\nDid not take part: %s.\n", strings.Join(unfit, ", "))
 		}
-	}
-	if r.Comparison != nil {
-		return r.Comparison.WriteMarkdown(out)
 	}
 	return nil
 }

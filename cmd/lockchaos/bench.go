@@ -36,41 +36,23 @@ func (a *app) benchCommand() *cobra.Command {
 	servers := serverFlags{}
 	var locks, workloads []string
 	var files benchFiles
-	var compare benchCompare
 	var clients int
 	var rate float64
 	cmd := &cobra.Command{
-		Use:   "bench [RESULT...]",
+		Use:   "bench",
 		Short: "Measure locks side by side, and check mutual exclusion at every grant",
 		Long: `Let several locks do the same work in turns, and compare each with a baseline: the
 least that Redis needs for this work (docs/benchmarks.md has the method). A lock of
 another language, exec:COMMAND, takes part where no client waits; what of its figures
 can't be compared is said below the tables.
 
-With --compare, say also for each lock whether its ratio to the baseline got better or worse
-since an earlier result; with a RESULT besides, compare the two without measuring. With
---table, show the ratios of several results side by side. Results are what --json writes.
+With --benchfmt, the rounds are written as Go's benchmarks are, so that benchstat says what
+changed since an earlier result, or shows results of several machines side by side.
 
 Workloads:
 ` + benchWorkloads(),
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := compare.validate(cmd.Flags(), args); err != nil {
-				return err
-			}
-			if compare.table {
-				return a.benchSide(args, files)
-			}
-			var older bench.Results
-			if compare.old != "" {
-				var err error
-				if older, err = readBench(compare.old); err != nil {
-					return err
-				}
-			}
-			if len(args) > 0 {
-				return a.benchChange(older, args[0], compare, files)
-			}
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
 				return err
 			}
@@ -113,15 +95,7 @@ Workloads:
 				return harnessError{err}
 			}
 			r.Program, r.Command = version(), "lockchaos bench"+changedFlags(cmd)
-			if compare.old != "" {
-				change := bench.Compare(older, r)
-				r.Comparison = &change
-			}
-			err = errors.Join(asHarness(files.write(r)), a.printBench(r, files))
-			if err == nil && r.Comparison != nil {
-				err = compare.judge(*r.Comparison)
-			}
-			return err
+			return errors.Join(asHarness(files.write(r)), a.printBench(r, files))
 		},
 	}
 	f := cmd.Flags()
@@ -136,13 +110,11 @@ Workloads:
 	f.IntVar(&clients, "clients", 0, "number of workers, instead of the number of each workload")
 	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of the rate of each workload")
 	f.Uint64Var(&p.Seed, "seed", 1, "fixes the order of turns")
-	f.StringVar(&compare.old, "compare", "", "an earlier result, to compare the ratios with")
-	f.StringVar(&compare.failOn, "fail-on", "", "worse: with --compare, exit code 1 if a lock got worse")
-	f.BoolVar(&compare.table, "table", false, "show the results that are named side by side, and measure nothing")
 	f.StringVar(&files.json, "json", "", "write the figures to this file; - prints them instead of the tables")
 	f.StringVar(&files.html, "html", "", "write a page with plots to this file")
 	f.StringVar(&files.markdown, "markdown", "", "write the tables to this file; - prints them")
-	f.StringVar(&files.dir, "out", "", "write bench.json, bench.html and bench.md into this folder")
+	f.StringVar(&files.benchfmt, "benchfmt", "", "write the rounds to this file, for benchstat; - prints them")
+	f.StringVar(&files.dir, "out", "", "write bench.json, bench.html, bench.md and bench.txt, for benchstat, into this folder")
 	return cmd
 }
 
@@ -338,7 +310,7 @@ func (s *sharedEtcd) system() bench.System {
 }
 
 // benchFiles are where the results go besides the terminal.
-type benchFiles struct{ json, html, markdown, dir string }
+type benchFiles struct{ json, html, markdown, benchfmt, dir string }
 
 func (f benchFiles) write(r bench.Results) error {
 	writes := map[string]func(io.Writer) error{}
@@ -351,6 +323,7 @@ func (f benchFiles) write(r bench.Results) error {
 	add(f.json, asJSON)
 	add(f.html, r.WritePage)
 	add(f.markdown, r.WriteMarkdown)
+	add(f.benchfmt, r.WriteBenchfmt)
 	if f.dir != "" {
 		if err := os.MkdirAll(f.dir, 0o755); err != nil {
 			return fmt.Errorf("write results: %w", err)
@@ -358,6 +331,7 @@ func (f benchFiles) write(r bench.Results) error {
 		add(filepath.Join(f.dir, "bench.json"), asJSON)
 		add(filepath.Join(f.dir, "bench.html"), r.WritePage)
 		add(filepath.Join(f.dir, "bench.md"), r.WriteMarkdown)
+		add(filepath.Join(f.dir, "bench.txt"), r.WriteBenchfmt)
 	}
 	var errs []error
 	for path, write := range writes {
@@ -392,6 +366,8 @@ func (a *app) printBench(r bench.Results, f benchFiles) error {
 		err = benchJSON(a.stdout, r)
 	case f.markdown == "-":
 		err = r.WriteMarkdown(a.stdout)
+	case f.benchfmt == "-":
+		err = r.WriteBenchfmt(a.stdout)
 	default:
 		width, _ := onTerminal(a.stdout)
 		err = r.WriteText(a.stdout, width)

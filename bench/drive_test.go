@@ -4,102 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/adapters/redislock"
-	"github.com/lockchaos/lockchaos/adapters/redsync"
-	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
-
-// benchmarked are the locks of the benchmarks for benchstat: ours, and two others
-// by the same Redis client.
-func benchmarked() []System {
-	opens := map[string]func([]redis.UniversalClient) (lock.Locker, func(), error){
-		"ours": func(servers []redis.UniversalClient) (lock.Locker, func(), error) {
-			if len(servers) > 1 {
-				r, err := lock.NewRedlock(servers, lock.RedlockConfig{})
-				return r, r.Close, err
-			}
-			c, err := lock.New(servers[0], lock.Config{})
-			return c, c.Close, err
-		},
-		"redislock": func(servers []redis.UniversalClient) (lock.Locker, func(), error) {
-			return redislock.New(servers[0], nil), func() {}, nil
-		},
-		"redsync": func(servers []redis.UniversalClient) (lock.Locker, func(), error) {
-			return redsync.New(servers, redsync.Config{}), func() {}, nil
-		},
-	}
-	var systems []System
-	for _, name := range []string{"ours", "redislock", "redsync"} {
-		systems = append(systems, System{
-			Name: name,
-			Unfit: func(w Workload) string {
-				return only(name != "redislock" || w.Servers == 0, "lives on one deployment")
-			},
-			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
-				l, closeLocker, err := opens[name](servers)
-				if err != nil {
-					return nil, nil, err
-				}
-				return Locker(l), closeLocker, nil
-			},
-		})
-	}
-	return systems
-}
-
-// BenchmarkWorkload is an acquire and a release by the driver of the command, for
-// benchstat:
-//
-//	go test -run '^$' -bench Workload -count 10 ./bench | tee new.txt; benchstat -col /lock new.txt
-//
-// p50-us and p99-us are those of the workload's metric: of a hand-over where
-// workers wait, else of a cycle.
-func BenchmarkWorkload(b *testing.B) {
-	NeedsRedis(b)
-	workloads, err := WorkloadsByName("uncontended-1", "uncontended-16", "contended-16", "contended-64x4", "handover", "redlock-3")
-	if err != nil {
-		b.Fatal(err)
-	}
-	at := places{backend: process.Backend{}, open: map[string]topologies.Deployment{}}
-	b.Cleanup(func() {
-		if err := at.close(); err != nil {
-			b.Error(err)
-		}
-	})
-	for _, w := range workloads {
-		topology, o := topologies.Single, topologies.Options{}
-		if w.Servers > 0 {
-			topology, o = topologies.Independent, topologies.Options{Nodes: w.Servers}
-		}
-		d, err := at.at(b.Context(), topology, o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		g, err := prepare(b.Context(), d, w)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := g.heal(context.Background()); err != nil {
-				b.Error(err)
-			}
-		})
-		for _, s := range append(Baselines(), benchmarked()...) {
-			if s.unfit(w) == "" {
-				b.Run("workload="+w.Name+"/lock="+s.Name, func(b *testing.B) { benchmarkSystem(b, g, w, s) })
-			}
-		}
-	}
-}
 
 // Who left a lock learns that the next one was granted it, also if that one has
 // left it by then.
@@ -238,49 +150,4 @@ func TestCostOfTheBaseline(t *testing.T) {
 	require.EqualValues(t, 100, s.Cycles)
 	require.InDelta(t, 2.01, s.Requests, 1e-9, "one to acquire, and one to release; and one that asks what it cost")
 	require.InDelta(t, 4, s.Commands, 1e-9, "SET, EVALSHA, and GET and DEL in it")
-}
-
-func benchmarkSystem(b *testing.B, g *testServers, w Workload, s System) {
-	b.Helper()
-	if err := g.sweep(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	instances, closeAll, err := s.open(b.Context(), g, w)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closeAll()
-	run := func(n int, name string) (*driver, cost) {
-		d := newDriver(w, instances, name)
-		d.limit = int64(n)
-		d.phase.Store(measuring)
-		before, err := spent(b.Context(), g.live)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(b.Context())
-		defer cancel()
-		d.work(ctx, 1)
-		after, err := spent(b.Context(), g.live)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return d, after.minus(before)
-	}
-	run(w.Workers, "warm-up") // so that connections are open and the scripts are known
-	b.ResetTimer()
-	d, used := run(b.N, "bench-"+strconv.Itoa(b.N))
-	b.StopTimer()
-	r := d.slice(used, b.Elapsed().Seconds())
-	if r.violations > 0 || r.lost > 0 || len(r.errors) > 0 {
-		b.Fatalf("%d violations, %d lost, errors %v", r.violations, r.lost, r.errors)
-	}
-	l := latencyOf(r.cycle)
-	if w.Contended() {
-		l = latencyOf(r.handed)
-	}
-	b.ReportMetric(l.P50, "p50-us")
-	b.ReportMetric(l.P99, "p99-us")
-	b.ReportMetric(r.Requests, "requests/op")
-	b.ReportMetric(r.ServerMicros, "server-us/op")
 }
