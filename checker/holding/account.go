@@ -194,7 +194,7 @@ func (a *ownerState) confirm(op *Op) {
 		before = min(before, l.validity)
 	}
 	if op.Complete.Time > before {
-		a.endValidity(before)
+		a.hold.endBelief(before)
 		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: history.Never})
 	}
 	h.lease = l
@@ -264,15 +264,14 @@ func (a *ownerState) continued() {
 	}
 }
 
-// endValidity ends the validity. An answer that came later was valid at its
+// endBelief ends what its owner believes. An answer that came later was valid at its
 // instant.
-func (a *ownerState) endValidity(until time.Duration) {
-	h := a.hold
-	if len(h.Belief) == 0 {
-		h.Belief = []Span{{From: h.Start, Until: history.Never}}
+func (g *Grant) endBelief(until time.Duration) {
+	if len(g.Belief) == 0 {
+		g.Belief = []Span{{From: g.Start, Until: history.Never}}
 	}
-	for i := len(h.Belief) - 1; i >= 0; i-- {
-		s := &h.Belief[i]
+	for i := len(g.Belief) - 1; i >= 0; i-- {
+		s := &g.Belief[i]
 		if s.Until = max(min(s.Until, until), s.From); s.From <= until {
 			return // what was believed before ended before it
 		}
@@ -319,7 +318,7 @@ func (a *ownerState) usedAgain() {
 func (a *ownerState) close(end time.Duration, why End, by int64) {
 	h := a.hold
 	if h.Proof.Verb != Release { // else the owner never knew that it held
-		a.endValidity(h.lease.validity)
+		a.hold.endBelief(h.lease.validity)
 	}
 	h.End, h.Ended, h.EndEvent = end, why, by
 	h.cut(end)
@@ -341,7 +340,7 @@ func (a *ownerState) release(op *Op) {
 		if a.hold != nil {
 			a.hold.Release = op
 			if a.hold.least <= len(a.pending) {
-				a.endValidity(op.Invoke.Time)
+				a.hold.endBelief(op.Invoke.Time)
 			}
 			a.count(op.Invoke)
 		}
@@ -349,6 +348,10 @@ func (a *ownerState) release(op *Op) {
 	}
 	a.follows(op)
 	if a.hold == nil {
+		if a.before != nil && a.before.Acquire.Invoke.Index < op.Invoke.Index { // its owner had given it up, whatever was answered before
+			a.before.endBelief(op.Invoke.Time)
+			a.before.Release = cmp.Or(a.before.Release, op)
+		}
 		if op.OK() {
 			a.inferGrant(op)
 		}
@@ -364,7 +367,7 @@ func (a *ownerState) release(op *Op) {
 			h.Release = op
 			a.denied(op, op.Invoke.Time, op.Invoke.Index)
 		case h.Acquire.Invoke.Index < op.Invoke.Index: // its owner had given the lock up
-			a.endValidity(op.Invoke.Time)
+			a.hold.endBelief(op.Invoke.Time)
 		}
 		return
 	}
@@ -375,7 +378,7 @@ func (a *ownerState) release(op *Op) {
 	h.dropped, h.zeroBy = op.Complete.Time, op.Invoke.Index
 	a.count(op.Invoke)
 	if h.least == 0 {
-		a.endValidity(op.Invoke.Time)
+		a.hold.endBelief(op.Invoke.Time)
 	}
 	if h.most == 0 {
 		a.releasedBy(op)
@@ -399,11 +402,11 @@ func (a *ownerState) releasedBy(op *Op) {
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
 	if good <= op.Complete.Time {
-		a.endValidity(at)
+		a.hold.endBelief(at)
 		a.endAt(good, why, ender)
 		return
 	}
-	a.endValidity(at)
+	a.hold.endBelief(at)
 	a.close(max(at, a.hold.alive), ToldLost, by)
 	a.Denied = append(a.Denied, Denial{Operation: op, Hold: a.before, Good: good})
 }

@@ -18,7 +18,8 @@ type permits struct {
 
 	// The latest completions of what it asked for.
 	acquired, released, extended int64
-	vague                        bool // a release or extend has an unknown outcome
+	vague                        bool    // a release or extend has an unknown outcome
+	back                         []int32 // the accounts that the last release that was answered ok gave back
 }
 
 // A slot is a grant of a semaphore that its owner may have.
@@ -93,6 +94,10 @@ func (g *grouper) permits(p *lockOwner, op *Op) {
 		g.proven(p, len(busy), op)
 	case len(busy) == 0 && op.Unknown() && len(p.unknown) > 0:
 		g.add(p.spare-1, op)
+	case len(busy) == 0 && op.OK() && op.Verb == Extend && op.Invoke.Index < p.released && len(p.back) > 1:
+		for _, account := range p.back { // they were given back at once, after this one was extended
+			g.add(account, op)
+		}
 	case len(busy) == 0:
 		g.add(g.slot(p), op)
 	case op.Failed():
@@ -258,12 +263,16 @@ func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
 		g.confused(p.number, "owner "+g.record.Name(p.number)+" "+why)
 		return
 	}
+	if op.OK() {
+		p.back = nil
+	}
 	for _, i := range back {
 		s := &p.slots[i]
 		g.add(s.account, op)
 		if op.OK() {
 			s.busy = false
 			p.latest = s.account + 1
+			p.back = append(p.back, s.account)
 		}
 		s.asked = true
 	}

@@ -36,7 +36,7 @@ func newVM() *vm {
 		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
 	})
 	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
-	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": stringMatch})
+	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat})
 	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 	m.coerceArguments()
@@ -68,9 +68,7 @@ func (m *vm) setAll(t *lua.LTable, all map[string]lua.LGFunction) {
 func (m *vm) protect() {
 	l := m.l
 	for _, name := range libraries {
-		t := m.library(name)
-		t.ForEach(func(k, v lua.LValue) { m.globals.RawSetString(shortcut(name, k.String()), v) })
-		m.globals.RawSetString(name, m.front(t))
+		m.globals.RawSetString(name, m.front(m.library(name)))
 	}
 	missing := l.NewTable()
 	missing.RawSetString("__index", l.NewFunction(func(l *lua.LState) int {

@@ -1,12 +1,6 @@
 package simredis
 
-import (
-	"slices"
-	"sync"
-
-	lua "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/ast"
-)
+import "github.com/yuin/gopher-lua/ast"
 
 // Names of functions that scripts can't use: they aren't words.
 const (
@@ -17,40 +11,24 @@ const (
 // libraries are the tables that scripts can't change.
 var libraries = []string{"redis", "string", "table", "math", "coroutine"} //nolint:gochecknoglobals // a constant
 
-// shortcut names a function of a library, in a way that scripts can't.
-func shortcut(library, name string) string { return "(" + library + "." + name + ")" }
-
-// asRedis changes three things in a script. The interpreter writes a number that is
+// asRedis changes two things in a script. The interpreter writes a number that is
 // concatenated otherwise than Lua, which has %.14g: 1/3 with 14 digits, and
-// 10^15 as 1e+15. Its for has no strings as limits. And a function of a library is looked up once and not twice,
-// unless the script has a variable with the name of the library.
+// 10^15 as 1e+15. And its for has no strings as limits.
 func asRedis(chunk []ast.Stmt) []ast.Stmt {
-	r := &rewriter{names: map[string]bool{}}
-	r.block(chunk)
-	r.shorten = true
-	r.block(chunk)
+	rewriter{}.block(chunk)
 	return chunk
 }
 
-// rewriter goes over a script twice.
-type rewriter struct {
-	shorten bool
-	names   map[string]bool // of variables
-}
+// rewriter goes over a script.
+type rewriter struct{}
 
-func (r *rewriter) declare(names ...string) {
-	for _, n := range names {
-		r.names[n] = true
-	}
-}
-
-func (r *rewriter) block(list []ast.Stmt) {
+func (r rewriter) block(list []ast.Stmt) {
 	for _, s := range list {
 		r.statement(s)
 	}
 }
 
-func (r *rewriter) statement(s ast.Stmt) {
+func (r rewriter) statement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.AssignStmt:
 		for _, e := range s.Lhs { // what is assigned to stays
@@ -60,7 +38,6 @@ func (r *rewriter) statement(s ast.Stmt) {
 		}
 		r.list(s.Rhs)
 	case *ast.LocalAssignStmt:
-		r.declare(s.Names...)
 		r.list(s.Exprs)
 	case *ast.FuncCallStmt:
 		s.Expr = r.expr(s.Expr)
@@ -77,11 +54,9 @@ func (r *rewriter) statement(s ast.Stmt) {
 		r.block(s.Then)
 		r.block(s.Else)
 	case *ast.NumberForStmt:
-		r.declare(s.Name)
 		s.Init, s.Limit, s.Step = r.limit(r.expr(s.Init)), r.limit(r.expr(s.Limit)), r.limit(r.expr(s.Step))
 		r.block(s.Stmts)
 	case *ast.GenericForStmt:
-		r.declare(s.Names...)
 		r.list(s.Exprs)
 		r.block(s.Stmts)
 	case *ast.FuncDefStmt:
@@ -91,25 +66,19 @@ func (r *rewriter) statement(s ast.Stmt) {
 	}
 }
 
-func (r *rewriter) function(f *ast.FunctionExpr) {
-	if f.ParList != nil {
-		r.declare(f.ParList.Names...)
-	}
+func (r rewriter) function(f *ast.FunctionExpr) {
 	r.block(f.Stmts)
 }
 
-func (r *rewriter) list(list []ast.Expr) {
+func (r rewriter) list(list []ast.Expr) {
 	for i, e := range list {
 		list[i] = r.expr(e)
 	}
 }
 
-func (r *rewriter) expr(e ast.Expr) ast.Expr {
+func (r rewriter) expr(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.AttrGetExpr:
-		if short := r.short(e); short != nil {
-			return short
-		}
 		e.Object, e.Key = r.expr(e.Object), r.expr(e.Key)
 	case *ast.TableExpr:
 		for _, f := range e.Fields {
@@ -138,21 +107,8 @@ func (r *rewriter) expr(e ast.Expr) ast.Expr {
 	return e
 }
 
-// short is the shortcut to a field of a library, nil if e is none.
-func (r *rewriter) short(e *ast.AttrGetExpr) ast.Expr {
-	of, named := e.Object.(*ast.IdentExpr)
-	name, constant := e.Key.(*ast.StringExpr)
-	if !r.shorten || !named || !constant || r.names[of.Value] || !slices.Contains(libraries, of.Value) || !isField(of.Value, name.Value) {
-		return nil
-	}
-	return placed(&ast.IdentExpr{Value: shortcut(of.Value, name.Value)}, e)
-}
-
 // operand calls concatOperand, unless e is a string anyway.
-func (r *rewriter) operand(e ast.Expr) ast.Expr {
-	if r.shorten { // it was done the first time
-		return e
-	}
+func (r rewriter) operand(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.StringExpr, *ast.StringConcatOpExpr:
 		return e
@@ -161,8 +117,8 @@ func (r *rewriter) operand(e ast.Expr) ast.Expr {
 }
 
 // limit calls forNumber, unless e is a number anyway.
-func (r *rewriter) limit(e ast.Expr) ast.Expr {
-	if r.shorten || e == nil {
+func (r rewriter) limit(e ast.Expr) ast.Expr {
+	if e == nil {
 		return e
 	}
 	switch e := e.(type) {
@@ -182,22 +138,4 @@ func placed(e, old ast.Expr) ast.Expr {
 	e.SetLine(old.Line())
 	e.SetLastLine(old.LastLine())
 	return e
-}
-
-// isField reports whether a library has that.
-func isField(library, name string) bool { return libraryFields()[shortcut(library, name)] }
-
-// libraryFields are the shortcuts to all fields of libraries.
-func libraryFields() map[string]bool {
-	fields.once.Do(func() {
-		fields.all = map[string]bool{}
-		newVM().globals.ForEach(func(k, _ lua.LValue) { fields.all[k.String()] = true })
-	})
-	return fields.all
-}
-
-//nolint:gochecknoglobals // a constant
-var fields struct {
-	once sync.Once
-	all  map[string]bool
 }

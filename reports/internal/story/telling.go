@@ -261,6 +261,8 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 		ev.op = h.Release
 	}
 	switch {
+	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
+		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
 		ev.client, ev.note = facts.Client(h.Owner), "its lease is over"
 		ev.Actor, ev.Verb, ev.Object = "the lease of "+name+" on "+h.Lock, "ran out", ""
