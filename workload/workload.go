@@ -63,8 +63,8 @@ type Config struct {
 	// Seed decides all choices, though not how real processes interleave.
 	Seed uint64 `json:"-"`
 	// Soon has the first holder of each zone do what a kind is there for and only some holders
-	// do, for runs that show nothing without it. A search that plays many short runs has no
-	// use for it: its runs are to differ.
+	// do, and holders go on for longer where that shows more, for runs that show nothing without it. A
+	// search that plays many short runs has no use for it: its runs are to differ.
 	Soon bool `json:"-"`
 }
 
@@ -373,14 +373,19 @@ func (w *worker) giveBack(ctx context.Context, release func(context.Context) his
 	release(request)
 }
 
-// extend extends what was granted last, unless the client knows that it is over.
+// extend extends what was granted last, unless the client knows that it is over. After an
+// unknown outcome the holder goes on to shortly before the end of the lease that it has for
+// certain, so that those who ask meanwhile see whether the service still knows of it.
 func (w *worker) extend(ctx context.Context) {
 	if w.stops() {
 		return
 	}
+	end := w.client.newest().Lease().Expires
 	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	w.client.Extend(request, w.Lease)
+	if w.client.Extend(request, w.Lease) == history.Info && w.Soon {
+		w.use(ctx, time.Until(end.Add(-w.Lease/10)))
+	}
 }
 
 // releaseAll gives everything back, the newest first.
