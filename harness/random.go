@@ -184,10 +184,14 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		if err != nil {
 			return err
 		}
-		zones = append(zones, workload.Zone{
+		zone := workload.Zone{
 			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
 			Resources: st.resources.all(name, r.Workload.LockNames()),
-		})
+		}
+		if r.Lock.LooksLeft() {
+			zone.Refused = st.refused
+		}
+		zones = append(zones, zone)
 	}
 	if r.Lock.Foreign && r.Lock.onRedis() && len(plan) > 0 {
 		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {

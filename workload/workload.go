@@ -150,6 +150,8 @@ type Zone struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
+	// Refused is told of each request that was refused: see [Client].
+	Refused func(ctx context.Context, lock, owner string)
 	// Resources are what the locks protect, by the name of the lock, as the zone
 	// reaches them. Nil: a [Register] for each lock, which all such zones share.
 	Resources map[string]Resource
@@ -187,7 +189,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: owed[i%len(zones)],
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
-				Careless: c.Careless, NodeName: zone.NodeName,
+				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
 			},
 		}
 		if w.resources == nil {
