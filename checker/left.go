@@ -56,7 +56,7 @@ func refusedBefore(ev *evidence, lock, owner string, before int64) (refused *hol
 }
 
 // serverName is how topologies name servers.
-var serverName = regexp.MustCompile(`[a-z]+-[0-9]+`) //nolint:gochecknoglobals // a constant
+var serverName = regexp.MustCompile(`[a-z]+-[0-9]+`)
 
 // unsettling reports whether a fault may have a server forget that a request was withdrawn, or a copy
 // of the request arrive there after that: messages that are late on links to other servers don't.

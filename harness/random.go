@@ -87,7 +87,7 @@ func (r RandomRun) environment() (faults.Environment, error) {
 	if !e.Lock.Own {
 		return e, err
 	}
-	e.Lease = clients.Lease
+	e.Lease = cmp.Or(clients.Lease, r.Options.Watchdog)
 	e.Lock.Requests = []string{acquireWord + "|" + acquireLastWord, releaseWord}
 	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Extends }) {
 		e.Lock.Requests = append(e.Lock.Requests, extendWord)

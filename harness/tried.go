@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// What becomes of a message that is kept: it arrives within the lease that clients ask for, or past it.
+// What becomes of a message that is kept: it arrives within the lease that clients ask for, or a watchdog renews, or past it.
 const withinLease, pastLease = "within the lease", "past the lease"
 
 // Tries are the faults of one message that plans of the run may have, each with the request that it
@@ -19,7 +20,7 @@ const withinLease, pastLease = "within the lease", "past the lease"
 // lock of the user's own, whose requests are learnt; for another one there are none.
 func (r RandomRun) Tries() ([]string, error) {
 	e, err := r.environment()
-	if err != nil {
+	if err != nil || e.Lease == 0 {
 		return nil, err
 	}
 	chosen, err := e.Choose(r.mix(e))
@@ -51,9 +52,10 @@ func try(fault, request, moment string) string {
 // Tried are those of the [RandomRun.Tries] that took effect in a recorded run, as often as they did.
 func Tried(run history.Run, h *history.History) []string {
 	var s settings
-	if json.Unmarshal(run.Settings, &s) != nil || s.Lease == 0 {
+	if json.Unmarshal(run.Settings, &s) != nil {
 		return nil
 	}
+	lease := cmp.Or(s.Lease, s.Watchdog)
 	var all []string
 	var step history.PlannedStep // that was injected last: they follow each other, as planned
 	var fired time.Duration
@@ -70,11 +72,11 @@ func Tried(run history.Run, h *history.History) []string {
 				all = append(all, try(step.Fault, step.Params[ParamCommand], then))
 			}
 			if ms, err := strconv.Atoi(step.Params["for"]); err == nil {
-				all = append(all, kept(step, time.Duration(ms)*time.Millisecond, s.Lease))
+				all = append(all, kept(step, time.Duration(ms)*time.Millisecond, lease))
 			}
 		case e.Op == history.Heal && e.Type == history.OK && fired >= 0:
 			if spec, err := faults.ByName(step.Fault); err == nil && !spec.OneShot() {
-				all = append(all, kept(step, e.Time-fired, s.Lease))
+				all = append(all, kept(step, e.Time-fired, lease))
 			}
 			fired = -1
 		}
