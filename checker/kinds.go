@@ -14,7 +14,7 @@ const (
 	FenceRegress    = "fence-regress"    // a later grant has a smaller fencing token
 	FenceDuplicate  = "fence-duplicate"  // two grants have the same fencing token
 	OverCapacity    = "over-capacity"    // more permits of a semaphore out than there are
-	Stuck           = "stuck"            // free of holders and faults, and no client could acquire it
+	Stuck           = "stuck"            // free of holders and faults, and no client could acquire it; or left to a request that was refused
 	Overtaken       = "overtaken"        // of a fair lock, a request queued later was granted earlier
 	StaleAccess     = "stale-access"     // the resource accepted a token older than one it had accepted before
 )

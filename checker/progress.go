@@ -39,6 +39,8 @@ const ProgressBound = 10 * time.Second
 // after longer than that was stuck, too: the wait was not bounded. A request for
 // more permits than a semaphore has, as far as is known, does not ask for it.
 //
+// It is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft].
+//
 // A fault of one message restarts no time in which all requests that count were
 // answered, with a refusal: the servers were there.
 //
@@ -66,6 +68,7 @@ func Progress(bound time.Duration) Checker {
 				w.judge()
 				longest = max(longest, w.longest)
 			}
+			f.add(left(ev)...)
 			granted, recovered := p.recovery(ev)
 			if !granted {
 				f.doubt("no client was granted a lock, so that nothing shows that one could be")

@@ -61,6 +61,10 @@ type Candidate struct {
 	Least, Most time.Duration
 	// Weight is by how much it tends to come sooner than one of weight 1.
 	Weight int
+	// Brief says that it meets one message: of those, two come for each other fault.
+	Brief bool
+	// Seldom says that only one seed in [SeldomSeeds] draws it, and before the others.
+	Seldom bool
 	// Cant says why it can't take effect here; empty if it can.
 	Cant string
 	// Breaks says which promise of a correct lock it may break here; empty: none.
@@ -72,8 +76,10 @@ type Environment struct {
 	Topology topologies.Topology
 	// Acks is how many replicas each grant waits for.
 	Acks int
-	// Locks are the names of the locks of the run.
+	// Locks are the names of the locks of the run, and Lease is what clients ask for; 0: that is
+	// not known.
 	Locks []string
+	Lease time.Duration
 	Lock  LockTraits
 }
 
@@ -86,8 +92,31 @@ type LockTraits struct {
 	Subscribes bool
 	// Commands are those that it sends again and again, with "|" between them.
 	Commands string
-	// Own says that it is a lock of the user's own, whose commands are learnt.
-	Own bool
+	// Own says that it is a lock of the user's own, whose commands are learnt. Requests are what they are
+	// for, each as words that a fault may wait for, with "|" between them.
+	Own      bool
+	Requests []string
+}
+
+// members are the links of all clients to each of the servers that know nothing of each other;
+// empty where there are none.
+func (e Environment) members() string {
+	if e.Topology.Name != topologies.Independent {
+		return ""
+	}
+	return "zone>" + strings.Join(e.Topology.Servers(), "|zone>")
+}
+
+// replicas are the links of each replica to its master; empty where there are none.
+func (e Environment) replicas() string {
+	var links []string
+	for _, l := range e.Topology.Links {
+		target := l.From + ">redis/" + string(topologies.Replication)
+		if n, _ := e.Topology.Node(l.From); l.Kind == topologies.Replication && n.Of != "" && !slices.Contains(links, target) {
+			links = append(links, target)
+		}
+	}
+	return strings.Join(links, "|")
 }
 
 // keeps reports whether servers remember what they granted when they are killed.

@@ -116,6 +116,8 @@ func (e Environment) kindOfTarget(target string) string {
 		return "the server of a lock"
 	case target == "":
 		return ""
+	case strings.HasSuffix(target, "/"+string(topologies.Replication)):
+		return "links of a replica"
 	default:
 		return "links of clients"
 	}

@@ -1,12 +1,15 @@
 package faults_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // What the table says of a fault is what decides whether a run of the mix "safe"
@@ -32,6 +35,8 @@ func TestDrawsSayWhatIsSafe(t *testing.T) {
 		"split-brain/a zone of clients/sentinel":              "safe with acks of all",
 		"cut/links of clients/etcd":                           "safe",
 		"bandwidth/links of clients/etcd":                     "",
+		"stall/links of a replica/sentinel":                   "safe",
+		"stall/links of a replica/single":                     "",
 		"split-brain/a zone of clients/single":                "",
 		"planned-failover//single --access name":              "safe",
 		"drop-message/links of clients/independent":           "",
@@ -49,4 +54,61 @@ func TestDrawsSayWhatIsSafe(t *testing.T) {
 	} {
 		require.Equal(t, want, cells[cell], cell)
 	}
+}
+
+// ownLock is what the faults of a driver's lock are drawn for.
+func ownLock(t *testing.T) faults.Environment {
+	t.Helper()
+	e := faults.Environment{Locks: []string{"lock-1"}, Lease: time.Second, Lock: faults.LockTraits{Own: true, Requests: []string{"acquire", "extend", "renew", "release"}}}
+	var err error
+	e.Topology, err = topologies.ByName(topologies.Single)
+	require.NoError(t, err)
+	return e
+}
+
+// Seeds that follow each other begin with other faults, and one in four with a release that is held back.
+func TestGenerate_spreadsSeeds(t *testing.T) {
+	chosen, err := ownLock(t).Choose(string(faults.Network))
+	require.NoError(t, err)
+	first, seldom, requests := map[string]int{}, 0, map[string]bool{}
+	for seed := uint64(1); seed <= 20; seed++ {
+		plan := faults.Generate(seed, chosen, 20*time.Second)
+		held := plan[0].Fault == "hold-command" && plan[0].For >= 4*time.Second
+		require.Equal(t, seed%faults.SeldomSeeds == 1, held)
+		if held {
+			seldom++
+		} else {
+			first[plan[0].Fault+" "+plan[0].Params["command"]]++
+		}
+		brief := 0
+		for _, step := range plan {
+			if command := step.Params["command"]; command != "" && step.For < 4*time.Second {
+				brief++
+				requests[step.Fault+" "+command] = true
+			}
+		}
+		require.Greater(t, brief, len(plan)/3, "%v", plan)
+	}
+	require.Equal(t, 5, seldom)
+	require.Greater(t, len(first), 12, "%v", first)
+	require.Len(t, requests, 6*4, "each fault of one message meets each request")
+}
+
+// Half of the delays are about as long as a lease.
+func TestGenerate_delaysAreOfTheLengthOfALease(t *testing.T) {
+	chosen, err := ownLock(t).Choose("delay-reply")
+	require.NoError(t, err)
+	long, all := 0, 0
+	for seed := range uint64(50) {
+		for _, step := range faults.Generate(seed, chosen, 20*time.Second) {
+			late, err := strconv.Atoi(step.Params["for"])
+			require.NoError(t, err)
+			require.LessOrEqual(t, late, 1500)
+			all++
+			if late >= 500 {
+				long++
+			}
+		}
+	}
+	require.InDelta(t, 0.5, float64(long)/float64(all), 0.1)
 }

@@ -40,26 +40,46 @@ func (p Pace) of(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * p.scale).Round(time.Millisecond)
 }
 
-// Generate makes a plan for a run of that length, in which no two faults overlap.
-// The candidates are shuffled like a deck of cards, in which those of more weight
-// tend to lie further up, and each is drawn once before any is drawn again. The same
-// generator state gives the same plan.
+// SeldomSeeds is how many seeds there are for one that draws a [Candidate] that is Seldom, and
+// planStream keeps the plan's choices apart from those of the workload.
+const (
+	SeldomSeeds = 4
+	planStream  = 1 << 32
+)
+
+// Generate makes the plan of a seed for a run of that length, in which no two faults overlap.
+// Seeds that follow each other begin with other candidates. After the first, the candidates are
+// shuffled like a deck of cards, in which those of more weight tend to lie further up, and each
+// is drawn once before any is drawn again. The brief ones and the others have a deck each.
 //
-// The order is that of weighted sampling without replacement by Efraimidis and
+// The order of a deck is that of weighted sampling without replacement by Efraimidis and
 // Spirakis (2006): each has an exponential variate divided by its weight.
-func Generate(rng *rand.Rand, candidates []Candidate, length time.Duration) Schedule {
+func Generate(seed uint64, candidates []Candidate, length time.Duration) Schedule {
+	candidates, first := begin(seed, candidates)
 	if len(candidates) == 0 {
 		return nil
 	}
+	rng := rand.New(rand.NewPCG(seed, planStream))
+	brief, others := &deck{first: first}, &deck{first: first}
+	for _, c := range candidates {
+		if c.Brief {
+			brief.all = append(brief.all, c)
+		} else {
+			others.all = append(others.all, c)
+		}
+	}
+	turn := 0
+	if !first.Brief {
+		turn = othersTurn
+	}
 	pace := PaceOf(length)
 	var plan Schedule
-	var deck []Candidate
-	for at := pace.Start; ; {
-		if len(deck) == 0 {
-			deck = shuffled(rng, candidates)
+	for at := pace.Start; ; turn++ {
+		from := brief
+		if len(others.all) > 0 && turn%turns == othersTurn || len(brief.all) == 0 {
+			from = others
 		}
-		c := deck[0]
-		deck = deck[1:]
+		c := from.draw(rng)
 		step := Step{
 			At: at, For: between(rng, pace.of(c.Least), pace.of(c.Most)), Fault: c.Fault,
 			Target: oneOf(rng, c.Target), Params: drawParams(rng, c.Params),
@@ -68,8 +88,63 @@ func Generate(rng *rand.Rand, candidates []Candidate, length time.Duration) Sche
 			return plan
 		}
 		plan = append(plan, step)
-		at += step.For + between(rng, pace.Least, pace.Least+pace.Spread)
+		spread := pace.Spread
+		if c.Brief {
+			spread /= 2
+		}
+		at += max(step.For, step.lateBy()) + between(rng, pace.Least, pace.Least+spread)
 	}
+}
+
+// Of each so many faults one is none of the brief ones: that which comes in that turn.
+const turns, othersTurn = 3, 2
+
+// lateBy is by how much a fault has a message be late.
+func (s Step) lateBy() time.Duration {
+	ms, _ := strconv.Atoi(s.Params["for"])
+	return time.Duration(ms) * time.Millisecond
+}
+
+// begin is what a seed draws from, and what it draws first: a seldom one in its seeds, and else
+// the one at the seed's place in a sequence that visits all in proportion to their weights, with
+// those of neighbours far apart (multiples of the golden ratio).
+func begin(seed uint64, candidates []Candidate) (from []Candidate, first Candidate) {
+	seldom := func(c Candidate) bool { return c.Seldom }
+	from = slices.DeleteFunc(slices.Clone(candidates), seldom)
+	if at := slices.IndexFunc(candidates, seldom); at >= 0 && (seed%SeldomSeeds == 1 || len(from) == 0) {
+		return append(from, candidates[at]), candidates[at]
+	}
+	total := 0
+	for _, c := range from {
+		total += c.Weight
+	}
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by it
+	at := int(seed * golden >> 32 * uint64(total) >> 32)
+	for _, c := range from {
+		if at -= c.Weight; at < 0 {
+			return from, c
+		}
+	}
+	return from, first // there are none
+}
+
+// A deck is candidates in the order in which they are drawn, each once before any comes again.
+type deck struct {
+	all, left []Candidate
+	first     Candidate // lies on top, if it is one of them
+}
+
+func (d *deck) draw(rng *rand.Rand) Candidate {
+	if len(d.left) == 0 {
+		d.left = shuffled(rng, d.all)
+		if at := slices.IndexFunc(d.left, d.first.same); at > 0 {
+			d.left = slices.Concat(d.left[at:at+1], d.left[:at], d.left[at+1:])
+		}
+		d.first = Candidate{}
+	}
+	c := d.left[0]
+	d.left = d.left[1:]
+	return c
 }
 
 func shuffled(rng *rand.Rand, candidates []Candidate) []Candidate {
@@ -97,10 +172,14 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(rng.Int64N(int64(most-least)))).Round(time.Millisecond)
 }
 
-// oneOf draws one of the choices "a|b".
+// oneOf draws one of the choices "a|b", and of a range among them, "10-50", a whole number.
 func oneOf(rng *rand.Rand, choices string) string {
 	all := strings.Split(choices, "|")
-	return all[rng.IntN(len(all))]
+	one := all[rng.IntN(len(all))]
+	if least, most, ok := numbers(one); ok {
+		return strconv.Itoa(least + rng.IntN(most-least+1))
+	}
+	return one
 }
 
 func drawParams(rng *rand.Rand, params map[string]string) map[string]string {
@@ -109,11 +188,7 @@ func drawParams(rng *rand.Rand, params map[string]string) map[string]string {
 	}
 	drawn := maps.Clone(params)
 	for _, key := range slices.Sorted(maps.Keys(params)) { // in a fixed order, for the generator's sake
-		if least, most, ok := numbers(params[key]); ok {
-			drawn[key] = strconv.Itoa(least + rng.IntN(most-least+1))
-		} else {
-			drawn[key] = oneOf(rng, params[key])
-		}
+		drawn[key] = oneOf(rng, params[key])
 	}
 	return drawn
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,28 +34,31 @@ func messageSpecs() []Spec {
 	words := Param{Name: "command", About: "words of its channel or text"}
 	fewer := nth
 	fewer.Draw = "1-3"
-	until := func(e Environment) []Candidate {
-		return []Candidate{{Target: anyZone, Weight: 1, Least: leastFor / 2, Most: mostFor, Params: map[string]string{"command": e.Lock.Commands}}}
+	passing := func(e Environment) []Candidate { return e.ofRequests(0, 0, nil) }
+	until := func(e Environment) []Candidate { return e.ofRequests(leastFor/2, mostFor, nil) }
+	delaying := func(e Environment) []Candidate {
+		if e.Lease == 0 {
+			return passing(e)
+		}
+		lease := e.Lease.Milliseconds()
+		return e.ofRequests(0, 0, map[string]string{"for": fmt.Sprintf("50-%d|%d-%d", max(lease/2, 50), max(lease/2, 50), max(lease*3/2, 50))})
 	}
-	passing := func(e Environment) []Candidate {
-		return []Candidate{{Target: anyZone, Weight: 1, Params: map[string]string{"command": e.Lock.Commands}}}
-	}
-	// A release that reaches its server only once the lease is over may end the next hold: of
-	// a lock of the user's own, that comes first, and once more.
+	// A release that reaches its server only once the lease is over may end the next hold. It takes
+	// a third of a short run, in which nothing else happens to the lock.
 	held := func(e Environment) []Candidate {
 		all := until(e)
-		for _, c := range []Candidate{{Target: "zone-a>redis|zone-b>redis", Weight: 1000}, {Target: anyZone, Weight: 20}} {
-			if e.Lock.Own {
-				c.Least, c.Most, c.Params = 4*time.Second, 5*time.Second, map[string]string{"command": "release", "nth": "1"}
-				all = append(all, c)
-			}
+		if e.Lock.Own {
+			all = append(all, Candidate{
+				Target: "zone-a>redis|zone-b>redis", Weight: 1, Seldom: true, Least: 4 * time.Second, Most: 5 * time.Second,
+				Params: map[string]string{"command": "release", "nth": "1"},
+			})
 		}
 		return all
 	}
 	specs := []Spec{
 		{
 			Name: "delay-command", Summary: "deliver one command late, and what follows it on its connection",
-			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
+			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
@@ -63,7 +67,7 @@ func messageSpecs() []Spec {
 		},
 		{
 			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
-			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: passing,
+			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
 			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
@@ -119,6 +123,25 @@ func messageSpecs() []Spec {
 		s.Usable = read
 	}
 	return specs
+}
+
+// ofRequests are the candidates of a fault of one message: one for each request of a lock of the
+// user's own, which is learnt, and else one for all commands of the lock.
+func (e Environment) ofRequests(least, most time.Duration, params map[string]string) []Candidate {
+	requests := e.Lock.Requests
+	if !e.Lock.Own {
+		requests = []string{e.Lock.Commands}
+	}
+	var all []Candidate
+	for _, request := range requests {
+		c := Candidate{Target: anyZone, Weight: 1, Brief: e.Lock.Own, Least: least, Most: most, Params: map[string]string{"command": request}}
+		if e.Lock.Own {
+			c.Params["nth"] = "1-3" // some are seldom sent
+		}
+		maps.Copy(c.Params, params)
+		all = append(all, c)
+	}
+	return all
 }
 
 // read refuses links that do not read what passes them.

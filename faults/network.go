@@ -111,9 +111,18 @@ func networkSpecs() []Spec {
 		{
 			Name: "stall", Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
-			Params:     []Param{stream().drawn("upstream|downstream|both")},
-			Candidates: ofOneZone(4),
-			Observed:   "a probe gets no answer within 100 ms more than the one before took", Healed: "all that was kept is delivered, in order",
+			Params: []Param{stream().drawn("upstream|downstream|both")},
+			Candidates: func(e Environment) []Candidate {
+				all := ofOneZone(4)(e)
+				if to := e.members(); to != "" { // one silent server of a quorum, for longer than a watchdog's lease often is
+					all = append(all, Candidate{Target: to, Weight: 4, Least: 2 * leastFor, Most: mostFor + leastFor})
+				}
+				if from := e.replicas(); from != "" {
+					all = append(all, Candidate{Target: from, Weight: 2, Least: leastFor, Most: mostFor})
+				}
+				return all
+			},
+			Observed: "a probe gets no answer within 100 ms more than the one before took", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
 			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
 				return stallLinks(links, s.Params["stream"])

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -103,7 +102,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 				"%s lasts from %v to %v", c.Fault, c.Least, c.Most)
 			require.Positive(t, c.Weight, c.Fault)
 			for seed := range uint64(20) {
-				plan := faults.Generate(rand.New(rand.NewPCG(seed, 1)), []faults.Candidate{c}, time.Minute)
+				plan := faults.Generate(seed, []faults.Candidate{c}, time.Minute)
 				require.NotEmpty(t, plan, c.Fault)
 				for _, step := range plan {
 					require.GreaterOrEqual(t, step.For, c.Least, c.Fault)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
@@ -45,15 +46,15 @@ type Footprint struct {
 	// with {name} for the name of the lock.
 	Keys []string
 	// Acquire, Extend and Release are the commands by which the lock does that once
-	// the servers know its scripts; of one that was not seen, Name is empty.
-	Acquire, Extend, Release SentCommand
+	// the servers know its scripts, and Renew that of its watchdog; of one that was not seen, Name is empty.
+	Acquire, Extend, Renew, Release SentCommand
 	// AcquireLast is the last command of an acquire: another one than the first where a
 	// lock is acquired in steps.
 	AcquireLast SentCommand
 }
 
 // The words by which a fault picks a command of a foreign lock.
-const acquireWord, acquireLastWord, releaseWord = "acquire", "acquire-last", "release"
+const acquireWord, acquireLastWord, extendWord, renewWord, releaseWord = "acquire", "acquire-last", "extend", "renew", "release"
 
 // A SentCommand is a command that a lock sends.
 type SentCommand struct {
@@ -92,16 +93,19 @@ func (f Footprint) Scripts() map[string]string {
 }
 
 func (f Footprint) byName() map[string]SentCommand {
-	return map[string]SentCommand{acquireWord: f.Acquire, "extend": f.Extend, releaseWord: f.Release}
+	all := map[string]SentCommand{acquireWord: f.Acquire, extendWord: f.Extend, releaseWord: f.Release}
+	if f.Renew != f.Extend {
+		all[renewWord] = f.Renew // else the script of both has one name
+	}
+	return all
 }
 
 // inFull are the commands by which a catalogue's locks acquire a lock.
 var inFull = []string{"EVAL", "EVALSHA", "SET", "SETNX"} //nolint:gochecknoglobals // a constant
 
 // Aim rewrites the words by which a fault picks a command, so that they pick one
-// that the lock sends. The first word may be acquire, acquire-last, extend or release; a
-// command that the lock does not send is taken for acquire. It reports false where no
-// such command was seen.
+// that the lock sends. The first word may be acquire, acquire-last, extend, renew or release; a
+// command that the lock does not send is taken for acquire. It reports false where no such command was seen.
 func (f Footprint) Aim(words string) (string, bool) {
 	first, rest, _ := strings.Cut(words, " ")
 	if first == acquireLastWord {
@@ -109,6 +113,9 @@ func (f Footprint) Aim(words string) (string, bool) {
 			return strings.TrimSpace(f.AcquireLast.Name + " " + rest), f.AcquireLast.Name != ""
 		}
 		first = acquireWord
+	}
+	if first == renewWord && f.Renew == f.Extend {
+		first = extendWord
 	}
 	all := f.byName()
 	sent, named := all[first]
@@ -141,23 +148,46 @@ func (f Footprint) Aim(words string) (string, bool) {
 func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker) (Footprint, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
 	defer cancel()
-	ear := &listener{}
+	ear, err := listen(d, zone)
 	defer ear.close()
-	for _, link := range d.Topology().Links {
-		if link.Kind == topologies.Client && link.From == zone {
-			if err := ear.on(d.Proxy(link.Name())); err != nil {
-				return Footprint{}, fmt.Errorf("learn what the lock sends: %w", err)
-			}
-		}
+	if err != nil {
+		return Footprint{}, err
 	}
 	var f Footprint
 	for range 2 {
-		var err error
 		if f, err = warmUp(ctx, d, l, ear); err != nil {
 			return Footprint{}, fmt.Errorf("learn what the lock keeps: %w", err)
 		}
 	}
 	return f, nil
+}
+
+// renewalLimit is how long a watchdog may leave a hold alone until it is taken for one that sends nothing.
+const renewalLimit = 4 * time.Second
+
+// learnRenewal holds a lock without a lease until the watchdog has extended it.
+func (f *Footprint) learnRenewal(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
+	defer cancel()
+	ear, err := listen(d, zone)
+	defer ear.close()
+	if err != nil {
+		return err
+	}
+	h, err := l.Acquire(ctx, warmUpName, lock.Options{Owner: warmUpOwner})
+	if err != nil {
+		return fmt.Errorf("learn what the watchdog sends: %w", err)
+	}
+	ear.take()
+	limited, stop := context.WithTimeout(ctx, renewalLimit)
+	defer stop()
+	_ = await.Until(limited, func() error { // else none was seen
+		if f.Renew = chosen(ear.take(), f.KeysOf(warmUpName)); f.Renew.Name == "" {
+			return errors.New("nothing was sent")
+		}
+		return nil
+	})
+	return h.Release(ctx)
 }
 
 // warmUp is one acquire, extend and release.
@@ -248,8 +278,11 @@ func chosen(sent [][]string, keys []string) SentCommand {
 			continue
 		}
 		c := SentCommand{Name: name}
-		if name == "EVALSHA" {
+		switch name {
+		case "EVALSHA":
 			c.Script = strings.ToLower(words[1])
+		case "EVAL":
+			c.Script = faults.ScriptDigest(words[1])
 		}
 		return c
 	}
@@ -335,6 +368,19 @@ type listener struct {
 
 	mu   sync.Mutex
 	sent [][]string
+}
+
+// listen listens to the links of the clients of a zone.
+func listen(d topologies.Deployment, zone string) (*listener, error) {
+	ear := &listener{}
+	for _, link := range d.Topology().Links {
+		if link.Kind == topologies.Client && link.From == zone {
+			if err := ear.on(d.Proxy(link.Name())); err != nil {
+				return ear, fmt.Errorf("learn what the lock sends: %w", err)
+			}
+		}
+	}
+	return ear, nil
 }
 
 // on listens to a link.

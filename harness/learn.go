@@ -59,11 +59,16 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 	if err != nil {
 		return err
 	}
+	if st.lock.Watchdog && st.run.Scenario == "" {
+		if err := f.learnRenewal(ctx, st.deployment, zone, l); err != nil {
+			st.notice(err.Error() + ": no fault is aimed at a renewal")
+		}
+	}
 	st.footprint = &f
 	for _, name := range st.locks {
 		st.keys[name] = f.KeysOf(name)[0]
 	}
-	st.Log.InfoContext(ctx, "learnt what the lock uses", "keys", f.Keys, "acquire", f.Acquire, "extend", f.Extend, "release", f.Release)
+	st.Log.InfoContext(ctx, "learnt what the lock uses", "keys", f.Keys, "acquire", f.Acquire, "extend", f.Extend, "renew", f.Renew, "release", f.Release)
 	return nil
 }
 
@@ -81,6 +86,17 @@ func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner
 	default:
 		return false, errors.New("the keys of the lock are not known")
 	}
+}
+
+// holders is another request of a holder for one that the lock was not seen to send.
+func (f Footprint) holders(words string) string {
+	if words == renewWord && f.Renew.Name == "" {
+		words = extendWord
+	}
+	if words == extendWord && f.Extend.Name == "" {
+		words = releaseWord
+	}
+	return words
 }
 
 // usual is the command that most locks send for a word.
@@ -107,11 +123,14 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 		s.Params[ParamCommand] = usual(words)
 		return s, nil
 	}
+	if st.run.Scenario == "" { // what was not seen is drawn all the same
+		words = st.footprint.holders(words)
+	}
 	aimed, ok := st.footprint.Aim(words)
 	if !ok {
 		return s, fmt.Errorf("%w: the fault waits for %q, and lock %s sends no such command", ErrUnlearnt, words, st.lock.Name)
 	}
-	if aimed != words {
+	if aimed != s.Params[ParamCommand] {
 		s.Params = maps.Clone(s.Params)
 		s.Params[ParamCommand] = aimed
 	}

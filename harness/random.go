@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -59,11 +58,15 @@ func (r RandomRun) Schedule(seed uint64) (faults.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := e.Choose(cmp.Or(r.Faults, faults.DefaultMix(e.Topology)))
+	chosen, err := e.Choose(r.mix(e))
 	if err != nil {
 		return nil, err
 	}
-	return r.draw(chosen, seed), nil
+	return faults.Generate(seed, chosen, r.Length), nil
+}
+
+func (r RandomRun) mix(e faults.Environment) string {
+	return cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
 }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
@@ -73,21 +76,27 @@ func (r RandomRun) environment() (faults.Environment, error) {
 		return faults.Environment{}, err
 	}
 	kinds, err := parseWorkload(r.kind())
-	return faults.Environment{
-		Topology: t, Acks: r.Options.ReplicaAcks, Locks: withLock(r.Workload, r.Lock, kinds).LockNames(),
+	clients := withLock(r.Workload, r.Lock, kinds)
+	e := faults.Environment{
+		Topology: t, Acks: r.Options.ReplicaAcks, Locks: clients.LockNames(),
 		Lock: faults.LockTraits{
 			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
 			Own: slices.Equal(r.Lock.Commands, OwnCommands()),
 		},
-	}, err
+	}
+	if !e.Lock.Own {
+		return e, err
+	}
+	e.Lease = cmp.Or(clients.Lease, r.Options.Watchdog)
+	e.Lock.Requests = []string{acquireWord + "|" + acquireLastWord, releaseWord}
+	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Extends }) {
+		e.Lock.Requests = append(e.Lock.Requests, extendWord)
+	}
+	if r.Lock.Watchdog && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
+		e.Lock.Requests = append(e.Lock.Requests, renewWord)
+	}
+	return e, err
 }
-
-func (r RandomRun) draw(chosen []faults.Candidate, seed uint64) faults.Schedule {
-	return faults.Generate(rand.New(rand.NewPCG(seed, planStream)), chosen, r.Length)
-}
-
-// planStream keeps the plan's choices apart from those of the workload.
-const planStream = 1 << 32
 
 // Validate joins everything that is wrong with the run.
 func (r RandomRun) Validate() error {
@@ -175,10 +184,14 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		if err != nil {
 			return err
 		}
-		zones = append(zones, workload.Zone{
+		zone := workload.Zone{
 			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
 			Resources: st.resources.all(name, r.Workload.LockNames()),
-		})
+		}
+		if r.Lock.LooksLeft() {
+			zone.Refused = st.refused
+		}
+		zones = append(zones, zone)
 	}
 	if r.Lock.Foreign && r.Lock.onRedis() && len(plan) > 0 {
 		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -138,7 +137,7 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, run *history.Ru
 	}
 	usual := e
 	e.Topology = d.Topology()
-	run.Faults = cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
+	run.Faults = r.mix(e)
 	if r.Plan != nil {
 		return r.Plan, Impossible(checkPlan(e, r.Plan), cant(d, r.Plan))
 	}
@@ -169,7 +168,7 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, run *history.Ru
 	if why := errors.Join(unlike(e, ours, all), cant(d, slices.Concat(missing, narrowed))); why != nil {
 		run.SkippedFaults = strings.Split(why.Error(), "\n")
 	}
-	return r.draw(chosen, seed), nil
+	return faults.Generate(seed, chosen, r.Length), nil
 }
 
 // possible are the candidates that a deployment can have, each with the targets that it can

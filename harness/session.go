@@ -89,6 +89,8 @@ type Session struct {
 	closers        []func()
 	apart          map[string]faults.ClientProcess // clients that are processes of their own
 
+	looking sync.Mutex // at what a refused request left
+
 	mu     sync.Mutex
 	active []*activeFault            // in the order in which they were injected
 	armed  map[armedKey]*activeFault // the newest fault of each name that waits for its trigger, or did

@@ -63,6 +63,9 @@ func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Con
 	}
 	c.Together, c.Endless, c.Extends = l.Together, l.Endless, !l.NoExtend && !l.Endless
 	asked := c.Lease
+	if c.Locks == 0 && l.Connects && len(kinds) > 1 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
+		c.Locks = 2 // else all that others do waits while one client works for several seconds
+	}
 	c = c.WithDefaults()
 	if l.Connects && asked == 0 && c.Lease > 0 {
 		c.Lease = programShort

@@ -70,6 +70,7 @@ const (
 	ObserveEpoch  = "epoch"  // value: the configuration epoch
 	ObserveMaster = "master" // value: the node that the observed one takes for the master
 	ObserveKey    = "key"    // value: "<lock> <owner>", or "<lock>" when the key is absent
+	ObserveLeft   = "left"   // value: "<lock> <owner>": the server, a master, has the lock for a request of that owner, which was refused before
 	ObserveMet    = "met"    // of [ObserveClients], with a fault and its target, the oldest of those not yet counted; value: how many requests met it
 )
 

@@ -217,8 +217,8 @@ func fields() []Field {
 		needed(text("node", "the server that answered, where known; on observe, the one that was seen",
 			Place{Ops: []Op{Acquire, Release, Extend, Access}, Types: []Type{OK, Fail, Info}}, of(Observe)), Observe),
 		needed(text("what", "of the `fail` of a release, `\"confirmed-again\"` if the service confirmed it although it had confirmed one of the same hold before; of `observe`, the aspect "+
-			"(`role`, `epoch`, `master`, `key`, `met`): the `master` of the node `primary` is where the address leads by which clients find the master; `met` of the node `clients`, with `fault` and `target`, is how many requests met the oldest of "+
-			"these faults that is not yet counted (absent: not known; `\"0\"`: it does not count as having taken effect); a `key` is `\"<lock> <owner>\"`, or `\"<lock>\"` when it is absent",
+			"(`role`, `epoch`, `master`, `key`, `left`, `met`): the `master` of the node `primary` is where the address leads by which clients find the master; `met` of the node `clients`, with `fault` and `target`, is how many requests met the oldest of "+
+			"these faults that is not yet counted (absent: not known; `\"0\"`: it does not count as having taken effect); a `key` is `\"<lock> <owner>\"`, or `\"<lock>\"` when it is absent; `left`, with the same value, says that a master has the lock for an owner whose request was refused before",
 			Place{Ops: []Op{Release}, Types: []Type{Fail}}, of(Observe)), Observe),
 		text("error", "the error message",
 			Place{Ops: []Op{Acquire, Release, Extend, Access, Crash, Inject, Heal}, Types: []Type{Fail, Info}}),

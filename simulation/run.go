@@ -115,6 +115,7 @@ type deployment struct {
 	processes workload.Processes
 	closers   []func()
 	killed    map[string]time.Duration // zones, and when their processes were killed
+	inside    []*redis.Client          // to look into each server; nil until the first look
 }
 
 func run(l harness.LockSpec, c Case) (out Outcome, err error) {
@@ -237,9 +238,32 @@ func (d *deployment) open(open harness.Opener, config workload.Config) ([]worklo
 		for name, r := range registers {
 			resources[name] = reached{r, z}
 		}
-		zones = append(zones, workload.Zone{Name: z.Name(), Locker: locker, NodeName: d.NodeName, Resources: resources})
+		zone := workload.Zone{Name: z.Name(), Locker: locker, NodeName: d.NodeName, Resources: resources}
+		if d.lock.LooksLeft() {
+			zone.Refused = d.refused
+		}
+		zones = append(zones, zone)
 	}
 	return zones, nil
+}
+
+// refused looks whether a refused request left the lock with its owner.
+func (d *deployment) refused(ctx context.Context, lock, owner string) {
+	if d.inside == nil {
+		for _, n := range d.servers {
+			client := n.Inside()
+			d.inside = append(d.inside, client)
+			d.closers = append(d.closers, func() { _ = client.Close() })
+		}
+	}
+	for i, n := range d.servers {
+		if !n.Leads() {
+			continue
+		}
+		if e, left := d.lock.LeftOn(ctx, d.inside[i], n.Name(), lock, owner); left {
+			d.recorder.Record(e)
+		}
+	}
 }
 
 // A reached register is one that a process uses only while it does not stand still.

@@ -208,6 +208,20 @@ func TestSweepFindsALostReleaseReply(t *testing.T) {
 	require.Empty(t, base.Plan, "what was given is not changed")
 }
 
+// A request that was refused and left its key is seen at once, and not only when the lock was free for long.
+func TestSearchFindsARefusalThatHolds(t *testing.T) {
+	l, pool := spec(t, "broken-wait-leftover"), workers(t, 1)
+	found := 0
+	for seed := uint64(1); seed <= 300 && found == 0; seed++ {
+		r, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Campaign: simulation.Campaign{Topology: topologies.Sentinels, ReplicaAcks: 1}, Seed: seed, Keep: true})
+		require.NoError(t, err)
+		if slices.Contains(r.Findings, checker.Stuck) && strings.Contains(string(r.Outcome.History), `"what":"left"`) {
+			found++
+		}
+	}
+	require.Positive(t, found)
+}
+
 // Pairs of what is rare come first; what fails by itself, and what changes nothing, is in
 // none with its like.
 func TestSweepOrdersPairs(t *testing.T) {

@@ -68,6 +68,8 @@ type Client struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
+	// Refused is told of each request that was refused, once that is recorded; nil: nothing is.
+	Refused func(ctx context.Context, lock, owner string)
 
 	mu   sync.Mutex // of dead, processes and asked, and held while a resource is written
 	dead bool       // the process of its lock has ended
@@ -229,6 +231,9 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 			c.granted(&e, i, hold.Lease())
 		}
 		outcome = c.done(i, e, err, lock.ErrNotAcquired, lock.ErrNotReplicated, lock.ErrNotSet, lock.ErrTooMany).Type
+		if outcome == history.Fail && !again && c.Refused != nil {
+			c.Refused(ctx, e.Lock, owner)
+		}
 	}
 	return outcome
 }

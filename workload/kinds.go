@@ -25,6 +25,8 @@ type Kind struct {
 	locks       int
 	lease, wait time.Duration
 	session     func(ctx context.Context, w *worker)
+	// Extends says that some holders extend what they hold, where the lock can.
+	Extends bool
 	// seldom says that only some holders do what the kind is there for: see [Config.Soon].
 	seldom bool
 }
@@ -50,7 +52,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: Contended, About: "clients contend for a few locks, and change the protected resource by a read and a write",
-			Meets: []string{history.MetContention}, session: contended,
+			Meets: []string{history.MetContention}, Extends: true, session: contended,
 		},
 		{
 			Name: "crash", About: "one holder in five crashes, before or after its work, and does not release",
@@ -60,7 +62,7 @@ func Kinds() []Kind {
 		{
 			Name: "fair-queue", About: "all clients wait for one lock, long enough to be served in order",
 			Meets: []string{history.MetQueued, history.MetHandOvers}, Needs: Needs{Queue: true, Alone: true},
-			locks: 1, wait: 3 * time.Second, session: contended,
+			locks: 1, wait: 3 * time.Second, Extends: true, session: contended,
 		},
 		{
 			Name: "give-up", About: "half of the waiting clients cancel their request while it is under way",
@@ -70,11 +72,11 @@ func Kinds() []Kind {
 		{
 			Name: "late-release", About: "half of the holders release only after their lease has ended and other clients hold the lock, or never",
 			Meets: []string{history.MetExpiries, history.MetNotHeld, history.MetHandOvers, history.MetContention}, Needs: Needs{Leases: true, Alone: true},
-			locks: 1, lease: 200 * time.Millisecond, session: lateRelease, seldom: true,
+			locks: 1, lease: 200 * time.Millisecond, Extends: true, session: lateRelease, seldom: true,
 		},
 		{
 			Name: "many-locks", About: "as contended, over a hundred locks with equal shares of the requests",
-			Meets: []string{history.MetContention}, locks: 100, session: contended,
+			Meets: []string{history.MetContention}, locks: 100, Extends: true, session: contended,
 		},
 		{
 			Name: "many-locks-skewed", About: "as contended, over a hundred locks of which a few get most of the requests (Zipf)",
@@ -344,6 +346,9 @@ func watched(ctx context.Context, w *worker) {
 	r.Lease = 0
 	if w.rng.IntN(3) == 0 {
 		length = watchedHold + w.around(w.Hold)
+		if w.Soon && w.rng.IntN(3) == 0 { // also several times as long as such a lease
+			length += watchedHold
+		}
 	}
 	if !w.ask(ctx, r) {
 		return

@@ -63,8 +63,8 @@ type Config struct {
 	// Seed decides all choices, though not how real processes interleave.
 	Seed uint64 `json:"-"`
 	// Soon has the first holder of each zone do what a kind is there for and only some holders
-	// do, for runs that show nothing without it. A search that plays many short runs has no
-	// use for it: its runs are to differ.
+	// do, and holders go on for longer where that shows more, for runs that show nothing without it. A
+	// search that plays many short runs has no use for it: its runs are to differ.
 	Soon bool `json:"-"`
 }
 
@@ -150,6 +150,8 @@ type Zone struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
+	// Refused is told of each request that was refused: see [Client].
+	Refused func(ctx context.Context, lock, owner string)
 	// Resources are what the locks protect, by the name of the lock, as the zone
 	// reaches them. Nil: a [Register] for each lock, which all such zones share.
 	Resources map[string]Resource
@@ -187,7 +189,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: owed[i%len(zones)],
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
-				Careless: c.Careless, NodeName: zone.NodeName,
+				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
 			},
 		}
 		if w.resources == nil {
@@ -373,14 +375,19 @@ func (w *worker) giveBack(ctx context.Context, release func(context.Context) his
 	release(request)
 }
 
-// extend extends what was granted last, unless the client knows that it is over.
+// extend extends what was granted last, unless the client knows that it is over. After an
+// unknown outcome the holder goes on to shortly before the end of the lease that it has for
+// certain, so that those who ask meanwhile see whether the service still knows of it.
 func (w *worker) extend(ctx context.Context) {
 	if w.stops() {
 		return
 	}
+	end := w.client.newest().Lease().Expires
 	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	w.client.Extend(request, w.Lease)
+	if w.client.Extend(request, w.Lease) == history.Info && w.Soon {
+		w.use(ctx, time.Until(end.Add(-w.Lease/10)))
+	}
 }
 
 // releaseAll gives everything back, the newest first.

@@ -51,7 +51,7 @@ func documents(t *testing.T) map[string]string {
 	return docs
 }
 
-var generated = regexp.MustCompile(`(?s)<!-- lockchaos (list [a-z]+ --markdown) -->\n(.*?)<!-- end -->`)
+var generated = regexp.MustCompile(`(?s)<!-- lockchaos ((?:list [a-z]+|findings) --markdown) -->\n(.*?)<!-- end -->`)
 
 // A table between two comments is what the command in the first one prints.
 func TestTablesOfTheDocumentsAreCurrent(t *testing.T) {

@@ -49,6 +49,8 @@ lockchaos simulate --replay reports/runs/latest`,
 lockchaos bench --lock 'exec:python3 driver.py' --workload uncontended-1`,
 		"lockchaos driver": `lockchaos driver check -- python3 driver.py
 lockchaos run --lock 'exec:python3 driver.py'`,
+		"lockchaos findings": `lockchaos findings
+lockchaos findings redlock-using --control`,
 		"lockchaos doctor":  `lockchaos doctor`,
 		"lockchaos schema":  `lockchaos schema >history.schema.json`,
 		"lockchaos clean":   `lockchaos clean`,

@@ -138,7 +138,26 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 	if err == nil && o.causes && cmd.Context().Err() == nil {
 		err = a.measureCauses(cmd.Context(), dir, o.RandomRun, backend, backendName)
 	}
-	return worst(a.conclude(dir, o.asJSON), asHarness(errors.Join(err, pointLatest(dir))))
+	verdict := a.conclude(dir, o.asJSON)
+	if !o.asJSON {
+		err = errors.Join(err, a.tellTried(o, dir))
+	}
+	return worst(verdict, asHarness(errors.Join(err, pointLatest(dir))))
+}
+
+// tellTried says which faults of one message the run had, and which another seed may have.
+func (a *app) tellTried(o *runOptions, dir string) error {
+	in, err := readRecord(dir)
+	if err != nil {
+		return err
+	}
+	tried := map[string]int{}
+	for _, name := range harness.Tried(in.Run, in.History) {
+		tried[name]++
+	}
+	not, err := o.notTried(tried)
+	a.printf("%s", untried(tried, not))
+	return err
 }
 
 // controlDir is the run directory of the control, in that of the run.

@@ -84,6 +84,8 @@ type seedResult struct {
 	Command string `json:"command"`
 	// First says why a run of the seed before was unknown; empty: there was none.
 	First string `json:"first_unknown,omitempty"`
+	// Tried are the faults of one message that took effect: see [harness.Tried].
+	Tried []string `json:"tried,omitempty"`
 	// Control is what came of the same seed with the control lock; nil: it was not run.
 	Control *history.Control `json:"control,omitempty"`
 
@@ -110,6 +112,10 @@ type seedSummary struct {
 	// and those that were not.
 	Landed map[string]int `json:"faults_landed"`
 	Failed map[string]int `json:"faults_failed"`
+	// Tried counts faults of one message that took effect, by the request that they met, and
+	// NotTried are those that no run has had yet.
+	Tried    map[string]int `json:"tried,omitempty"`
+	NotTried []string       `json:"not_tried,omitempty"`
 	// Runs are those that are not valid.
 	Runs []seedResult `json:"not_valid"`
 
@@ -187,6 +193,9 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	slices.SortFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
 	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
 	if err := reports.WriteJoint(out, s.joint, len(seeds)); err != nil {
+		return asHarness(err)
+	}
+	if s.NotTried, err = o.notTried(s.Tried); err != nil {
 		return asHarness(err)
 	}
 	if err := a.printSeeds(s, o.asJSON, out); err != nil {
@@ -327,7 +336,7 @@ func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Bac
 
 // tell takes from a judged run what is told of it.
 func (s *seedResult) tell(in reports.Input, results reports.Results) {
-	s.Verdict = in.Report.Verdict
+	s.Verdict, s.Tried = in.Report.Verdict, harness.Tried(in.Run, in.History)
 	if s.Found == "" && s.Verdict == checker.Invalid {
 		s.Found = results.Story.Headline + " (" + strings.Join(violated(in.Report), ", ") + ")"
 	}
@@ -385,6 +394,12 @@ func (s *seedSummary) add(r seedResult) {
 	for name, n := range r.failed {
 		s.Failed[name] += n
 	}
+	for _, name := range r.Tried {
+		if s.Tried == nil {
+			s.Tried = map[string]int{}
+		}
+		s.Tried[name]++
+	}
 }
 
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
@@ -436,8 +451,35 @@ func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
 	if len(s.Failed) > 0 {
 		a.printf("faults that did not: %s\n", counted(s.Failed))
 	}
-	a.printf("run directories in %s\n", out)
+	a.printf("%srun directories in %s\n", untried(s.Tried, s.NotTried), out)
 	return nil
+}
+
+// notTried are the faults of one message that plans of the run may have and that none of its runs had.
+func (o *runOptions) notTried(tried map[string]int) ([]string, error) {
+	if o.replay != "" {
+		return nil, nil // it has the plan that it has
+	}
+	all, err := o.Tries()
+	return slices.DeleteFunc(all, func(name string) bool { return tried[name] > 0 }), err
+}
+
+// mostUntried bounds what is named of what was not tried.
+const mostUntried = 6
+
+// untried is a line on what was not tried yet; empty where there is nothing to try.
+func untried(tried map[string]int, not []string) string {
+	if len(tried)+len(not) == 0 {
+		return ""
+	}
+	line := fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
+	if len(not) > 0 {
+		line += "; not tried yet: " + strings.Join(not[:min(len(not), mostUntried)], "; ")
+	}
+	if more := len(not) - mostUntried; more > 0 {
+		line += fmt.Sprintf("; and %d more (other seeds)", more)
+	}
+	return line + "\n"
 }
 
 // counted is "cut 3, hold 2".

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -44,7 +45,8 @@ func open(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		o.Addrs = append(o.Addrs, server.Addr)
 	}
 	rdb := redis.NewUniversalClient(o)
-	client, err := lock.New(rdb, lock.Config{})
+	// Of a watchdog whose lease is half a minute, a run of 20 s sees no renewal.
+	client, err := lock.New(rdb, lock.Config{Watchdog: 3 * time.Second})
 	if err != nil {
 		return nil, nil, err
 	}

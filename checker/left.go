@@ -1,0 +1,99 @@
+package checker
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
+)
+
+// left are the refused requests that left the lock with their owner: a master had it for a request
+// that was refused, so that no client holds the lock and none can acquire it. A request during
+// which a server may have forgotten, or not yet known, that it was withdrawn is left out, and so is one
+// of which a copy may have been under way.
+func left(ev *evidence) []Violation {
+	var all []Violation
+	for i := range ev.Faults {
+		e := &ev.Faults[i]
+		at := strings.LastIndexByte(e.Value, ' ')
+		if e.Op != history.Observe || e.What != history.ObserveLeft || at < 0 {
+			continue
+		}
+		op := refusedBefore(ev, e.Value[:at], e.Value[at+1:], e.Index)
+		if op == nil || unsettled(ev, e.Node, op.Invoke.Index, e.Index) {
+			continue
+		}
+		all = append(all, Violation{
+			Kind: Stuck, Lock: e.Value[:at], From: op.Complete.Time, Until: e.Time,
+			Events: events(op.Invoke.Index, op.Complete.Index, e.Index),
+			Explanation: fmt.Sprintf("%s was refused, and holds: the refusal of %q was answered at %s, and at %s %s has the lock for that request",
+				caller(ev.Record, op), e.Value[:at], seconds(op.Complete.Time), seconds(e.Time), e.Node),
+		})
+	}
+	return all
+}
+
+// refusedBefore is the acquire of an owner that was refused before an event; nil if there is none, or
+// another one of the owner may be under way or granted.
+func refusedBefore(ev *evidence, lock, owner string, before int64) (refused *holding.Op) {
+	l := ev.Lock(lock)
+	if l == nil {
+		return nil
+	}
+	for _, op := range l.Ops {
+		switch {
+		case op.Verb != holding.Acquire || ev.Name(op.Owner) != owner:
+		case !op.Failed() || op.Complete.Index > before:
+			return nil
+		default:
+			refused = op
+		}
+	}
+	return refused
+}
+
+// serverName is how topologies name servers.
+var serverName = regexp.MustCompile(`[a-z]+-[0-9]+`)
+
+// unsettling reports whether a fault may have a server forget that a request was withdrawn, or a copy
+// of the request arrive there after that: messages that are late on links to other servers don't.
+func unsettling(e *history.Event, server string) bool {
+	if e.Op != history.Inject || e.Type != history.Invoke {
+		return false
+	}
+	elsewhere := serverName.MatchString(e.Target) && !slices.Contains(serverName.FindAllString(e.Target, -1), server)
+	for _, effect := range e.Effects {
+		switch effect {
+		case history.Loses, history.Cuts, history.Disconnects, history.Refuses, history.StopsClient:
+		case history.Delays, history.Stalls:
+			if !elsewhere {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return len(e.Effects) == 0 && !elsewhere
+}
+
+// unsettled reports whether at some time between two events a fault was in effect that is unsettling.
+func unsettled(ev *evidence, server string, from, until int64) bool {
+	type fault struct{ name, target string }
+	active := map[fault]bool{} // at the first of the events
+	for i := range ev.Faults {
+		e := &ev.Faults[i]
+		bad := unsettling(e, server)
+		switch key := (fault{e.Fault, e.Target}); {
+		case e.Index > from && (e.Index > until || bad):
+			return e.Index <= until || len(active) > 0
+		case bad:
+			active[key] = true
+		case e.Index < from && (e.Op == history.Heal && e.Type == history.OK || e.Op == history.Inject && e.Type == history.Fail):
+			delete(active, key)
+		}
+	}
+	return len(active) > 0
+}

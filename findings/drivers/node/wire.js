@@ -1,0 +1,60 @@
+// The driver protocol, for the locks beside this file. serve is given what hello says, and a function that opens the lock: an
+// object with acquire(q, hold), release(hold) and, if it promises that, extend(hold, ms). An acquire may return fields of its
+// answer. No is thrown where the library says no; any other error is an unknown outcome.
+'use strict'
+const net = require('net')
+const readline = require('readline')
+
+class No extends Error {}
+
+const address = server => {
+  const at = server.addr.lastIndexOf(':')
+  return { host: server.addr.slice(0, at), port: Number(server.addr.slice(at + 1)) }
+}
+
+// A client of ioredis for each server. A request that got no answer within the time of the run is given up.
+function ioredis (q) {
+  const Redis = require('ioredis')
+  return q.servers.map(s => {
+    const c = new Redis({ ...address(s), commandTimeout: q.timeout_ms, connectTimeout: q.timeout_ms, maxRetriesPerRequest: 1, retryStrategy: n => Math.min(n * 50, 300) })
+    c.on('error', () => {})
+    return c
+  })
+}
+
+// A client of node-redis for the one server.
+async function nodeRedis (q) {
+  const socket = { ...address(q.servers[0]), connectTimeout: q.timeout_ms, socketTimeout: q.timeout_ms, reconnectStrategy: n => Math.min(n * 50, 300) }
+  const c = require('redis').createClient({ socket, disableOfflineQueue: true })
+  c.on('error', () => {})
+  await c.connect()
+  return c
+}
+
+// What a promise comes to, if it does within that time.
+const within = (ms, promise) => Promise.race([promise, new Promise((resolve, reject) => setTimeout(reject, ms, new Error('no answer in time')))])
+
+function serve (hello, open) {
+  const conn = net.connect(process.env.LOCKCHAOS_SOCKET)
+  conn.on('error', () => process.exit())
+  const say = message => conn.write(JSON.stringify(message) + '\n')
+  let lock
+  readline.createInterface({ input: conn }).on('line', async line => {
+    const q = JSON.parse(line)
+    if (q.op === 'hello') {
+      if (q.servers) lock = await open(q, hold => say({ event: 'lost', hold }))
+      return say({ protocol: 1, language: 'node', parallel: 32, keys: ['{name}'], ...hello, re: q.id })
+    }
+    let said = { result: 'ok' }
+    try {
+      if (q.op === 'acquire') said = { ...said, hold: 'h' + q.id, ...await lock.acquire(q, 'h' + q.id) }
+      else if (q.op === 'release') await lock.release(q.hold)
+      else if (q.op === 'extend') await lock.extend(q.hold, q.lease_ms)
+    } catch (e) {
+      said = { result: e instanceof No ? 'fail' : 'info', why: `${e.name}: ${e.message}`.slice(0, 300) }
+    }
+    say({ ...said, re: q.id })
+  }).on('close', () => process.exit())
+}
+
+module.exports = { serve, No, ioredis, nodeRedis, within }

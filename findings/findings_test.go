@@ -1,0 +1,81 @@
+package findings
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is in the program can be played: its drivers are there, and nothing is missing.
+func TestAll(t *testing.T) {
+	all, err := All()
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, f := range all {
+		if f.Issue == "" {
+			require.Contains(t, Markdown([]Finding{f}), "none found when we looked", f.Name)
+		}
+		require.Contains(t, Markdown(all), "| `"+f.Name+"` | "+f.Library)
+		require.NotEqual(t, "", property(f.Kind))
+	}
+	some, err := ByName(all, []string{all[1].Name})
+	require.NoError(t, err)
+	require.Equal(t, all[1:2], some)
+	_, err = ByName(all, []string{all[1].Name + "s"})
+	require.ErrorContains(t, err, "did you mean "+all[1].Name)
+}
+
+const whole = `library: sherlock
+language: python
+version: 0.4.1
+kind: double-grant
+finding: It excludes no other client.
+driver: sherlock_lock.py none
+packages: [sherlock==0.4.1]
+run: --faults none
+rate: {found: 1, of: 3}
+control: {found: 0, of: 3}
+view: defect
+`
+
+func TestParse(t *testing.T) {
+	f, err := parse("x.yaml", []byte(whole))
+	require.NoError(t, err)
+	require.Equal(t, "x", f.Name)
+	file, arguments := f.driver()
+	require.Equal(t, []string{"sherlock_lock.py", "none"}, []string{file, arguments})
+	require.Equal(t, "1 of 3 (6–79 %)", f.Rate.String())
+	for _, tt := range []struct{ old, new, want string }{
+		{"view: defect", "view: bug", "x.yaml: unknown view \"bug\""},
+		{"double-grant", "doubled", `unknown kind of violation "doubled"`},
+		{"sherlock_lock.py", "sherlok.py", "it needs a driver that is there"},
+		{"found: 1", "found: 4", "4 of 3 is no rate"},
+		{"found: 1", "found: 0", "no run showed it"},
+		{"language: python", "language: perl", `no package manager is known for language "perl"`},
+		{"version: 0.4.1", "version: 0.4.1\nfixed: 0.5", "a fixed version has packages and a rate"},
+		{"view: defect", "view: defect\nissue: sherlock 37", `the issue "sherlock 37" is no address`},
+		{"version: 0.4.1", "versions: 0.4.1", "unknown field"},
+		{"run: --faults none\n", "", "it has no run"},
+	} {
+		_, err := parse("x.yaml", []byte(strings.Replace(whole, tt.old, tt.new, 1)))
+		require.ErrorContains(t, err, tt.want)
+	}
+}
+
+// A folder that was installed is used again, with the drivers of this program; one that was not is made anew.
+func TestInstall(t *testing.T) {
+	managers := managers()
+	for language, m := range managers {
+		require.NotEmpty(t, m.install([]string{"a", "b"}), language)
+		require.NotEmpty(t, m.start("file.py"), language)
+	}
+	f, err := parse("x.yaml", []byte(whole))
+	require.NoError(t, err)
+	p := Player{Cache: t.TempDir(), Log: t.Output()}
+	require.NoError(t, p.make(t.Context(), p.Cache, [][]string{{"true"}}))
+	require.ErrorContains(t, p.make(t.Context(), p.Cache, [][]string{{"true"}, {"false"}}), "false: exit status 1")
+	_, err = p.Play(t.Context(), Finding{Name: "x", Language: "go", Driver: "redsync_v8.go"}, []string{"no such package"}, 1)
+	require.ErrorContains(t, err, "x: install the library")
+	require.Equal(t, "sherlock", f.Library)
+}
