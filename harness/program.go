@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,8 +43,9 @@ type Place struct {
 	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
 	Joins bool
 	Temp  string
-	// MarkInconclusive notes why a run with this lock proves nothing.
-	MarkInconclusive func(why string)
+	// MarkInconclusive notes why a run with this lock proves nothing, and Broken that it can't be used any more: the
+	// run may end then.
+	MarkInconclusive, Broken func(why string)
 }
 
 // lagShare is the part of a lease within which a driver has to answer a ping: one
@@ -139,6 +141,17 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 		}
 		return nil, nil, errors.Join(err, log.Close())
 	}
+	tell := sync.OnceFunc(func() {
+		at.Broken(strings.Replace(d.Err().Error(), "the driver", "the driver of "+at.Zone, 1))
+	})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		<-d.Done()
+		if d.Err() != nil {
+			tell()
+		}
+	}()
 	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
 	return l, func() {
 		d.Settle(silence)
@@ -147,8 +160,9 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
-		if broken := d.Err(); broken != nil { // also a connection that it closed shortly before
-			at.MarkInconclusive(strings.Replace(broken.Error(), "the driver", "the driver of "+at.Zone, 1))
+		<-watched
+		if d.Err() != nil { // also a connection that it closed shortly before
+			tell()
 		} else if silent != "" {
 			at.MarkInconclusive("the driver of " + at.Zone + " " + silent)
 		}
