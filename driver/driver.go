@@ -83,6 +83,8 @@ type Config struct {
 	// Timeout is for how long the driver's library should wait for a server.
 	// Default: a second.
 	Timeout time.Duration
+	// Watchdog is the lease that a watchdog is to keep alive; 0: the library's own.
+	Watchdog time.Duration
 	// Started is told the driver's process group before the driver is told of any
 	// server; optional.
 	Started func(group int)
@@ -219,7 +221,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	hello, err := json.Marshal(request{
 		Op: opHello, Protocol: Version, Zone: c.Zone, Topology: c.Topology, Master: c.Master,
-		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(),
+		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(), WatchdogMS: c.Watchdog.Milliseconds(),
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // ProgramPrefix begins the name of a lock that is a program: what follows is its
@@ -84,8 +87,11 @@ func Program(command string) (LockSpec, error) {
 	if err := errors.Join(d.Err(), d.Close()); err != nil {
 		return LockSpec{}, err
 	}
+	if stores := []string{topologies.StoreRedis, topologies.StoreEtcd, topologies.StoreZooKeeper}; hello.Promises.Store != "" && !slices.Contains(stores, hello.Promises.Store) {
+		return LockSpec{}, fmt.Errorf("the driver's promise of a store: %w", names.Unknown("store", hello.Promises.Store, stores))
+	}
 	l := LockSpec{
-		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
+		Name: ProgramPrefix + command, Store: hello.Promises.Store, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
 		Reentrant: hello.Promises.Reentrant, Watchdog: hello.Promises.Watchdog, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: OwnCommands(),
 		Foreign: true, Connects: true, Everywhere: hello.Promises.Quorum, NoExtend: !hello.Promises.Extend,
 		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
@@ -128,7 +134,7 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 	var end func()
 	var refused error
 	d, err := driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Log: log,
+		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Watchdog: o.Watchdog, Log: log,
 		Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) { end, refused = at.Adopt(group) },
 	})

@@ -49,6 +49,8 @@ type DriverCheck struct {
 	// change is what a user has to change where the check fails; empty where what went wrong says so itself.
 	change string
 	run    func(context.Context, *driverCheck) error
+	// redis says that it looks at the keys and the commands of Redis servers, and can't be made on another store.
+	redis bool
 	// links says that no test of a lock in Go looks at this by itself; most such checks break
 	// links, or look at what passes them. See [CheckLock].
 	links bool
@@ -108,34 +110,43 @@ func DriverChecks() []DriverCheck {
 			change: "compare the owner and delete in one step on the server, with a token that each grant has for itself"},
 		{Name: "a late release leaves the next holder alone", run: checkLateRelease,
 			change: "compare the owner and delete in one step on the server, with a token that each grant has for itself"},
-		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease, links: true},
-		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true},
+		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease, links: true, redis: true},
+		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true, redis: true},
 		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair, links: true,
 			change: "grant in the order of the queue; or do not promise fair"},
 		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend,
 			change: "compare the owner and prolong in one step on the server, and answer fail where the key is gone"},
-		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkSlowExtend, links: true},
+		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkSlowExtend, links: true, redis: true},
 		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens,
 			change: "take the token from one counter on the servers, in the step that grants (INCR in the script); or do not promise token"},
 		{Name: "nothing is granted while the links are cut", run: checkCut, links: true,
 			change: "answer ok only once the servers have confirmed the grant"},
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply, links: true},
-		{Name: "a request that is answered with refused leaves nothing behind", run: checkTrueRefusal, links: true},
+		{Name: "a request that is answered with refused leaves nothing behind", run: checkTrueRefusal, links: true, redis: true},
 		{Name: "a late reply is not taken for the answer to a later request", run: checkLateReply, links: true},
 		{Name: "a release whose reply is lost is unknown", run: checkLostRelease, links: true},
-		{Name: "a lock stays held where the servers forget scripts and close connections", run: checkForgetful, links: true},
+		{Name: "a lock stays held where the servers forget scripts and close connections", run: checkForgetful, links: true, redis: true},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
 	}
 }
 
 // CheckTopology is the topology on which a driver is checked unless another is asked
-// for: one server, or several independent ones for a lock that is on a majority.
+// for: one server, several independent ones for a lock that is on a majority, or the first of another store.
 func CheckTopology(l LockSpec) string {
-	if l.UsesIndependent() {
+	switch {
+	case !l.onRedis():
+		return topologies.NamesOf(l.Store)[0]
+	case l.UsesIndependent():
 		return topologies.Independent
+	default:
+		return topologies.Single
 	}
-	return topologies.Single
+}
+
+// Suits reports whether the check can be made on the servers of a topology.
+func (c DriverCheck) Suits(topology string) bool {
+	return !c.redis || topologies.StoreOf(topology) == topologies.StoreRedis
 }
 
 // CheckDriver runs checks of a driver, of [DriverChecks], on a topology that backend starts,
@@ -210,7 +221,7 @@ func repeatDriverCheck(ctx context.Context, d topologies.Deployment, start check
 		skipped, wrong = runDriverCheck(ctx, d, start, c, lease<<try, fmt.Sprintf("%s.%d", name, try+1), checkTimeout<<try, log)
 		_, unsure := errors.AsType[unsureError](wrong)
 		open := unsure || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errOpen) || errors.Is(wrong, errSlow) || errors.Is(wrong, os.ErrDeadlineExceeded)
-		if wrong != nil && !open && ctx.Err() == nil && c.change != "" && !errors.Is(wrong, driver.ErrBroken) {
+		if wrong != nil && !open && ctx.Err() == nil && c.change != "" && !errors.Is(wrong, driver.ErrBroken) && !errors.Is(wrong, context.DeadlineExceeded) {
 			wrong = fmt.Errorf("%w\nto change: %s", wrong, c.change)
 		}
 		if !open || time.Since(begin) > checkLimit || ctx.Err() != nil {
