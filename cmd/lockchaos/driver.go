@@ -60,16 +60,18 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	if topology != "" && !slices.Contains(topologies.Names(), topology) {
 		return names.Unknown("topology", topology, topologies.Names())
 	}
+	all := harness.DriverChecks()
+	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
+	if len(checks) == 0 {
+		return fmt.Errorf("no check has %q in its name; the checks are:\n%s", only, checkNames(all))
+	}
 	l, err := harness.Program(command)
 	if err != nil {
 		return err
 	}
 	topology = cmp.Or(topology, harness.CheckTopology(l))
-	all := slices.DeleteFunc(harness.DriverChecks(), func(c harness.DriverCheck) bool { return !c.Suits(topology) })
-	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
-	if len(checks) == 0 {
-		return fmt.Errorf("no check has %q in its name; the checks are:\n%s", only, checkNames(all))
-	}
+	unsuited := func(c harness.DriverCheck) bool { return !c.Suits(topology) }
+	all, checks = slices.DeleteFunc(all, unsuited), slices.DeleteFunc(checks, unsuited)
 	if err := l.On(topology, topologies.Options{}, harness.LockOptions{}); err != nil {
 		return err
 	}
