@@ -19,7 +19,7 @@ func TestWrongClocksOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	decided := map[checker.Verdict]int{}
 	random := source(45)
-	for seed := range uint64(cases(t, 3000)) {
+	for seed := range uint64(cases(t, 1000)) {
 		h := oracle.NewGenerator(seed).Next()
 		onMachines(h)
 		off := time.Duration(1 + random.Int64N(int64(max(h.End()/40, 2))))
