@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // The events of a log: what a client notes of a lock.
@@ -184,7 +183,7 @@ func newLogRow(line int, field func(string) string) (row logRow, err error) {
 		return row, errors.New("it names no client")
 	}
 	if !slices.Contains(logEvents(), row.event) {
-		return row, names.Unknown("event", row.event, logEvents())
+		return row, fmt.Errorf("event is %q: give one of %s", row.event, strings.Join(logEvents(), ", "))
 	}
 	if row.time, err = logTime(field("time")); err != nil {
 		return row, err
@@ -265,14 +264,13 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 		c.last = time
 		return &l.events[len(l.events)-1]
 	}
-	begin := func(time time.Duration, op history.Op) *history.Event {
+	begin := func(time time.Duration, op history.Op) {
 		e := record(time, history.Invoke, op)
 		if row.event == logRequest || row.event == logExtending {
 			e.Lease = row.lease
 		}
 		invoke := *e
 		c.open = &invoke
-		return e
 	}
 	answer := func(t history.Type) error {
 		if c.open == nil {

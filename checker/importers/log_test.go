@@ -64,7 +64,7 @@ func TestLog_Refuses(t *testing.T) {
 	for log, want := range map[string]string{
 		"":                                  "the log is empty",
 		"time,event\n":                      `line 1: there is no column "client"`,
-		"time,client,event\n1,a,taken\n":    `line 2: unknown event "taken"`,
+		"time,client,event\n1,a,taken\n":    `line 2: event is "taken": give one of request, granted`,
 		"time,client,event\n1,,granted\n":   "line 2: it names no client",
 		"time,client,event\nnoon,a,held\n":  `line 2: time is "noon": give RFC 3339`,
 		"time,client,event\n5,a,released\n": `line 2: a has released "lock", which it was not granted`,
