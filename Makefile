@@ -143,7 +143,7 @@ test-cached test-servers: export GOGC = 400
 .PHONY: test test-cached test-servers
 test: export LOCKCHAOS_TEST_SKIPPED := $(CURDIR)/.bin/skipped
 test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=1: those with servers with the race detector, as .ci/run
-	@./scripts/install redis etcd zookeeper drivers compiler
+	@./scripts/install redis etcd zookeeper drivers documents compiler
 	@if docker version >/dev/null 2>&1; then ./scripts/build-image; fi
 	@rm -rf .bin/test .bin/skipped && mkdir -p .bin/test
 	@$(MAKE) --no-print-directory -k -j2 test-servers test-cached

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/reports"
+	_ "github.com/lockchaos/lockchaos/reports/plots" // of the distributions
 )
 
 //go:embed page.html

@@ -29,7 +29,9 @@ import (
 //     history of what it has to have at least one of.
 //
 // Its result counts what the history met, in [Result.Met].
-func Assumptions(meets ...string) Checker {
+func Assumptions(meets ...string) Checker { return assumptions(true, meets) }
+
+func assumptions(contention bool, meets []string) Checker {
 	return &property{
 		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -59,7 +61,9 @@ func Assumptions(meets ...string) Checker {
 			switch {
 			case f.counts["requests"] == 0:
 				f.doubt("no lock was asked for")
-			case f.met[history.MetContention] == 0:
+			case !contention && !ev.any(severalHeld):
+				f.doubt("no lock was granted to two clients")
+			case contention && f.met[history.MetContention] == 0:
 				f.doubt("no two processes contended for a lock")
 			}
 			for _, name := range meets {
@@ -80,7 +84,10 @@ func Assumptions(meets ...string) Checker {
 			default:
 				f.doubt("%s injected, and none took effect", say.Count(injected, "fault"))
 			}
-			f.valid = say.Count(f.counts["requests"], "request") + " for a lock, with contention"
+			f.valid = say.Count(f.counts["requests"], "request") + " for a lock"
+			if f.met[history.MetContention] > 0 {
+				f.valid += ", with contention"
+			}
 			if landed > 0 {
 				f.valid += ", under " + say.Count(landed, "fault")
 			}
@@ -138,6 +145,11 @@ func leased(l *holding.Lock) bool {
 	return l != nil && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool {
 		return op.Verb != holding.Release && (op.Lease > 0 || op.Expiry > 0)
 	})
+}
+
+// severalHeld reports whether two processes held the lock, one after the other or not.
+func severalHeld(l *holding.Lock) bool {
+	return slices.ContainsFunc(l.Holds, func(h *holding.Grant) bool { return h.Process() != l.Holds[0].Process() })
 }
 
 // contended counts the requests for a lock that overlap a hold of another process. It goes

@@ -36,6 +36,10 @@ func Standard() []Checker {
 	}
 }
 
+// OfLogs is every checker, for a log of what clients did, which need not tell of requests: in place of contention the
+// assumptions ask that some lock was granted to two clients.
+func OfLogs() []Checker { return append([]Checker{assumptions(false, nil)}, Standard()[1:]...) }
+
 // A Source is what a history is read from: a [history.Reader].
 type Source interface {
 	// ReadSome appends events to a list until it is full; see

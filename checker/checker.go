@@ -46,6 +46,9 @@ type Violation struct {
 	// From and Until bound it in time; equal for something that has no length.
 	From  time.Duration `json:"from"`
 	Until time.Duration `json:"until"`
+	// Least is for how long two clients held a lock at the least, where the stamps are of clocks that may be wrong
+	// ([CheckWithin]) and say more; else 0.
+	Least time.Duration `json:"least,omitempty"`
 	// Explanation says it in a sentence, with the times and the owners.
 	Explanation string `json:"explanation"`
 	// Minimal is a part of the history, whole operations only, that on its own

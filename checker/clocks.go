@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // CheckWithin is [Check] for a history whose stamps are of several clocks, each of
@@ -18,8 +20,10 @@ import (
 //
 // A violation stands if those that it is about break the property however their clocks
 // were wrong; it is tried with every order of their events that is possible then. A
-// property that held is Valid only if the clocks can't have changed the order of any
-// two events. All else is Unknown.
+// property that held is Valid only if it holds whatever the clocks were: no hold follows
+// one of another clock so soon that the two may have overlapped. All else is Unknown, and
+// the summary names the two events that are too close. More events of a kind that no
+// violation can be about, such as requests, change nothing of that.
 func CheckWithin(ctx context.Context, h *history.History, off time.Duration, checkers ...Checker) Report {
 	report := Check(ctx, h, checkers...)
 	if off <= 0 || len(clocksOf(h.Events)) < 2 {
@@ -28,8 +32,9 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	w := skewed{history: h, off: off, changes: slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.From > 0 })}
+	w := skewed{history: h, ev: evidenceOf(h), off: off, changes: slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.From > 0 })}
 	w.sure = !w.changes && apart(h, 2*off)
+	w.near()
 	var verdicts []Verdict
 	for i := range report.Results {
 		r := &report.Results[i]
@@ -46,9 +51,12 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 // skewed judges again what was found by the stamps alone.
 type skewed struct {
 	history *history.History
+	ev      *evidence
 	off     time.Duration // how wrong a clock may be
 	sure    bool          // the order of all events is certain
 	changes bool          // the capacity of a semaphore changes, at an instant of no clock
+	// What keeps the order of holds from being certain, of any lock and of those that are no mutex; empty if it is.
+	close, closeOther string
 }
 
 // Bounds of what is tried for one violation.
@@ -60,24 +68,149 @@ const (
 func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 	switch r.Verdict {
 	case Valid:
-		certain := w.sure
-		if r.Name == Progress(0).Name() { // which is about durations: so short a history can't have a violation, whatever the clocks were
-			certain = w.history.End() < ProgressBound-2*w.off
-		}
-		if !certain {
+		if why := w.hides(ctx, r); why != "" {
 			r.Verdict = Unknown
-			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one", w.off)
+			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one: %s", w.off, why)
 		}
 	case Invalid:
 		found := r.Total
+		first := r.Violations[0].Explanation
 		r.Violations = slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return !w.stands(ctx, c, v) })
+		for i := range r.Violations {
+			w.least(&r.Violations[i])
+		}
 		r.Total = len(r.Violations)
 		r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v", r.Total, found, w.off)
 		if r.Total == 0 {
 			r.Verdict = Unknown
-			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d)", w.off, found)
+			if why := w.tooClose(r); why != "" {
+				first = why
+			}
+			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d): %s", w.off, found, first)
+		} else {
+			r.Summary += ", the first: " + r.Violations[0].Explanation
 		}
 	case Unknown:
+	}
+}
+
+// hides says why a property that held by the stamps may not hold with clocks that are wrong; empty if it holds with
+// any.
+func (w *skewed) hides(ctx context.Context, r *Result) string {
+	const other = "this property of this history is only certain where no two events of different clocks are that close"
+	switch {
+	case r.Name == Progress(0).Name(): // which is about lengths between two instants
+		bound := ProgressBound - 4*w.off
+		if bound > 0 && Progress(bound).Check(ctx, w.history).Verdict == Valid || w.history.End() < ProgressBound-2*w.off {
+			return ""
+		}
+		return fmt.Sprintf("a lock may have been free for %v", ProgressBound)
+	case w.sure:
+		return ""
+	case r.Name == MutualExclusion().Name() || r.Name == Ownership().Name() || r.Name == Linearizability().Name():
+		return w.tooClose(r)
+	case r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
+		return w.tooClose(r)
+	case r.Name == FencingOrder().Name():
+		return cmp.Or(w.tooClose(r), w.closeOther)
+	default:
+		return other
+	}
+}
+
+// tooClose names the two events whose order is not certain, in the result that is about them.
+func (w *skewed) tooClose(r *Result) string {
+	if w.close == "" || r.Name == MutualExclusion().Name() || r.Name == Capacity().Name() {
+		return w.close
+	}
+	return "which of two holds came first is not certain"
+}
+
+// near looks for holds of different clocks, of which one excludes the other, that are so close that which came first
+// is not certain. The order of holds is all that exclusion, ownership and the tokens of a mutex depend on: what else an
+// owner did is stamped by the same clock as its hold.
+func (w *skewed) near() {
+	clocks := map[string]string{} // by owner
+	for i := range w.history.Events {
+		e := &w.history.Events[i]
+		if e.Process < 0 || e.Op == history.Declare {
+			continue
+		}
+		owner, clock := e.LockOwner(), clockOf(e)
+		if had, ok := clocks[owner]; ok && had != clock {
+			w.close = fmt.Sprintf("the events of owner %s are of several clocks", owner)
+			return
+		}
+		clocks[owner] = clock
+	}
+	pairs, least := 0, history.Never
+	for _, l := range w.ev.Locks() {
+		if l.Kind != history.KindMutex {
+			w.closeOther = fmt.Sprintf("lock %q is no mutex", l.Name)
+		}
+		if l.Semaphore() {
+			w.close = w.closeOther
+			return
+		}
+		name := func(g *holding.Grant) string { return l.Record().Name(g.Owner()) }
+		var open []*holding.Grant // whose ends may be after the next beginning
+		holds := slices.Clone(l.Holds)
+		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(extent(a).From, extent(b).From) })
+		for _, g := range holds {
+			from := extent(g).From
+			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
+			for _, o := range open {
+				a, b := clocks[name(o)], clocks[name(g)]
+				if a == b || o.Reads() && g.Reads() {
+					continue
+				}
+				pairs++
+				if gap := from - extent(o).Until; gap < least {
+					least = gap
+					w.close = fmt.Sprintf("%s held %q until %s (%s), and %s was granted it at %s (%s)", holder(l, o), l.Name,
+						seconds(extent(o).Until), a, holder(l, g), seconds(from), b)
+				}
+			}
+			open = append(open, g)
+		}
+	}
+	if pairs > 0 {
+		w.close += fmt.Sprintf(": clocks that may differ by %v do not tell which came first", 2*w.off)
+	}
+	if pairs > 1 {
+		w.close += fmt.Sprintf(" (nor of %d other pairs)", pairs-1)
+	}
+}
+
+// extent is from the first to the last instant of a hold that a judgement looks at.
+func extent(g *holding.Grant) holding.Span {
+	return holding.Span{From: min(g.Start, g.End), Until: max(g.Start, g.End)}
+}
+
+// least says for how long two clients held a lock at the least, if the clocks are as wrong as they may be. The time for
+// which two holds overlap is least where one of them is shifted as far as it may be, to either side.
+func (w *skewed) least(v *Violation) {
+	l := w.ev.Lock(v.Lock)
+	if v.Kind != DoubleGrant || l == nil {
+		return
+	}
+	var two []*holding.Grant
+	for _, g := range l.Holds {
+		if slices.Contains(v.Events, g.Proof.Complete.Index) && g.Certain() {
+			two = append(two, g)
+		}
+	}
+	if len(two) != 2 {
+		return
+	}
+	a, b := extent(two[0]), extent(two[1])
+	least := history.Never
+	for _, shift := range []time.Duration{-2 * w.off, 0, 2 * w.off} {
+		least = min(least, min(a.Until, b.Until+shift)-max(a.From, b.From+shift))
+	}
+	if least > 0 && least < v.Until-v.From {
+		v.Least = least
+		v.Explanation += fmt.Sprintf(", by the stamps; for %s at the least, if each clock is wrong by %v", say.Span(least), w.off)
 	}
 }
 

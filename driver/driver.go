@@ -13,13 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
@@ -37,7 +35,7 @@ const (
 	// logLimit is how much of a driver's log is kept, in bytes.
 	logLimit = 8 << 20
 	// quoteLimit is how much of a line an error quotes, in bytes.
-	quoteLimit = 120
+	quoteLimit = 240
 	// envSocket is the variable that names the socket. Processes that a driver starts have it.
 	envSocket = "LOCKCHAOS_SOCKET"
 	// defaultTimeout is what a driver is told when [Config.Timeout] is 0.
@@ -85,6 +83,8 @@ type Config struct {
 	// Timeout is for how long the driver's library should wait for a server.
 	// Default: a second.
 	Timeout time.Duration
+	// Watchdog is the lease that a watchdog is to keep alive; 0: the library's own.
+	Watchdog time.Duration
 	// Started is told the driver's process group before the driver is told of any
 	// server; optional.
 	Started func(group int)
@@ -166,8 +166,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		<-d.stopped.Done()
 		_ = listener.Close()
 	})
-	d.log = &limitedLog{to: c.Log, left: logLimit}
-	log := d.log
+	log := &limitedLog{to: c.Log, left: logLimit}
+	d.log = log
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
 	d.process.Dir = c.Dir
 	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
@@ -221,7 +221,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	hello, err := json.Marshal(request{
 		Op: opHello, Protocol: Version, Zone: c.Zone, Topology: c.Topology, Master: c.Master,
-		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(),
+		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(), WatchdogMS: c.Watchdog.Milliseconds(),
 	})
 	if err != nil {
 		return err
@@ -326,6 +326,9 @@ func (d *Driver) Err() error {
 
 // Gone is closed once the process of the driver has ended, for whatever reason.
 func (d *Driver) Gone() <-chan struct{} { return d.exited }
+
+// Done is closed once nothing can be asked of the driver any more: it is closed, or [Driver.Err] says why.
+func (d *Driver) Done() <-chan struct{} { return d.stopped.Done() }
 
 // An opened request waits for its answer.
 type opened struct {
@@ -652,39 +655,6 @@ func (d *Driver) event(r response, line []byte) error {
 	default: // a later version of the protocol may have it
 	}
 	return nil
-}
-
-// limitedLog keeps the beginning of a log, and remembers its end.
-type limitedLog struct {
-	mu   sync.Mutex
-	to   io.Writer
-	left int
-	end  []byte
-}
-
-// Write never fails: a log that can't be written must not stop a driver.
-func (l *limitedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end = append(l.end, b...)
-	l.end = l.end[max(0, len(l.end)-4*quoteLimit):]
-	if n := min(len(b), l.left); n > 0 && l.to != nil {
-		l.left -= n
-		_, _ = l.to.Write(b[:n])
-	}
-	return len(b), nil
-}
-
-// lastWords quotes the last line with words that the driver logged, for an error.
-func (l *limitedLog) lastWords() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range slices.Backward(strings.Split(string(l.end), "\n")) {
-		if line = strings.TrimSpace(line); strings.ContainsFunc(line, unicode.IsLetter) { // a frame and a marker say nothing
-			return "; it logged " + quote([]byte(line))
-		}
-	}
-	return ""
 }
 
 // quote is a part of a line for a message, with what a terminal would act on

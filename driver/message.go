@@ -29,14 +29,16 @@ const eventLost = "lost"
 
 // Kinds of [Server].
 const (
-	KindRedis    = "redis"    // one that keeps locks
-	KindSentinel = "sentinel" // one that knows the master
+	KindRedis     = "redis"     // one that keeps locks
+	KindSentinel  = "sentinel"  // one that knows the master
+	KindEtcd      = "etcd"      // a member of etcd
+	KindZooKeeper = "zookeeper" // a member of an ensemble
 )
 
 // A Server is one that a driver may connect to.
 type Server struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // [KindRedis] or [KindSentinel]
+	Kind string `json:"kind"` // such as [KindRedis]
 	Addr string `json:"addr"` // HOST:PORT
 }
 
@@ -46,6 +48,8 @@ type Server struct {
 type Promises struct {
 	// Kind of lock: "mutex" is the only one of version 1; empty means mutex.
 	Kind string `json:"kind,omitempty"`
+	// Store is what the lock is on: "etcd" or "zookeeper"; empty means Redis.
+	Store string `json:"store,omitempty"`
 	// Extend says that a hold can be extended.
 	Extend bool `json:"extend,omitempty"`
 	// Lost says that the library tells when a hold is lost.
@@ -97,6 +101,8 @@ type request struct {
 	Master    string   `json:"master,omitempty"`
 	Servers   []Server `json:"servers,omitempty"`
 	TimeoutMS int64    `json:"timeout_ms,omitempty"`
+	// WatchdogMS is the lease that a watchdog is to keep alive, and the time to live of a session; 0: the library's own.
+	WatchdogMS int64 `json:"watchdog_ms,omitempty"`
 
 	// Of the others.
 	Client  string `json:"client,omitempty"`

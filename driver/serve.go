@@ -22,6 +22,8 @@ type Session struct {
 	Servers                []Server
 	// Timeout is for how long the driver should wait for a server.
 	Timeout time.Duration
+	// Watchdog is the lease that a watchdog is to keep alive, and the time to live of a session; 0: the library's own.
+	Watchdog time.Duration
 }
 
 // Serve makes a driver of a Go lock: main calls it and returns. hello says what
@@ -71,7 +73,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open f
 		case s.locker == nil && q.Op != opPing: // one that is asked for its promises alone connects to no server
 			l, closeIt, err := open(ctx, Session{
 				Zone: session.Zone, Topology: session.Topology, Master: session.Master, Servers: session.Servers,
-				Timeout: time.Duration(session.TimeoutMS) * time.Millisecond,
+				Timeout: time.Duration(session.TimeoutMS) * time.Millisecond, Watchdog: time.Duration(session.WatchdogMS) * time.Millisecond,
 			})
 			if err != nil {
 				return err

@@ -268,6 +268,26 @@ func TestDrivers_Go(t *testing.T) {
 	}
 }
 
+// A lock on another store is checked and driven as one on Redis is, while its members are killed.
+func TestDrivers_Stores(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "driver")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./stores").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for store, topology := range map[string]string{topologies.StoreEtcd: topologies.EtcdCluster, topologies.StoreZooKeeper: topologies.ZooKeeperEnsemble} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			runtest.NeedStore(t, store)
+			command := path + " " + store
+			require.Empty(t, check(t, command, topology, some("a free lock", "refused to another process", "while the links are cut", "tokens grow", "exits")...))
+			judged(t, checker.Valid, command, topology, "contended", "kill", 6*time.Second)
+			spec, err := harness.Program(command)
+			require.NoError(t, err)
+			require.ErrorContains(t, spec.On(topologies.Single, topologies.Options{}, harness.LockOptions{}), "is on "+store+", and topology single has redis servers")
+		})
+	}
+}
+
 // Symfony's store ends a lock up to a millisecond before its lease: the driver says so. Else
 // two clients would be entitled to hold it at once for that long.
 func TestDrivers_SymfonyEndsEarly(t *testing.T) {

@@ -291,7 +291,7 @@ func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why str
 	if l.Connects {
 		o.At = &Place{
 			Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
-			Joins: true, Temp: s.Temp, MarkInconclusive: doubt,
+			Joins: true, Temp: s.Temp, MarkInconclusive: doubt, Broken: doubt,
 			Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
 			Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
 		}

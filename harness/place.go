@@ -24,7 +24,7 @@ func PlaceIn(d topologies.Deployment, zone string) Place {
 		Zone: zone, Topology: d.Topology().Name, Master: o.MasterName, Timeout: o.ReadTimeout, Dial: o.Dialer,
 		Adopt:            func(group int) (func(), error) { return d.Adopt(group, zone) },
 		Log:              func() (io.WriteCloser, error) { return discard{io.Discard}, nil },
-		MarkInconclusive: func(string) {},
+		MarkInconclusive: func(string) {}, Broken: func(string) {},
 	}
 	for _, address := range o.Addrs {
 		p.Servers = append(p.Servers, driver.Server{Name: d.NodeAt(address), Kind: kind, Addr: address})
@@ -141,6 +141,19 @@ func (st *Session) place(zone string) *Place {
 	p.Log = func() (io.WriteCloser, error) {
 		return os.OpenFile(history.Dir(st.Dir).Path(history.LogsDir, "driver-"+zone+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
-	p.MarkInconclusive = func(why string) { st.run.DriverFault = cmp.Or(st.run.DriverFault, why) }
+	p.MarkInconclusive = st.blameDriver
+	p.Broken = func(why string) {
+		if st.endWork() {
+			why += "; the run ended there"
+		}
+		st.blameDriver(why)
+	}
 	return &p
+}
+
+// blameDriver records what a driver did wrong, the first of it.
+func (st *Session) blameDriver(why string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.run.DriverFault = cmp.Or(st.run.DriverFault, why)
 }

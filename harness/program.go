@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // ProgramPrefix begins the name of a lock that is a program: what follows is its
@@ -42,8 +46,9 @@ type Place struct {
 	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
 	Joins bool
 	Temp  string
-	// MarkInconclusive notes why a run with this lock proves nothing.
-	MarkInconclusive func(why string)
+	// MarkInconclusive notes why a run with this lock proves nothing, and Broken that it can't be used any more: the
+	// run may end then.
+	MarkInconclusive, Broken func(why string)
 }
 
 // lagShare is the part of a lease within which a driver has to answer a ping: one
@@ -82,8 +87,11 @@ func Program(command string) (LockSpec, error) {
 	if err := errors.Join(d.Err(), d.Close()); err != nil {
 		return LockSpec{}, err
 	}
+	if stores := []string{topologies.StoreRedis, topologies.StoreEtcd, topologies.StoreZooKeeper}; hello.Promises.Store != "" && !slices.Contains(stores, hello.Promises.Store) {
+		return LockSpec{}, fmt.Errorf("the driver's promise of a store: %w", names.Unknown("store", hello.Promises.Store, stores))
+	}
 	l := LockSpec{
-		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
+		Name: ProgramPrefix + command, Store: hello.Promises.Store, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
 		Reentrant: hello.Promises.Reentrant, Watchdog: hello.Promises.Watchdog, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: OwnCommands(),
 		Foreign: true, Connects: true, Everywhere: hello.Promises.Quorum, NoExtend: !hello.Promises.Extend,
 		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
@@ -126,7 +134,7 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 	var end func()
 	var refused error
 	d, err := driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Log: log,
+		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Watchdog: o.Watchdog, Log: log,
 		Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) { end, refused = at.Adopt(group) },
 	})
@@ -139,6 +147,17 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 		}
 		return nil, nil, errors.Join(err, log.Close())
 	}
+	tell := sync.OnceFunc(func() {
+		at.Broken(strings.Replace(d.Err().Error(), "the driver", "the driver of "+at.Zone, 1))
+	})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		<-d.Done()
+		if d.Err() != nil {
+			tell()
+		}
+	}()
 	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
 	return l, func() {
 		d.Settle(silence)
@@ -147,8 +166,9 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
-		if broken := d.Err(); broken != nil { // also a connection that it closed shortly before
-			at.MarkInconclusive(strings.Replace(broken.Error(), "the driver", "the driver of "+at.Zone, 1))
+		<-watched
+		if d.Err() != nil { // also a connection that it closed shortly before
+			tell()
 		} else if silent != "" {
 			at.MarkInconclusive("the driver of " + at.Zone + " " + silent)
 		}

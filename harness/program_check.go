@@ -46,7 +46,11 @@ type DriverCheck struct {
 	Name string
 	// Needs says what a driver promises that is checked; nil: every driver is.
 	Needs func(driver.Promises) bool
-	run   func(context.Context, *driverCheck) error
+	// change is what a user has to change where the check fails; empty where what went wrong says so itself.
+	change string
+	run    func(context.Context, *driverCheck) error
+	// redis says that it looks at the keys and the commands of Redis servers, and can't be made on another store.
+	redis bool
 	// links says that no test of a lock in Go looks at this by itself; most such checks break
 	// links, or look at what passes them. See [CheckLock].
 	links bool
@@ -80,45 +84,99 @@ type checkedStart func(d topologies.Deployment, zone string, timeout time.Durati
 func DriverChecks() []DriverCheck {
 	return []DriverCheck{
 		{Name: "a free lock is granted, and given back", run: checkGrant},
-		{Name: "a grant asks the servers", Needs: func(p driver.Promises) bool { return !p.HandsOver && !p.Reentrant }, run: checkAsks, links: true},
-		{Name: "a grant needs a majority of the servers", Needs: func(p driver.Promises) bool { return p.Quorum }, run: checkMajority, links: true},
-		{Name: "an owner is granted again what it holds, and gives it back as often", Needs: func(p driver.Promises) bool { return p.Reentrant }, run: checkReentry},
-		{Name: "a lock that is held is refused to another process", run: checkRefusal},
-		{Name: "of many clients that ask at once, one is granted the lock", run: checkMany},
-		{Name: "a lease that runs out frees the lock, and not before", run: checkExpiry},
+		{
+			Name: "a grant asks the servers", Needs: func(p driver.Promises) bool { return !p.HandsOver && !p.Reentrant }, run: checkAsks, links: true,
+			change: "ask the servers for each grant; a process that hands a lock over within itself promises hands_over",
+		},
+		{
+			Name: "a grant needs a majority of the servers", Needs: func(p driver.Promises) bool { return p.Quorum }, run: checkMajority, links: true,
+			change: "grant only what more than half of the servers have confirmed",
+		},
+		{
+			Name: "an owner is granted again what it holds, and gives it back as often", Needs: func(p driver.Promises) bool { return p.Reentrant }, run: checkReentry,
+			change: "count the grants of an owner, and free the lock with the last release; or do not promise reentrant",
+		},
+		{
+			Name: "a lock that is held is refused to another process", run: checkRefusal,
+			change: "write the key only where it is not there (SET NX), with one key for a name in all processes",
+		},
+		{
+			Name: "of many clients that ask at once, one is granted the lock", run: checkMany,
+			change: "look and write in one step on the server (SET NX, or a script), and ask the master",
+		},
+		{
+			Name: "a lease that runs out frees the lock, and not before", run: checkExpiry,
+			change: "give the server the lease that was asked for, in milliseconds (PX, not EX of whole seconds)",
+		},
 		{Name: "a grant is believed for about as long as its lease", run: checkValidity},
 		{Name: "a grant over slow links is believed for no longer than the servers keep it", run: checkSlowGrant, links: true},
 		{Name: "a grant whose first reply is lost is believed for no longer than the servers keep it", run: checkRetriedGrant, links: true},
-		{Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog, links: true},
-		{Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend},
+		{
+			Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, run: checkWatchdog, links: true,
+			change: "extend the key until the release, at least three times a lease; or do not promise watchdog",
+		},
+		{
+			Name: "an extended hold outlives its first lease", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtend,
+			change: "prolong the key on the server by the lease of the extension; or do not promise extend",
+		},
 		{Name: "an extended hold ends with the lease of its extension", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkExtendEnds, links: true},
-		{Name: "a lock that was released is left alone", run: checkLeftAlone, links: true},
-		{Name: "a second release leaves the next holder alone", run: checkReleaseTwice},
-		{Name: "a late release leaves the next holder alone", run: checkLateRelease},
-		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease, links: true},
-		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true},
-		{Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair, links: true},
-		{Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend},
-		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkSlowExtend, links: true},
-		{Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens},
-		{Name: "nothing is granted while the links are cut", run: checkCut, links: true},
+		{
+			Name: "a lock that was released is left alone", run: checkLeftAlone, links: true,
+			change: "end the watchdog before the key is deleted",
+		},
+		{
+			Name: "a second release leaves the next holder alone", run: checkReleaseTwice,
+			change: "compare the owner and delete in one step on the server, with a token that each grant has for itself",
+		},
+		{
+			Name: "a late release leaves the next holder alone", run: checkLateRelease,
+			change: "compare the owner and delete in one step on the server, with a token that each grant has for itself",
+		},
+		{Name: "a release whose requests are slow leaves the next holder alone", run: checkSlowRelease, links: true, redis: true},
+		{Name: "a grant that is cut off half way is over with its lease", run: checkHalfGrant, links: true, redis: true},
+		{
+			Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, run: checkFair, links: true,
+			change: "grant in the order of the queue; or do not promise fair",
+		},
+		{
+			Name: "a late extension is refused, and leaves the next holder alone", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkLateExtend,
+			change: "compare the owner and prolong in one step on the server, and answer fail where the key is gone",
+		},
+		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: func(p driver.Promises) bool { return p.Extend }, run: checkSlowExtend, links: true, redis: true},
+		{
+			Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, run: checkTokens,
+			change: "take the token from one counter on the servers, in the step that grants (INCR in the script); or do not promise token",
+		},
+		{
+			Name: "nothing is granted while the links are cut", run: checkCut, links: true,
+			change: "answer ok only once the servers have confirmed the grant",
+		},
 		{Name: "a request whose reply is lost is unknown", run: checkLostReply, links: true},
-		{Name: "a request that is answered with refused leaves nothing behind", run: checkTrueRefusal, links: true},
+		{Name: "a request that is answered with refused leaves nothing behind", run: checkTrueRefusal, links: true, redis: true},
 		{Name: "a late reply is not taken for the answer to a later request", run: checkLateReply, links: true},
 		{Name: "a release whose reply is lost is unknown", run: checkLostRelease, links: true},
-		{Name: "a lock stays held where the servers forget scripts and close connections", run: checkForgetful, links: true},
+		{Name: "a lock stays held where the servers forget scripts and close connections", run: checkForgetful, links: true, redis: true},
 		{Name: "an unknown operation is answered with unsupported", run: checkUnsupported},
 		{Name: "the driver exits at the end of its input", run: checkEnd},
 	}
 }
 
 // CheckTopology is the topology on which a driver is checked unless another is asked
-// for: one server, or several independent ones for a lock that is on a majority.
+// for: one server, several independent ones for a lock that is on a majority, or the first of another store.
 func CheckTopology(l LockSpec) string {
-	if l.UsesIndependent() {
+	switch {
+	case !l.onRedis():
+		return topologies.NamesOf(l.Store)[0]
+	case l.UsesIndependent():
 		return topologies.Independent
+	default:
+		return topologies.Single
 	}
-	return topologies.Single
+}
+
+// Suits reports whether the check can be made on the servers of a topology.
+func (c DriverCheck) Suits(topology string) bool {
+	return !c.redis || topologies.StoreOf(topology) == topologies.StoreRedis
 }
 
 // CheckDriver runs checks of a driver, of [DriverChecks], on a topology that backend starts,
@@ -193,6 +251,9 @@ func repeatDriverCheck(ctx context.Context, d topologies.Deployment, start check
 		skipped, wrong = runDriverCheck(ctx, d, start, c, lease<<try, fmt.Sprintf("%s.%d", name, try+1), checkTimeout<<try, log)
 		_, unsure := errors.AsType[unsureError](wrong)
 		open := unsure || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errOpen) || errors.Is(wrong, errSlow) || errors.Is(wrong, os.ErrDeadlineExceeded)
+		if wrong != nil && !open && ctx.Err() == nil && c.change != "" && !errors.Is(wrong, driver.ErrBroken) && !errors.Is(wrong, context.DeadlineExceeded) {
+			wrong = fmt.Errorf("%w\nto change: %s", wrong, c.change)
+		}
 		if !open || time.Since(begin) > checkLimit || ctx.Err() != nil {
 			return skipped, wrong
 		}

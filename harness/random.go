@@ -174,11 +174,14 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	defer func() { err = st.Close(ctx, err) }()
 	st.SetLock(r.Lock, r.Options)
 	st.Declare(r.Workload.LockNames()...)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	st.working(stop)
 	var zones []workload.Zone
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
 		locker, err := st.locker(name)
 		if errors.Is(err, driver.ErrNotStarted) {
-			st.run.DriverFault = err.Error()
+			st.blameDriver(err.Error())
 			return nil
 		}
 		if err != nil {
@@ -198,15 +201,16 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			st.notice(err.Error() + ": faults are aimed at what is usual")
 		}
 	}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
 	if r.Recorded {
 		defer time.AfterFunc(r.Length, stop).Stop()
 	}
 	st.report(working, r.Length)
 	st.patience = faultPatience
 	followed := make(chan struct{})
-	defer func() { <-followed }()
+	defer func() {
+		stop()
+		<-followed
+	}()
 	go func() {
 		defer close(followed)
 		defer stop()
@@ -216,11 +220,12 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			return
 		}
 		start := time.Now()
-		healed := st.follow(ctx, plan, r.Length)
-		workload.Pause(ctx, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
+		healed := st.follow(working, plan, r.Length)
+		workload.Pause(working, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
 	}()
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
+	st.working(nil)
 	return nil
 }
 

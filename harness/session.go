@@ -99,6 +99,26 @@ type Session struct {
 	stay    []*activeFault // those of which something stays, whose requests are counted to the end
 	waiting sync.WaitGroup // for those that may still fire
 	grants  grants
+	// stopWork ends the work of a random run early, while that goes on; else it is nil.
+	stopWork context.CancelFunc
+}
+
+// working says how the work of a run is ended early; nil: it is over.
+func (st *Session) working(stop context.CancelFunc) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.stopWork = stop
+}
+
+// endWork ends the work of the run, where there is some.
+func (st *Session) endWork() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.stopWork == nil {
+		return false
+	}
+	st.stopWork()
+	return true
 }
 
 // An armedKey is how a script names an armed fault; the target may be

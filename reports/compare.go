@@ -368,27 +368,15 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 // figures side by side.
 func WriteComparison(w io.Writer, a, b Named) error {
 	models := [2]*model{newModel(a.Input), newModel(b.Input)}
-	var plots []*draw.Plot
-	fa, fb := models[0].facts, models[1].facts
-	latency := draw.ScaleOf(fa, fa.Requests()).Both(draw.ScaleOf(fb, fb.Requests()))
-	rates := draw.RateScale(fa, latency.Window).Both(draw.RateScale(fb, latency.Window))
-	enough := true
-	for i, m := range models {
-		enough = enough && m.Operations[string(history.Acquire)].Total() >= minPlot
-		plots = append(plots, draw.Latency(m.facts, fmt.Sprintf("%c: latency", 'A'+i), m.facts.Requests(), latency, requestWords))
-	}
-	for i, m := range models {
-		plots = append(plots, draw.Throughput(m.facts, fmt.Sprintf("%c: per %s", 'A'+i, say.Span(draw.RateStep(rates.Window))), rates))
-	}
-	if !enough {
-		plots = nil
-	}
-	drawn, err := drawAll(make([]string, len(plots)), plots)
-	if err != nil {
-		return fmt.Errorf("write comparison: %w", err)
+	var plots []plotted
+	if draw.Plots != nil && models[0].enough() && models[1].enough() {
+		var err error
+		if plots, err = onPage(draw.Plots.Compare(models[0].facts, models[1].facts)); err != nil {
+			return fmt.Errorf("write comparison: %w", err)
+		}
 	}
 	c := compare([2]string{a.Name, b.Name}, models[0], models[1])
-	return writePage(w, "compare.html", map[string]any{"C": c, "Runs": []Results{models[0].Results, models[1].Results}, "Letters": []string{"A", "B"}, "Plots": drawn})
+	return writePage(w, "compare.html", map[string]any{"C": c, "Runs": []Results{models[0].Results, models[1].Results}, "Letters": []string{"A", "B"}, "Plots": plots})
 }
 
 // A Curve is a distribution of times, in the order of its shares.
@@ -400,5 +388,10 @@ type CurvePoint = draw.CurvePoint
 
 // DrawCurves draws distributions on the same axes as an SVG element: to the right the
 // share that took longer gets smaller, upwards the time longer. It is empty when no
-// curve has two points.
-func DrawCurves(title string, curves []Curve) (string, error) { return draw.Curves(title, curves) }
+// curve has two points, and in a program that does not import package reports/plots.
+func DrawCurves(title string, curves []Curve) (string, error) {
+	if draw.Plots == nil {
+		return "", nil
+	}
+	return draw.Plots.Curves(title, curves)
+}

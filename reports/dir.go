@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports/internal/draw"
 )
 
 // The files of a run directory that reports read or write.
@@ -24,9 +25,9 @@ const (
 	HTMLFile       = "report.html"
 	JUnitFile      = "junit.xml"
 	MarkdownFile   = "summary.md"
-	LatencyFile    = "latency.svg"
-	HoldsFile      = "holds.svg"
-	ThroughputFile = "throughput.svg"
+	LatencyFile    = draw.LatencyFile
+	HoldsFile      = draw.HoldsFile
+	ThroughputFile = draw.ThroughputFile
 )
 
 // WriteDir writes all reports into a run directory, each file at once or not
@@ -56,7 +57,7 @@ func WriteDir(dir string, in Input) error {
 	file(HTMLFile, func(w io.Writer) error { return m.writeHTML(w, plots, pictures, logs, lines) })
 	for _, p := range plots {
 		if p.File != "" {
-			text(p.File, p.svg)
+			text(p.File, p.SVG)
 		}
 	}
 	for _, name := range []string{LatencyFile, HoldsFile, ThroughputFile} {

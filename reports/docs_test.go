@@ -36,7 +36,7 @@ func TestGuideIsComplete(t *testing.T) {
 		says(words)
 	}
 	for _, f := range draw.Families() {
-		says(f.Name)
+		says(f)
 	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)

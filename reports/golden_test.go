@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/reports"
+	_ "github.com/lockchaos/lockchaos/reports/plots"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

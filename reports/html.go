@@ -71,12 +71,8 @@ func scriptHash(js string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// minPlot is how many requests for a lock it takes for a plot to say more than the table does, and maxPaperRows bounds
-// the violations that are listed on paper; page.css has it too.
-const (
-	minPlot      = 20
-	maxPaperRows = 40
-)
+// maxPaperRows bounds the violations that are listed on paper; page.css has it too.
+const maxPaperRows = 40
 
 // WriteHTML writes the report as one HTML file that needs no network and can
 // be read without JavaScript.
@@ -116,7 +112,7 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 	return writePage(w, "report.html", map[string]any{
 		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "LogLines": lines, "Moment": moment,
 		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
-		"Plots": plots, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
+		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
 		"Paper": maxPaperRows, "Settings": settings(m.in.Run), "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
 		"Lease": m.leases(v), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
 	}, "page.js", "timeline.js")
@@ -334,49 +330,34 @@ func unbroken(text string) template.HTML {
 	return template.HTML(s.String() + template.HTMLEscapeString(text[at:])) //nolint:gosec // it is escaped
 }
 
-// A plotted is a plot with the name of its file; empty if it has none.
-type plotted struct{ File, svg string }
+// A plotted is a plot on a page.
+type plotted struct{ draw.Plot }
 
 // HTML is the plot as part of a page, which needs no name spaces. What it is drawn with escapes every text.
 func (p plotted) HTML() template.HTML {
-	inner := strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(p.svg)
+	inner := strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(p.SVG)
 	return template.HTML(`<div class="scroll" tabindex="0">` + inner + `</div>`) //nolint:gosec // it is escaped
 }
 
-// plots are those of the run; none where there is too little to plot.
-func (m *model) plots() ([]plotted, error) {
-	if m.Operations[string(history.Acquire)].Total() < minPlot {
-		return nil, nil
-	}
-	f := m.facts
-	requests, holds := f.Requests(), f.HeldFor()
-	return drawAll([]string{LatencyFile, HoldsFile, ThroughputFile, ""}, []*draw.Plot{
-		draw.Latency(f, "Latency", requests, draw.ScaleOf(f, requests), requestWords),
-		draw.Latency(f, "Holds", holds, draw.ScaleOf(f, holds), holdWords),
-		draw.Throughput(f, "Throughput, per "+say.Span(draw.RateStep(f.Whole())), draw.RateScale(f, f.Whole())),
-		draw.Operations(f, minPlot),
-	})
+// enough reports whether there is enough to plot.
+func (m *model) enough() bool {
+	return m.Operations[string(history.Acquire)].Total() >= draw.LeastPlotted
 }
 
-// What the points of a plot are called.
-var (
-	requestWords = [3]string{"granted", "refused", "outcome unknown"}                  //nolint:gochecknoglobals // a constant
-	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"} //nolint:gochecknoglobals // a constant
-)
-
-func drawAll(files []string, plots []*draw.Plot) ([]plotted, error) {
-	var all []plotted
-	for i, p := range plots {
-		if p == nil {
-			continue
-		}
-		svg, err := p.SVG(p.Title.Text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, plotted{files[i], svg})
+// plots are those of the run; none where there is too little to plot, or nothing that plots.
+func (m *model) plots() ([]plotted, error) {
+	if !m.enough() || draw.Plots == nil {
+		return nil, nil
 	}
-	return all, nil
+	return onPage(draw.Plots.Run(m.facts))
+}
+
+func onPage(plots []draw.Plot, err error) ([]plotted, error) {
+	all := make([]plotted, len(plots))
+	for i, p := range plots {
+		all[i] = plotted{p}
+	}
+	return all, err
 }
 
 // A picture is porcupine's own page of the window in which a lock fails.

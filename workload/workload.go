@@ -230,6 +230,11 @@ func (w *worker) live(ctx context.Context, l lock.Locker) {
 			w.client.Die()
 			end()
 		case <-ctx.Done():
+			select {
+			case <-mortal.Gone(): // which may be why the run ends
+				w.client.Die()
+			default:
+			}
 		}
 	}()
 	w.run(ctx)

@@ -50,7 +50,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check HISTORY.jsonl... | RUNDIR... | -",
 		Short: "Judge recorded histories, of lockchaos or of any other program",
 		Long: `Judge recorded histories: files of JSON lines, plain or gzip, run directories,
-or - for standard input. A run directory is judged again, and its reports are
+or - for standard input. --from log judges what clients have logged of a lock, as
+CSV or JSON with wall clocks (docs/logs.md). A run directory is judged again, and its reports are
 rewritten. A file history.jsonl with a run.json beside it is judged together with
 that run.json, and nothing is rewritten. Standard input is judged alone. A long
 history without a run.json is read into little memory, and nothing is told but its verdict.
@@ -87,7 +88,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
 	f.StringVar(&j.html, "html", "", "write the report as one HTML file")
 	f.DurationVar(&j.clockError, "clock-error", 0, "how wrong each clock may be that stamped a history of several machines, such as 50ms: only what holds in spite of it is valid or invalid")
-	f.StringVar(&j.from, "from", "", "the format: lockchaos, or jepsen for EDN with :acquire and :release (default lockchaos)")
+	f.StringVar(&j.from, "from", "", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release (default lockchaos)")
 	return cmd
 }
 
@@ -101,7 +102,7 @@ func propertyNames() []string {
 
 // validate finds the checkers, and refuses what can't be meant.
 func (j *judging) validate() error {
-	if sources := []string{"lockchaos", "jepsen"}; j.from != "" && j.from != sources[0] && j.from != sources[1] {
+	if sources := []string{"lockchaos", "log", "jepsen"}; j.from != "" && !slices.Contains(sources, j.from) {
 		return names.Unknown("source", j.from, sources)
 	}
 	for _, name := range j.properties {
@@ -238,7 +239,7 @@ const mostOfRun = 64 << 20
 // ofRun reports whether a file is the history of a run, with its record beside it,
 // and whether it is too long to be judged with that.
 func (j *judging) ofRun(path string) (is, long bool) {
-	if j.from == "jepsen" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
+	if j.from != "" && j.from != "lockchaos" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
 		return false, false
 	}
 	info, err := os.Stat(path)
@@ -290,11 +291,17 @@ func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside stri
 func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long *reports.Results, err error) {
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	if j.from == "jepsen" {
+	judges := j.checkers
+	if j.from == "jepsen" || j.from == "log" {
 		if r, err = history.Plain(r); err != nil {
 			return in, nil, err
 		}
-		if in.History, err = importers.Jepsen(r); err != nil {
+		if j.from == "jepsen" {
+			in.History, err = importers.Jepsen(r)
+		} else if in.History, err = importers.Log(r); len(judges) == 0 {
+			judges = checker.OfLogs()
+		}
+		if err != nil {
 			return in, nil, err
 		}
 	} else {
@@ -318,7 +325,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	if err := j.clocksKnown(in.History.Events); err != nil {
 		return in, nil, err
 	}
-	in.Report = checker.CheckWithin(short, in.History, j.clockError, j.checkers...)
+	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
 	}

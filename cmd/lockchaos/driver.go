@@ -44,7 +44,7 @@ func (a *app) driverCommand() *cobra.Command {
 		},
 	}
 	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
-	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster or independent (default: single; for a driver that promises a quorum, independent)")
+	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster, independent, etcd or zookeeper (default: single; for a driver that promises a quorum, independent; for one that promises a store, that)")
 	check.Flags().StringVar(&only, "only", "", "make only the checks that have these words in their name")
 	parent.AddCommand(check)
 	return parent
@@ -57,8 +57,8 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	if backends := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(backends, servers.backend) {
 		return names.Unknown("backend", servers.backend, backends)
 	}
-	if topology != "" && !slices.Contains(topologies.NamesOf(topologies.StoreRedis), topology) {
-		return names.Unknown("topology", topology, topologies.NamesOf(topologies.StoreRedis))
+	if topology != "" && !slices.Contains(topologies.Names(), topology) {
+		return names.Unknown("topology", topology, topologies.Names())
 	}
 	all := harness.DriverChecks()
 	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
@@ -70,10 +70,12 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 		return err
 	}
 	topology = cmp.Or(topology, harness.CheckTopology(l))
+	unsuited := func(c harness.DriverCheck) bool { return !c.Suits(topology) }
+	all, checks = slices.DeleteFunc(all, unsuited), slices.DeleteFunc(checks, unsuited)
 	if err := l.On(topology, topologies.Options{}, harness.LockOptions{}); err != nil {
 		return err
 	}
-	backend, _, err := a.openServers(cmd.Context(), servers, nil, topologies.StoreRedis)
+	backend, _, err := a.openServers(cmd.Context(), servers, nil, topologies.StoreOf(topology))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package draw
 
 import (
 	"cmp"
-	"encoding/xml"
 	"regexp"
 	"slices"
 	"strconv"
@@ -255,50 +254,4 @@ func TestLongNotesStayWithinTheDiagram(t *testing.T) {
 	}
 	require.Contains(t, svg, "…</text>")
 	require.Contains(t, svg, "<title>"+long+"</title>")
-}
-
-// Many dots become a cloud, lines of percentiles are interrupted where a part of the time has too few, and what
-// distributions are compared by is legible.
-func TestPlots(t *testing.T) {
-	h := &history.History{}
-	for i := range 3000 {
-		at := time.Duration(i) * time.Millisecond
-		if i >= 1500 {
-			at += 10 * time.Second
-		}
-		e := history.Event{Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "a", Owner: "o", Time: at, Index: int64(2 * i)}
-		h.Events = append(h.Events, e)
-		e.Type, e.Time, e.Index = history.OK, at+time.Duration(1+i%7)*100*time.Microsecond, int64(2*i+1)
-		h.Events = append(h.Events, e)
-	}
-	r := facts.Of(history.Run{}, h, checker.Report{}, true)
-	line, gap := quantiles(r, r.Requests().Most, 500, 20)
-	apart := 0
-	for i := range line[1:] {
-		if line[i+1].X-line[i].X > gap {
-			apart++
-		}
-	}
-	require.Equal(t, 1, apart)
-	words := [3]string{"granted", "refused", "open"}
-	svg, err := Latency(r, "Latency", r.Requests(), ScaleOf(r, r.Requests()), words).SVG("latency")
-	require.NoError(t, err)
-	require.Contains(t, svg, "data:image/")
-	require.Less(t, len(svg), 60_000, "of 3,000 requests")
-	_, err = Latency(r, "Holds", facts.Durations{}, ScaleOf(r, facts.Durations{}), words).SVG("nothing")
-	require.NoError(t, err)
-
-	empty, err := Curves("nothing", []Curve{{Name: "none"}})
-	require.NoError(t, err)
-	require.Empty(t, empty)
-	svg, err = Curves(`wait & "hold"`, []Curve{
-		{Name: "floor", Base: true, Points: []CurvePoint{{0, 40}, {0.5, 50}, {0.99, 200}}},
-		{Name: "mutex", Hue: 1, Points: []CurvePoint{{0, 60}, {0.5, 90}, {0.999, 4000}, {1, 9000}}},
-	})
-	require.NoError(t, err)
-	for _, want := range []string{"floor", "mutex", "99.9 %", "µs", ">100<", ">1000<", "stroke-dasharray", "#D98200"} {
-		require.Contains(t, svg, want)
-	}
-	require.NotContains(t, svg, "99.99 %", "a share of 1 has no place on the axis")
-	require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{})))
 }

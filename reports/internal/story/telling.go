@@ -133,10 +133,14 @@ func (t *telling) fill(words, processes string) string {
 	if !strings.HasPrefix(strings.ToLower(lock), "lock") { // whose name says it
 		lock = "the lock " + lock
 	}
+	long := forHowLong(r, v.From, r.Together(v, t.holds))
+	if v.Least > 0 {
+		long = " for " + say.Span(v.Least) + " at the least"
+	}
 	return strings.NewReplacer(
 		"{lock}", lock, "{name}", v.Lock, "{resource}", cmp.Or(v.Resource, "what "+v.Lock+" protects"), "{what}", cmp.Or(v.Lock, v.Resource, "the lock"),
 		"{first}", first, "{second}", second, "{actor}", actor, "{op}", op, "{processes}", processes, "{early}", early, "{late}", late,
-		"{for}", forHowLong(r, v.From, r.Together(v, t.holds)), "{length}", say.Span(min(v.Until, r.End)-v.From),
+		"{for}", long, "{length}", say.Span(min(v.Until, r.End)-v.From),
 		"{capacity}", capacity, "{token1}", fmt.Sprint(token1), "{token2}", fmt.Sprint(token2),
 	).Replace(words)
 }

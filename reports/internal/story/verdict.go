@@ -288,6 +288,9 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	}
 	s.Outcome = append(s.Outcome, allTheSame(r)...)
 	for _, p := range open {
+		if say.OneLine(p.Summary) == reason { // which the headline has
+			continue
+		}
 		s.Outcome = append(s.Outcome, fmt.Sprintf("The property %s could not be decided: %s", p.Name, Stop(p.Summary)))
 	}
 	for i := range r.Faults {

@@ -1,8 +1,9 @@
-package draw
+package plots
 
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"math"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	reportdraw "github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
@@ -34,33 +37,11 @@ func (t tint) color(alpha uint8) color.NRGBA {
 	return color.NRGBA{R: uint8(t >> 16), G: uint8(t >> 8), B: uint8(t), A: alpha} //nolint:gosec // a byte each
 }
 
-// A Family are faults that are drawn alike: by what they are done to.
-type Family struct {
-	Name string
-	tint tint
-}
+// familyTints are the colours of the families of faults.
+var familyTints = [...]tint{0xB58A1E, 0x8A63D2, 0x5E6B7B, 0x0A9D7A, 0xC2571A} //nolint:gochecknoglobals // a constant
 
-// Families are all of them.
-func Families() []Family {
-	return []Family{
-		{"fault of the network", 0xB58A1E}, {"failover or partition", 0x8A63D2}, {"fault of a server", 0x5E6B7B}, {"fault of a clock", 0x0A9D7A}, {"fault of a client", 0xC2571A},
-	}
-}
-
-// familyOf is where a fault belongs.
-func familyOf(f *facts.Fault) Family {
-	for i, effects := range [][]history.Effect{
-		1: {history.Promotes, history.Isolates}, 2: {history.Stops, history.Restarts, history.Forgets, history.Moves}, 3: {history.ShiftsClock}, 4: {history.StopsClient},
-	} {
-		if slices.ContainsFunc(effects, f.Has) {
-			return Families()[i]
-		}
-	}
-	return Families()[0]
-}
-
-// A Plot is one of a run, or a distribution.
-type Plot struct {
+// A chart is a plot of a run, or a distribution.
+type chart struct {
 	*plot.Plot
 
 	legend plot.Legend
@@ -70,8 +51,8 @@ type Plot struct {
 
 // newPlot is a plot with grey texts and axes, and its legend beside it. Logarithmic values must be above 0: what is
 // drawn are their powers of ten, since a cloud takes the axis for a linear one.
-func newPlot(title, label string, logarithmic bool) *Plot {
-	p := &Plot{Plot: plot.New(), legend: plot.NewLegend(), log: logarithmic}
+func newPlot(title, label string, logarithmic bool) *chart {
+	p := &chart{Plot: plot.New(), legend: plot.NewLegend(), log: logarithmic}
 	p.BackgroundColor = nil
 	p.Title.Text, p.Y.Label.Text = title, label
 	p.legend.Top, p.legend.Left = true, true
@@ -95,26 +76,26 @@ func newPlot(title, label string, logarithmic bool) *Plot {
 	return p
 }
 
-func (p *Plot) grid() {
+func (p *chart) grid() {
 	g := plotter.NewGrid()
 	g.Vertical.Color, g.Horizontal.Color = nil, ink.color(70)
 	p.Add(g)
 }
 
-// A Scale are the axes of a plot: the time, and the least and the greatest value.
-type Scale struct {
+// A scale are the axes of a plot: the time, and the least and the greatest value.
+type scale struct {
 	Window    facts.Window
 	Low, High float64
 }
 
-// Both is the scale on which two plots can be compared.
-func (s Scale) Both(other Scale) Scale {
+// both is the scale on which two plots can be compared.
+func (s scale) both(other scale) scale {
 	w := facts.Window{From: min(s.Window.From, other.Window.From), To: max(s.Window.To, other.Window.To)}
-	return Scale{w, min(s.Low, other.Low), max(s.High, other.High)}
+	return scale{w, min(s.Low, other.Low), max(s.High, other.High)}
 }
 
-// ScaleOf is the scale of durations, with room around them.
-func ScaleOf(r *facts.Facts, all ...facts.Durations) Scale {
+// scaleOf is the scale of durations, with room around them.
+func scaleOf(r *facts.Facts, all ...facts.Durations) scale {
 	low, high := math.Inf(1), 0.0
 	for _, d := range all {
 		for _, pt := range slices.Concat(xy(d.Most), xy(d.Short), xy(d.Open)) {
@@ -124,7 +105,7 @@ func ScaleOf(r *facts.Facts, all ...facts.Durations) Scale {
 	if high == 0 {
 		low, high = 1e-4, 1e-1
 	}
-	return Scale{r.Whole(), max(5e-7, low/1.5), max(high*1.5, low*10)}
+	return scale{r.Whole(), max(5e-7, low/1.5), max(high*1.5, low*10)}
 }
 
 // xy are durations as points; shorter ones than a microsecond are clamped.
@@ -138,7 +119,7 @@ func xy(all []facts.Duration) plotter.XYs {
 
 // runPlot is a plot over the time of a run, with its faults as bands behind the data and a cross above it at each
 // violation.
-func runPlot(r *facts.Facts, s Scale, title, label string, logarithmic bool) *Plot {
+func runPlot(r *facts.Facts, s scale, title, label string, logarithmic bool) *chart {
 	p := newPlot(title, label, logarithmic)
 	if logarithmic {
 		s.Low, s.High = math.Log10(s.Low), math.Log10(s.High)
@@ -147,7 +128,7 @@ func runPlot(r *facts.Facts, s Scale, title, label string, logarithmic bool) *Pl
 	p.X.Min, p.X.Max = s.Window.From.Seconds(), max(s.Window.To, s.Window.From+time.Millisecond).Seconds()
 	p.Y.Min, p.Y.Max = s.Low, s.High
 	var numbers plotter.XYLabels
-	named := map[Family]bool{}
+	named := map[string]bool{}
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		left, right := max(f.Start.Seconds(), p.X.Min), min(max(f.End.Seconds(), f.Start.Seconds()+(p.X.Max-p.X.Min)/1000), p.X.Max)
@@ -158,11 +139,12 @@ func runPlot(r *facts.Facts, s Scale, title, label string, logarithmic bool) *Pl
 		if p.err = err; err != nil {
 			return p
 		}
-		family := familyOf(f)
-		shade.Color, shade.LineStyle = family.tint.color(40), draw.LineStyle{}
+		at := reportdraw.FamilyOf(f)
+		family := reportdraw.Families()[at]
+		shade.Color, shade.LineStyle = familyTints[at].color(40), draw.LineStyle{}
 		p.Add(shade)
 		if !named[family] {
-			p.legend.Add(family.Name, shade)
+			p.legend.Add(family, shade)
 			named[family] = true
 		}
 		numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: left, Y: s.Low}), append(numbers.Labels, fmt.Sprint(i+1))
@@ -186,7 +168,7 @@ func runPlot(r *facts.Facts, s Scale, title, label string, logarithmic bool) *Pl
 }
 
 // points draws a glyph each, or many of them as a cloud.
-func (p *Plot) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer, logarithmic bool) {
+func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer, logarithmic bool) {
 	const most = 400
 	if len(points) == 0 {
 		return
@@ -220,7 +202,7 @@ func scaled(points plotter.XYs, logarithmic bool) plotter.XYs {
 
 // line draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap, nothing is
 // known between them.
-func (p *Plot) line(name string, points plotter.XYs, gap float64, t tint, dashes ...vg.Length) {
+func (p *chart) line(name string, points plotter.XYs, gap float64, t tint, dashes ...vg.Length) {
 	points = scaled(points, p.log)
 	for len(points) > 0 {
 		n := 1
@@ -240,8 +222,8 @@ func (p *Plot) line(name string, points plotter.XYs, gap float64, t tint, dashes
 	}
 }
 
-// Latency plots lengths of time, which are called by the words, and their percentiles where there are enough.
-func Latency(r *facts.Facts, title string, d facts.Durations, s Scale, words [3]string) *Plot {
+// latency plots lengths of time, which are called by the words, and their percentiles where there are enough.
+func latency(r *facts.Facts, title string, d facts.Durations, s scale, words [3]string) *chart {
 	const enough = 400
 	p := runPlot(r, s, title, "seconds", true)
 	p.points(words[0], xy(d.Most), ok, draw.BoxGlyph{}, true)
@@ -254,7 +236,7 @@ func Latency(r *facts.Facts, title string, d facts.Durations, s Scale, words [3]
 }
 
 // percentiles draws p50 and, with dashes, p99, in parts of the time that have enough of them.
-func (p *Plot) percentiles(r *facts.Facts, of string, all []facts.Duration, t tint) {
+func (p *chart) percentiles(r *facts.Facts, of string, all []facts.Duration, t tint) {
 	line, gap := quantiles(r, all, 500, 20)
 	p.line(of+"p50", line, gap, t)
 	line, gap = quantiles(r, all, 990, 200)
@@ -280,34 +262,34 @@ func quantiles(r *facts.Facts, all []facts.Duration, permille, each int) (line p
 	return line, 1.5 * width
 }
 
-// Operations plots how long the operations of holders took, by their percentiles; nil if there are too few of each.
-func Operations(r *facts.Facts, least int) *Plot {
+// operations plots how long the operations of holders took, by their percentiles; nil if there are too few of each.
+func operations(r *facts.Facts, least int) *chart {
 	all := map[history.Op][]facts.Duration{}
 	for i := range r.Ops {
 		if op := &r.Ops[i]; op.OK() && op.Invoke.Op != history.Acquire {
 			all[op.Invoke.Op] = append(all[op.Invoke.Op], facts.Duration{At: op.Complete.Time, Took: facts.Took(op)})
 		}
 	}
-	var p *Plot
+	var p *chart
 	for i, op := range []history.Op{history.Extend, history.Release, history.Access} {
 		if len(all[op]) < least {
 			continue
 		}
 		if p == nil {
-			p = runPlot(r, ScaleOf(r, facts.Durations{Most: all[history.Extend], Short: all[history.Release], Open: all[history.Access]}), "Latency of the other operations", "seconds", true)
+			p = runPlot(r, scaleOf(r, facts.Durations{Most: all[history.Extend], Short: all[history.Release], Open: all[history.Access]}), "Latency of the other operations", "seconds", true)
 		}
 		p.percentiles(r, string(op)+" ", all[op], []tint{info, ink, ok}[i])
 	}
 	return p
 }
 
-// RateStep is the length of time over which answers are counted.
-func RateStep(w facts.Window) time.Duration { return max(w.Length()/120, time.Nanosecond) }
+// rateStep is the length of time over which answers are counted.
+func rateStep(w facts.Window) time.Duration { return max(w.Length()/120, time.Nanosecond) }
 
 // answers counts the requests for a lock that were answered in each step of a window, by outcome. One that was still
 // open at the end has no answer.
 func answers(r *facts.Facts, w facts.Window) map[history.Type][]float64 {
-	step := RateStep(w)
+	step := rateStep(w)
 	parts := max(1, int(math.Ceil(float64(w.Length())/float64(step))))
 	counts := map[history.Type][]float64{history.OK: make([]float64, parts), history.Fail: make([]float64, parts), history.Info: make([]float64, parts)}
 	for i := range r.Ops {
@@ -318,18 +300,18 @@ func answers(r *facts.Facts, w facts.Window) map[history.Type][]float64 {
 	return counts
 }
 
-// RateScale is that of the answers per second in a window.
-func RateScale(r *facts.Facts, w facts.Window) Scale {
-	s := Scale{w, 0, 1}
+// rateScale is that of the answers per second in a window.
+func rateScale(r *facts.Facts, w facts.Window) scale {
+	s := scale{w, 0, 1}
 	for _, c := range answers(r, w) {
-		s.High = max(s.High, 1.08*slices.Max(c)/RateStep(w).Seconds())
+		s.High = max(s.High, 1.08*slices.Max(c)/rateStep(w).Seconds())
 	}
 	return s
 }
 
-// Throughput plots how many requests for a lock were answered a second, by outcome.
-func Throughput(r *facts.Facts, title string, s Scale) *Plot {
-	step, all := RateStep(s.Window).Seconds(), answers(r, s.Window)
+// throughput plots how many requests for a lock were answered a second, by outcome.
+func throughput(r *facts.Facts, title string, s scale) *chart {
+	step, all := rateStep(s.Window).Seconds(), answers(r, s.Window)
 	p := runPlot(r, s, title, "answers per second", false)
 	for _, of := range []struct {
 		outcome history.Type
@@ -354,11 +336,23 @@ func Throughput(r *facts.Facts, title string, s Scale) *Plot {
 	return p
 }
 
-// SVG is the plot as an element of a page, or a file.
-func (p *Plot) SVG(label string) (string, error) { return p.svg(1000, 260, label) }
+// drawn are charts as elements of a page, or files. Those that are nil are left out.
+func drawn(files []string, charts ...*chart) (all []reportdraw.Plot, err error) {
+	for i, p := range charts {
+		if p == nil {
+			continue
+		}
+		svg, err := p.svg(1000, 260, p.Title.Text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, reportdraw.Plot{File: files[i], SVG: svg})
+	}
+	return all, nil
+}
 
 // svg draws a plot, with its legend on the right.
-func (p *Plot) svg(width, height vg.Length, label string) (string, error) {
+func (p *chart) svg(width, height vg.Length, label string) (string, error) {
 	const beside = 170
 	if p.err != nil {
 		return "", fmt.Errorf("draw %s: %w", label, p.err)
@@ -371,19 +365,19 @@ func (p *Plot) svg(width, height vg.Length, label string) (string, error) {
 		return "", fmt.Errorf("draw %s: %w", label, err)
 	}
 	_, body, _ := strings.Cut(b.String(), "<svg") // a page has no XML declaration within
-	return `<svg class="plot" role="img" aria-label="` + escape(label) + `"` + strings.ReplaceAll(body, "\n\t", " "), nil
+	return `<svg class="plot" role="img" aria-label="` + html.EscapeString(say.OneLine(label)) + `"` + strings.ReplaceAll(body, "\n\t", " "), nil
 }
 
 // cells are how many points lie in each part of a plot.
 type cells struct {
-	p      *Plot
+	p      *chart
 	counts [columns][rows]float64
 }
 
 const columns, rows = 300, 60
 
 // density counts points in the parts of the plot.
-func (p *Plot) density(points plotter.XYs) *cells {
+func (p *chart) density(points plotter.XYs) *cells {
 	c := &cells{p: p}
 	for _, pt := range points {
 		x, y := int(p.X.Norm(pt.X)*columns), int(p.Y.Norm(pt.Y)*rows)
