@@ -164,7 +164,9 @@ func (s *Server) process(c *Session, a []string) any {
 		return failed
 	}
 	if c != nil && c.multi && !cmd.is(noMulti) {
-		c.queue = append(c.queue, a)
+		if !c.failed && !c.dirty { // as Redis: it would not be run anyway
+			c.queue = append(c.queue, a)
+		}
 		return Status("QUEUED")
 	}
 	return cmd.run(s, a)

@@ -36,7 +36,7 @@ func newVM() *vm {
 		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
 	})
 	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
-	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat})
+	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": nilForNone(m.library("string").RawGetString("match").(*lua.LFunction).GFunction)})
 	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 	m.coerceArguments()
@@ -53,6 +53,17 @@ const oldFunctions = `
 function table.foreach(t, f) for k, v in pairs(t) do local r = f(k, v) if r ~= nil then return r end end end
 function table.foreachi(t, f) for i = 1, #t do local r = f(i, t[i]) if r ~= nil then return r end end end
 `
+
+// nilForNone returns nil where a function returns nothing: the interpreter's string.match does where nothing matches.
+func nilForNone(f lua.LGFunction) lua.LGFunction {
+	return func(l *lua.LState) int {
+		if n := f(l); n > 0 {
+			return n
+		}
+		l.Push(lua.LNil)
+		return 1
+	}
+}
 
 func (m *vm) library(name string) *lua.LTable { return m.globals.RawGetString(name).(*lua.LTable) }
 
