@@ -37,6 +37,7 @@ type planted struct {
 	late    func(ctx context.Context, name, token string) (done bool, err error) // a release of what was released
 
 	keeps     bool            // a grant without a lease is one that a watchdog keeps
+	always    bool            // a watchdog renews a grant with a lease of its own as well
 	over      context.Context //nolint:containedctx // it is the life of the process
 	watchdogs sync.WaitGroup
 }
@@ -124,7 +125,7 @@ func (p *planted) Acquire(ctx context.Context, name string, o lock.Options) (*lo
 	if o.Lease > 0 || !p.keeps {
 		l.Length, l.Expires = r.lease, p.ends(r)
 	}
-	if p.renew != nil {
+	if p.renew != nil && (o.Lease == 0 || p.always) { // a lease that was asked for ends by itself
 		p.watchdogs.Go(func() { p.watch(r) })
 	}
 	return lock.NewHold(l, kept{p}), nil
@@ -237,7 +238,7 @@ func asksTwice(recounts bool) plant {
 // watchdog renews each grant until it is over; outlived also what another client holds by then.
 func watchdog(outlived bool) plant {
 	return func(p *planted) {
-		p.keeps = true
+		p.keeps, p.always = true, outlived
 		p.renew = func(ctx context.Context, r *request) (bool, error) {
 			if outlived {
 				return true, p.rdb.Set(ctx, r.name, r.token, r.lease).Err()

@@ -50,7 +50,7 @@ func TestWorkflowsOfAUser(t *testing.T) {
 	}
 	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
 	require.NoError(t, err)
-	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 1s", "1-5", "1-2", "* 200", "* 4", "+ 199", "+ 3", "python3", "/usr/bin/python3")
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 4s", "1-5", "1-2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 3", "python3", "/usr/bin/python3")
 	for name, jobs := range map[string][]string{"driver.yml": {"lock"}, "nightly.yml": {"play", "judge"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
