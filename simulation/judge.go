@@ -52,11 +52,12 @@ func quick() []string {
 const longestWork = 32
 
 // hasty reports whether a careless client was granted a lock of which less was left than it
-// works: the lock said so, and that it was used after its end proves nothing. A lock that
-// is granted when its lease is over is wrong in any case.
+// works, or waited for an extension in vain: the lock said so, and that it was used or given back after its end
+// proves nothing. A lock that is granted when its lease is over is wrong in any case.
 func (c Case) hasty(events []history.Event) bool {
 	return c.Careless && slices.ContainsFunc(events, func(e history.Event) bool {
-		return e.Op == history.Acquire && e.Type == history.OK && e.Expires >= e.Time && e.Expires-e.Time < longestWork*c.Hold
+		return e.Op == history.Acquire && e.Type == history.OK && e.Expires >= e.Time && e.Expires-e.Time < longestWork*c.Hold ||
+			e.Op == history.Extend && e.Type == history.Info
 	})
 }
 
@@ -64,6 +65,13 @@ func (c Case) hasty(events []history.Event) bool {
 func (c Case) usesProveNothing(events []history.Event) bool {
 	paused := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient })
 	return paused && c.GrantsOnly || c.hasty(events)
+}
+
+// grantsAgain reports whether a request may be carried out once more when the lease that it began may be over,
+// so that its client has the lock again without knowing it: to confirm its late release is right then.
+func (c Case) grantsAgain(l harness.LockSpec) bool {
+	lease := leaseOf(l, c)
+	return slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.RepeatCommand && f.By >= lease/2 })
 }
 
 // Findings are the kinds of violation that a judge finds in a run, in order of name.
@@ -74,13 +82,14 @@ func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]st
 		return nil, err
 	}
 	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick()})
-	uses := !c.usesProveNothing(h.Events)
+	uses, releases := !c.usesProveNothing(h.Events), !c.grantsAgain(l) && !c.hasty(h.Events)
 	var kinds []string
 	for _, r := range report.Results {
 		for _, v := range r.Violations {
-			if kind, _ := checker.KindOf(v.Kind); !kind.ByAccess || uses {
-				kinds = append(kinds, v.Kind)
+			if kind, _ := checker.KindOf(v.Kind); kind.ByAccess && !uses || v.Kind == checker.ForeignRelease && !releases {
+				continue
 			}
+			kinds = append(kinds, v.Kind)
 		}
 	}
 	slices.Sort(kinds)
