@@ -23,7 +23,7 @@ func left(ev *evidence) []Violation {
 			continue
 		}
 		op := refusedBefore(ev, e.Value[:at], e.Value[at+1:], e.Index)
-		if op == nil || unsettled(ev, e.Node, op.Invoke.Index, e.Index) {
+		if op == nil || unsettled(ev, e.Node, op.Invoke.Index, e.Index) || promoted(ev, e.Node, op.Invoke.Index, e.Index) {
 			continue
 		}
 		all = append(all, Violation{
@@ -96,4 +96,21 @@ func unsettled(ev *evidence, server string, from, until int64) bool {
 		}
 	}
 	return len(active) > 0
+}
+
+// promoted reports whether a server may have become the master between two events, at the second of which it is: a
+// failover goes on when the fault is over that began it, and the server may know a request and not that it was withdrawn.
+func promoted(ev *evidence, server string, from, until int64) bool {
+	replica := false // as was seen last
+	for i := range ev.Faults {
+		e := &ev.Faults[i]
+		if e.Op != history.Observe || e.What != history.ObserveRole || e.Node != server || e.Index > until {
+			continue
+		}
+		if replica && e.Value == "master" && e.Index > from {
+			return true
+		}
+		replica = e.Value == "replica"
+	}
+	return replica
 }

@@ -51,7 +51,11 @@ const ProgressBound = 10 * time.Second
 // another only the first excuses the others; and readers are in the way of no reader); and where a lock was free and asked for during the last
 // half of the bound and longer, and the record ended before it was all over. A bound that is shorter than [ProgressBound] is
 // that of a script or a simulation, which knows when it has seen enough: there it is not.
-func Progress(bound time.Duration) Checker {
+func Progress(bound time.Duration) Checker { return progressSince(bound, false) }
+
+// progressSince is [Progress], for a record that may begin while a client holds a lock: until its first
+// grant a lock is not known to be free.
+func progressSince(bound time.Duration, grant bool) Checker {
 	if bound == 0 {
 		bound = ProgressBound
 	}
@@ -65,6 +69,9 @@ func Progress(bound time.Duration) Checker {
 			longest := time.Duration(0)
 			for _, l := range ev.Locks() {
 				w := watch{progress: p, Lock: l, findings: f, until: -1, soonest: history.Never}
+				if first := slices.IndexFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() }); grant && first >= 0 {
+					w.until = l.Ops[first].Complete.Time
+				}
 				w.judge()
 				longest = max(longest, w.longest)
 			}

@@ -48,25 +48,118 @@ func logEvents() []string {
 //
 // and others are ignored. Lines may be in any order. What a log leaves out makes it prove less, and convicts no lock:
 // a hold without a line that it is being released is certain until the last line that its client wrote of it, and no
-// longer; or to the end of its lease, in a log that has releases. [checker.OfLogs] judge it. Its errors name the line.
+// longer; or to the end of its lease, and the last line of its host, if other lines of its client
+// say that it releases. Lines of one stamp may
+// have been written in any order. [checker.OfLogs] judge it. Its errors name the line.
 func Log(r io.Reader) (*history.History, error) {
 	rows, err := logRows(r)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(rows, func(a, b logRow) int { return a.time.Compare(b.time) })
-	l := logReader{clients: map[[3]string]*logClient{}}
+	rows = untied(rows)
+	l := logReader{clients: map[[3]string]*logClient{}, hosts: map[string]time.Duration{}, releases: map[[2]string]bool{}, unit: unitOf(rows)}
 	for i := range rows {
-		l.releases = l.releases || rows[i].event == logReleasing || rows[i].event == logReleased
-		if err := l.take(&rows[i], rows[i].time.Sub(rows[0].time)+logStart); err != nil {
+		if at := rows[i].time.Sub(rows[0].time); at > logLongest {
+			return nil, fmt.Errorf("line %d: its time is decades after that of line %d", rows[i].line, rows[0].line)
+		} else if err := l.take(&rows[i], at+logStart); err != nil {
 			return nil, fmt.Errorf("line %d: %w", rows[i].line, err)
 		}
 	}
 	return &history.History{Events: l.history()}, nil
 }
 
+// untied puts the lines of one stamp, of which any may have been the first, in the order that convicts the fewest locks: what
+// ends a hold comes before all else, then one after another the holds that begin and end there, and last what begins a hold; but
+// grants in the order of their tokens.
+func untied(rows []logRow) (all []logRow) {
+	for from, to := 0, 0; from < len(rows); from = to {
+		to = from + 1
+		for to < len(rows) && rows[to].time.Equal(rows[from].time) {
+			to++
+		}
+		var keys [][3]string
+		lines := map[[3]string][]logRow{}
+		for _, row := range rows[from:to] {
+			if lines[row.key()] == nil {
+				keys = append(keys, row.key())
+			}
+			lines[row.key()] = append(lines[row.key()], row)
+		}
+		var begun [][]logRow // of each client, all from its first request or grant on
+		for _, key := range keys {
+			of := lines[key]
+			first := slices.IndexFunc(of, logRow.begins)
+			if first < 0 {
+				first = len(of)
+			}
+			all = append(all, of[:first]...)
+			begun = append(begun, of[first:])
+		}
+		for {
+			begun = slices.DeleteFunc(begun, func(of []logRow) bool { return len(of) == 0 })
+			if len(begun) == 0 {
+				break
+			}
+			next := 0
+			for i := range begun {
+				if sooner(begun[i], begun[next]) {
+					next = i
+				}
+			}
+			n := len(oneHold(begun[next]))
+			all, begun[next] = append(all, begun[next][:n]...), begun[next][n:]
+		}
+	}
+	return all
+}
+
+// oneHold are the lines until the client asks for the lock again.
+func oneHold(rows []logRow) []logRow {
+	for i := 1; i < len(rows); i++ {
+		if rows[i].begins() && rows[i-1].event != logRequest {
+			return rows[:i]
+		}
+	}
+	return rows
+}
+
+// sooner reports whether of two holds that begin at one stamp the first is to be taken for the first.
+func sooner(a, b []logRow) bool {
+	a, b = oneHold(a), oneHold(b)
+	granted := func(r logRow) bool { return r.event == logGranted }
+	if x, y := slices.ContainsFunc(a, granted), slices.ContainsFunc(b, granted); !x || !y {
+		return y
+	}
+	if x, y := tokenOf(a), tokenOf(b); x != 0 && y != 0 {
+		return x < y
+	}
+	return slices.ContainsFunc(a, logRow.ends) && !slices.ContainsFunc(b, logRow.ends)
+}
+
+// tokenOf is the token of the first grant; 0 if it has none.
+func tokenOf(rows []logRow) int64 {
+	if at := slices.IndexFunc(rows, func(r logRow) bool { return r.event == logGranted }); at >= 0 {
+		return rows[at].token
+	}
+	return 0
+}
+
+// unitOf is the greatest unit of which all stamps are multiples: those of a coarse clock tell no more of a lease.
+func unitOf(rows []logRow) time.Duration {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if !slices.ContainsFunc(rows, func(r logRow) bool { return r.time.Nanosecond()%int(unit) != 0 }) {
+			return unit
+		}
+	}
+	return 1
+}
+
 // logStart is the stamp of the first line: what is not logged may have been before it.
 const logStart = time.Millisecond
+
+// logLongest is the longest time that is taken for one, between two lines and as a lease.
+const logLongest = history.MaxTime / 2
 
 // A logRow is a line of a log.
 type logRow struct {
@@ -77,8 +170,20 @@ type logRow struct {
 	token                     int64
 }
 
+// key tells a client of a lock from all others.
+func (r logRow) key() [3]string { return [3]string{r.host, r.client, r.lock} }
+
+func (r logRow) begins() bool { return r.event == logRequest || r.event == logGranted }
+
+func (r logRow) ends() bool {
+	return r.event == logReleasing || r.event == logReleased || r.event == logLost
+}
+
 func logRows(r io.Reader) ([]logRow, error) {
 	read := bufio.NewReader(r)
+	if mark, err := read.Peek(3); err == nil && string(mark) == "\ufeff" { // spreadsheets write it
+		_, _ = read.Discard(3)
+	}
 	first, err := firstByte(read)
 	if err != nil {
 		return nil, err
@@ -106,6 +211,11 @@ func logRows(r io.Reader) ([]logRow, error) {
 	for _, name := range []string{"time", "client", "event"} {
 		if !slices.Contains(header, name) {
 			return nil, fmt.Errorf("line 1: there is no column %q: name the columns time, client, event, and host, lock, lease_ms and token as far as there are some; found %s", name, strings.Join(header, ", "))
+		}
+	}
+	for i, name := range header {
+		if name != "" && slices.Contains(header[:i], name) {
+			return nil, fmt.Errorf("line 1: there are two columns %q", name)
 		}
 	}
 	for {
@@ -164,12 +274,13 @@ func jsonRows(r io.Reader, add func(line int, field func(string) string) error) 
 			if n++; !ok {
 				return fmt.Errorf("object %d is no JSON object", n)
 			}
-			err := add(n, func(name string) string {
-				if v := object[name]; v != nil {
-					return fmt.Sprint(v)
+			fields := map[string]string{} // names are as in CSV, small and capital letters alike
+			for name, v := range object {
+				if v != nil {
+					fields[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(fmt.Sprint(v))
 				}
-				return ""
-			})
+			}
+			err := add(n, func(name string) string { return fields[name] })
 			if err != nil {
 				return err
 			}
@@ -190,7 +301,7 @@ func newLogRow(line int, field func(string) string) (row logRow, err error) {
 	}
 	if text := field("lease_ms"); text != "" {
 		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil || ms < 0 || ms > float64(math.MaxInt64/time.Millisecond) {
+		if err != nil || !(ms >= 0 && ms < float64(logLongest/time.Millisecond)) {
 			return row, fmt.Errorf("lease_ms is %q: give milliseconds", text)
 		}
 		row.lease = time.Duration(ms * float64(time.Millisecond))
@@ -233,31 +344,43 @@ func logTime(text string) (time.Time, error) {
 type logReader struct {
 	events    []history.Event
 	clients   map[[3]string]*logClient // by host, name and lock
+	hosts     map[string]time.Duration // when each wrote its last line
+	last      time.Duration            // of the last line
+	unit      time.Duration            // of which all stamps are multiples
 	processes int
-	releases  bool // some are logged
+	releases  map[[2]string]bool // by host and name: that they begin is logged
 }
 
 // A logClient is one client of one lock.
 type logClient struct {
 	process  int
 	name     string
+	who      [2]string // its host and name there
 	attempts int
 	last     time.Duration // of its last event
 	open     *history.Event
+	asks     bool // it logs its requests
 	holds    bool
 	grant    int           // the answer that granted what it holds
 	until    time.Duration // when its lease may be over; 0 for none
+	asked    bool          // the request for it was logged
+	token    int64         // that it was granted with
+	vague    bool          // it was extended, and its log does not say for how long
 }
 
 func (l *logReader) take(row *logRow, at time.Duration) error {
-	key := [3]string{row.host, row.client, row.lock}
-	c := l.clients[key]
+	c := l.clients[row.key()]
 	if c == nil {
-		c = &logClient{process: l.processes, name: strings.TrimPrefix(row.host+"/"+row.client, "/")}
-		l.clients[key] = c
+		c = &logClient{process: l.processes, who: [2]string{row.host, row.client}, name: logName(row)}
+		l.clients[row.key()] = c
 		l.processes++
 	}
-	at = max(at, c.last+2) // lines of one client may have one stamp
+	stamp := at
+	at = max(at, l.last+2) // several lines may have one stamp
+	l.last, l.hosts[row.host] = at, at
+	if row.event == logReleasing { // with the answer alone, a release may be under way
+		l.releases[c.who] = true
+	}
 	record := func(time time.Duration, t history.Type, op history.Op) *history.Event {
 		e := history.Event{Time: time, Process: c.process, Type: t, Op: op, Lock: row.lock, Clock: row.host, Owner: fmt.Sprintf("%s#%d", c.name, c.attempts)}
 		l.events = append(l.events, e)
@@ -266,8 +389,8 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 	}
 	begin := func(time time.Duration, op history.Op) {
 		e := record(time, history.Invoke, op)
-		if row.event == logRequest || row.event == logExtending {
-			e.Lease = row.lease
+		if row.lease > 0 && (row.event == logRequest || row.event == logExtending) {
+			e.Lease = max(row.lease-row.lease%l.unit-(time-stamp), 1)
 		}
 		invoke := *e
 		c.open = &invoke
@@ -283,12 +406,18 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 		case op == history.Release && t != history.Fail, op != history.Acquire && t == history.Fail:
 			c.holds = false
 		case op == history.Acquire && t == history.OK:
-			c.holds, c.grant, c.until, e.Token = true, len(l.events)-1, 0, row.token
+			c.holds, c.grant, c.until, c.vague, c.token = true, len(l.events)-1, 0, false, row.token
+			if c.asked {
+				e.Token = row.token
+			}
 		}
-		if t == history.OK && lease > 0 {
-			c.until = c.open.Time + lease
+		switch {
+		case t == history.OK && lease > 0:
+			c.until, c.vague = c.open.Time+lease, false
+		case t == history.OK && op == history.Extend:
+			c.until, c.vague = 0, true
 		}
-		if op != history.Acquire && t == history.OK && (!held || c.until > 0 && at >= c.until && op == history.Release) {
+		if op != history.Acquire && t == history.OK && (!held || op == history.Release && (c.vague || c.until > 0 && at >= c.until)) {
 			e.Type = history.Info // not every library tells whether the lock was still held
 		}
 		c.open = nil
@@ -298,30 +427,47 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 		}
 		return nil
 	}
-	busy := c.open != nil && row.event != logLost && row.event != logHeld
+	if c.holds && (row.event == logHeld || row.event == logExtending || row.event == logReleasing) {
+		l.events[c.grant].Token = c.token // else the grant may have been long before its answer, and over
+	}
+	// A client that asks for something else has had an answer, or gave up waiting for it, and did not log that.
+	unheard := func() error {
+		if c.open == nil {
+			return nil
+		}
+		err := answer(history.Info)
+		at += 2
+		l.last, l.hosts[row.host] = at, at
+		return err
+	}
 	switch row.event {
 	case logRequest, logExtending, logReleasing:
 		switch {
-		case busy:
+		case c.open != nil && c.open.Op == history.Acquire && row.event != logRequest:
 			return fmt.Errorf("%s begins another request (%s) before the answer to its last one (%s)", c.name, row.event, c.open.Op)
 		case row.event != logRequest && c.attempts == 0:
 			return fmt.Errorf("%s is %s %q, which it was not granted", c.name, row.event, row.lock)
 		}
+		if err := unheard(); err != nil {
+			return err
+		}
 		if row.event == logRequest {
+			c.asks = true
 			l.next(c)
+			c.asked = true
 		}
 		begin(at, map[string]history.Op{logRequest: history.Acquire, logExtending: history.Extend, logReleasing: history.Release}[row.event])
 		return nil
 	case logGranted:
-		if c.open == nil {
+		if c.open == nil || c.open.Op != history.Acquire {
 			if row.lease > 0 {
 				return errors.New("a lease counts from the request: log a line with the event request before this one, and write lease_ms there")
 			}
+			if err := unheard(); err != nil {
+				return err
+			}
 			l.next(c)
 			begin(at-1, history.Acquire)
-		}
-		if c.open.Op != history.Acquire {
-			return fmt.Errorf("%s is granted %q, and its %s has no answer", c.name, row.lock, c.open.Op)
 		}
 		return answer(history.OK)
 	case logExtended:
@@ -344,6 +490,9 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 			l.next(c)
 			begin(at-1, history.Acquire)
 		}
+		if c.open.Op == history.Release && !c.asks { // of the release, or of a request that was not logged
+			return answer(history.Info)
+		}
 		return answer(history.Fail)
 	case logUnknown:
 		return answer(history.Info)
@@ -353,13 +502,27 @@ func (l *logReader) take(row *logRow, at time.Duration) error {
 		}
 		c.last = at
 	default: // lost
-		if !c.holds {
+		switch {
+		case c.attempts == 0:
 			return fmt.Errorf("%s has lost %q, which it was not granted", c.name, row.lock)
+		case c.holds: // else it was told before, by a refusal
+			record(at, history.OK, history.Lost)
+			c.holds = false
 		}
-		record(at, history.OK, history.Lost)
-		c.holds = false
 	}
 	return nil
+}
+
+// logName is how a client is called, by a name that no other one has.
+func logName(row *logRow) string {
+	switch {
+	case row.host == "" && !strings.Contains(row.client, "/"):
+		return row.client
+	case strings.Contains(row.host, "/"):
+		return strconv.Quote(row.host) + "/" + row.client
+	default:
+		return row.host + "/" + row.client
+	}
 }
 
 // next has a client ask for the lock. What it held before may have been released at any time since its last line, unless a
@@ -371,13 +534,21 @@ func (l *logReader) next(c *logClient) {
 		l.processes++
 		c.holds = false
 	}
+	c.asked = false
 	c.attempts++
 }
 
 // history is what was read, in order.
 func (l *logReader) history() []history.Event {
 	for _, c := range l.clients {
-		if (c.until == 0 || !l.releases) && (c.open == nil || c.open.Op != history.Release) {
+		if c.open != nil && c.open.Op == history.Release {
+			continue
+		}
+		crashed := c.until > 0 && l.releases[c.who]
+		if crashed { // it has crashed, unless its host wrote no more lines, or not all have arrived
+			c.last = max(c.last, l.hosts[c.who[0]])
+		}
+		if !crashed || c.last < c.until {
 			l.next(c)
 		}
 	}
