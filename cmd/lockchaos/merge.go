@@ -77,6 +77,7 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 		}
 		s.add(r)
 	}
+	s.sort()
 	if err := reports.WriteJoint(out, s.joint, s.Planned); err != nil {
 		return asHarness(err)
 	}

@@ -191,8 +191,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if failure != nil && failures == nil && s.done() == 0 {
 		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
 	}
-	slices.SortFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
-	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
+	s.sort()
 	if err := reports.WriteJoint(out, s.joint, len(seeds)); err != nil {
 		return asHarness(err)
 	}
@@ -401,6 +400,12 @@ func (s *seedSummary) add(r seedResult) {
 		}
 		s.Tried[name]++
 	}
+}
+
+// sort orders the runs by their seeds.
+func (s *seedSummary) sort() {
+	slices.SortStableFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortStableFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
