@@ -2,6 +2,7 @@ package findings
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,8 +16,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
 // A manager installs the packages of a driver into a folder that has the drivers of its language, and
@@ -124,7 +127,12 @@ func (p Player) Install(ctx context.Context, f Finding, packages []string) (comm
 			return "", err
 		}
 	}
-	return strings.TrimSpace(fmt.Sprintf("env -C %s %s %s", dir, m.start(file), arguments)), nil
+	return started(dir, m.start(file), arguments), nil
+}
+
+// started is the command that starts a driver in a folder, as a shell reads it.
+func started(dir, start, arguments string) string {
+	return strings.TrimSpace("env -C '" + strings.ReplaceAll(dir, "'", `'\''`) + "' " + start + " " + arguments)
 }
 
 // make runs commands in a folder.
@@ -135,11 +143,25 @@ func (p Player) make(ctx context.Context, dir string, commands [][]string) error
 		}
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, p.Log, p.Log
-		if err := cmd.Run(); err != nil {
+		if err := do(ctx, cmd, func() error { return spawn.Kill(cmd.Process.Pid) }); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(words, " "), err)
 		}
 	}
 	return nil
+}
+
+// do runs a command in a process group of its own, which a user's Ctrl-C does not reach: cancel ends it, and has
+// so long for it.
+func do(ctx context.Context, cmd *exec.Cmd, cancel func() error) error {
+	cmd.Cancel, cmd.WaitDelay = cancel, time.Minute
+	if err := spawn.Start(cmd); err != nil {
+		return err
+	}
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // write copies files to a folder.
@@ -184,9 +206,9 @@ func (p Player) runs(ctx context.Context, f Finding, lock string, runs int) (Rat
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Stdout, cmd.Stderr = &said, p.Log
-	err = cmd.Run()
+	err = do(ctx, cmd, func() error { return cmd.Process.Signal(os.Interrupt) }) // it ends its servers and drivers
 	var verdict *exec.ExitError
-	if err != nil && (!errors.As(err, &verdict) || verdict.ExitCode() > 2) {
+	if err != nil && (!errors.As(err, &verdict) || verdict.ExitCode() < 0 || verdict.ExitCode() > 2) {
 		return Rate{}, fmt.Errorf("%s: %s %s: %w", f.Name, p.Program, strings.Join(args, " "), err)
 	}
 	var result struct {
@@ -197,6 +219,13 @@ func (p Player) runs(ctx context.Context, f Finding, lock string, runs int) (Rat
 		return Rate{}, fmt.Errorf("%s: read the result: %w", f.Name, err)
 	}
 	r := Rate{Of: result.Valid + result.Unknown + result.Invalid}
+	if result.Valid+result.Invalid == 0 { // which is not that it was not found
+		why := ""
+		for _, run := range result.NotValid {
+			why = cmp.Or(why, ": "+run.Found)
+		}
+		return Rate{}, fmt.Errorf("%s: no run could be judged%s", f.Name, why)
+	}
 	for _, run := range result.NotValid {
 		if run.Verdict == string(checker.Invalid) && strings.Contains(run.Found, property(f.Kind)+": ") {
 			r.Found++

@@ -97,12 +97,20 @@ func TestJoin(t *testing.T) {
 			require.NoError(t, err)
 			info, err := os.Stat(file)
 			require.NoError(t, err)
-			left := rapid.Int64Range(1, info.Size()).Draw(t, "bytes")
+			left := rapid.Int64Range(0, info.Size()).Draw(t, "bytes")
 			require.NoError(t, os.Truncate(file, left))
 			had, err := fleet.Read(at)
 			if err != nil { // not even the header is whole
 				require.ErrorIs(t, err, os.ErrNotExist)
 				require.ErrorContains(t, err, "no whole line")
+				if rapid.Bool().Draw(t, "begun again") {
+					j, err := fleet.Resume(at, h)
+					require.NoError(t, err)
+					require.Empty(t, j.Runs())
+					play(t, j, part)
+					require.NoError(t, j.Close())
+					continue
+				}
 				require.NoError(t, os.Remove(file))
 				require.NoError(t, os.Remove(at))
 				dirs = dirs[:len(dirs)-1]
@@ -192,6 +200,26 @@ func TestJoin_SecondTry(t *testing.T) {
 	}
 }
 
+// Results of one job that differ are of two runs, whatever was promised of them: none hides the other.
+func TestJoin_SecondTryDiffers(t *testing.T) {
+	var dirs []string
+	for _, found := range []string{"0", "1", "0"} {
+		dir := t.TempDir()
+		h := header(fleet.Shard{})
+		h.Seeds, h.Same = "1", true
+		j, err := fleet.Create(dir, h)
+		require.NoError(t, err)
+		require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(found)}))
+		require.NoError(t, j.Close())
+		dirs = append(dirs, dir)
+	}
+	c, err := fleet.Join(dirs)
+	require.NoError(t, err)
+	require.Len(t, c.Runs, 2)
+	require.Equal(t, "01", string(c.Runs[0].Result)+string(c.Runs[1].Result))
+	require.Equal(t, 1, c.Repeated)
+}
+
 // What is not of one campaign is refused, and why is said.
 func TestJoin_Refuses(t *testing.T) {
 	base := header(fleet.Shard{Index: 1, Of: 2})
@@ -248,6 +276,7 @@ func TestRead_Refuses(t *testing.T) {
 		head + `{"id":"a","job":"seed 1","dir":"../x","result":1}` + "\n":                                    `the run directory "../x" is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","dir":"/x","result":1}` + "\n":                                      `the run directory "/x" is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","dir":"..","result":1}` + "\n":                                      `the run directory ".." is not beside the journal`,
+		head + `{"id":"a","job":"seed 1","dir":".","result":1}` + "\n":                                       `the run directory "." is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","result":1} {}` + "\n":                                              "more than one value",
 	} {
 		dir := t.TempDir()

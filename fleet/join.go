@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ type Campaign struct {
 
 	// Runs are ordered by their jobs and then by their IDs, whatever the order of the shards.
 	Runs []Joined
+	// Folders are those that were joined, by their names.
+	Folders []string
 	// Missing are the jobs that no shard has played, and Repeated is how many runs are of a job that
 	// has another before it: each is a draw of its own, and counts.
 	Missing  []string
@@ -38,6 +41,7 @@ func Join(dirs []string) (Campaign, error) {
 		return c, errors.New("no folder is named")
 	}
 	dirs = slices.Sorted(slices.Values(dirs))
+	c.Folders = dirs
 	byID := map[string]Joined{}
 	var first Recorded
 	for i, dir := range dirs {
@@ -82,9 +86,15 @@ func (c *Campaign) order(jobs []string, byID map[string]Joined) error {
 		}
 		c.Runs = append(c.Runs, r)
 	}
-	slices.SortFunc(c.Runs, func(a, b Joined) int { return cmp.Or(cmp.Compare(at[a.Job], at[b.Job]), cmp.Compare(a.ID, b.ID)) })
-	if c.Same {
-		c.Runs = slices.CompactFunc(c.Runs, func(a, b Joined) bool { return a.Job == b.Job })
+	slices.SortFunc(c.Runs, func(a, b Joined) int {
+		result := 0
+		if c.Same {
+			result = bytes.Compare(a.Result, b.Result)
+		}
+		return cmp.Or(cmp.Compare(at[a.Job], at[b.Job]), result, cmp.Compare(a.ID, b.ID))
+	})
+	if c.Same { // a result that differs is of another run all the same, and may be the one that is not valid
+		c.Runs = slices.CompactFunc(c.Runs, func(a, b Joined) bool { return a.Job == b.Job && bytes.Equal(a.Result, b.Result) })
 	}
 	played, first := map[string]bool{}, map[string]Joined{}
 	for _, r := range c.Runs {

@@ -35,7 +35,7 @@ type Header struct {
 	// seed is one job.
 	Seeds string   `json:"seeds"`
 	Cells []string `json:"cells,omitempty"`
-	// Same says that a job gives the same result each time, so that two results of it count once.
+	// Same says that a job gives the same result each time, so that two equal results of it count once.
 	Same  bool   `json:"same,omitempty"`
 	Shard string `json:"shard,omitempty"`
 }
@@ -119,56 +119,86 @@ type Run struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// A Journal is a file to which runs are appended as they end.
+// A Journal is a file to which runs are appended as they end. One process at a time has it.
 type Journal struct {
 	file *os.File
 	host string
 	runs []Run
+	// broken is why a line could not be written: it may be there in part, so that none may follow it.
+	broken error
 }
 
 // Create begins a journal in a folder.
 func Create(dir string, h Header) (*Journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	j, err := open(dir, os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("make a journal: %w", err)
 	}
+	return j.begin(dir, h)
+}
+
+// open opens the file of a journal, which no other process has then.
+func open(dir string, flag int) (*Journal, error) {
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_WRONLY|flag, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process plays in %s: %w", dir, err), f.Close())
+	}
+	return &Journal{file: f, host: host()}, nil
+}
+
+// begin writes the header into an empty file.
+func (j *Journal) begin(dir string, h Header) (*Journal, error) {
 	h.Format = format
-	j := &Journal{file: f, host: host()}
 	if err := errors.Join(j.write(h), syncDir(dir)); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
 }
 
 // Resume goes on with the journal in a folder, which must be of the same campaign and shard. A last line that was
-// cut off is removed; its run counts as never played. Where there is no journal, it begins one.
+// cut off is removed; its run counts as never played. Where there is no journal, or not even the first line of one,
+// it begins one.
 func Resume(dir string, h Header) (*Journal, error) {
+	j, err := open(dir, 0)
+	if err != nil {
+		return nil, fmt.Errorf("resume a journal: %w", err)
+	}
 	found, err := Read(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return Create(dir, h)
+	if errors.Is(err, os.ErrNotExist) { // has no whole line
+		if err := j.file.Truncate(0); err != nil {
+			return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
+		}
+		return j.begin(dir, h)
+	}
+	if err == nil {
+		err = found.resumedBy(h)
+	}
+	if err == nil {
+		err = j.file.Truncate(found.end)
+	}
+	if err == nil {
+		_, err = j.file.Seek(found.end, io.SeekStart)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
 	}
+	j.runs = found.Runs
+	return j, nil
+}
+
+// resumedBy says why runs of h can't follow these.
+func (found Recorded) resumedBy(h Header) error {
 	differ := found.Header.differences(h)
 	if found.Header.Shard != h.Shard {
 		differ = append(differ, fmt.Sprintf("the shard is %q, and %q", found.Header.Shard, h.Shard))
 	}
 	if len(differ) > 0 {
-		return nil, fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", dir, strings.Join(differ, "; "))
+		return fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", found.Dir, strings.Join(differ, "; "))
 	}
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_WRONLY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("resume a journal: %w", err)
-	}
-	err = f.Truncate(found.end)
-	if err == nil {
-		_, err = f.Seek(found.end, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), f.Close())
-	}
-	return &Journal{file: f, host: host(), runs: found.Runs}, nil
+	return nil
 }
 
 func host() string {
@@ -193,14 +223,20 @@ func (j *Journal) write(line any) error {
 	if err != nil {
 		return fmt.Errorf("write a journal: %w", err)
 	}
-	if _, err := j.file.Write(append(b, '\n')); err != nil {
-		return fmt.Errorf("write a journal: %w", err)
+	if j.broken != nil {
+		return j.broken
 	}
-	if err := j.file.Sync(); err != nil {
-		return fmt.Errorf("write a journal: %w", err)
+	if _, err = j.file.Write(append(b, '\n')); err == nil {
+		err = j.file.Sync()
 	}
-	return nil
+	if err != nil {
+		j.broken = fmt.Errorf("write a journal: %w", err)
+	}
+	return j.broken
 }
+
+// Discard removes the file of a journal in which no run was noted.
+func (j *Journal) Discard() error { return os.Remove(j.file.Name()) }
 
 // Close closes the file.
 func (j *Journal) Close() error { return j.file.Close() }
@@ -251,7 +287,7 @@ func Read(dir string) (Recorded, error) {
 			var r Run
 			if err = decode(line, &r); err == nil && (r.ID == "" || r.Job == "" || ids[r.ID]) {
 				err = errors.New("a run needs a job, and an id that no other has")
-			} else if err == nil && r.Dir != "" && (r.Dir != filepath.Base(r.Dir) || !filepath.IsLocal(r.Dir)) {
+			} else if err == nil && r.Dir != "" && (r.Dir == "." || r.Dir != filepath.Base(r.Dir) || !filepath.IsLocal(r.Dir)) {
 				err = fmt.Errorf("the run directory %q is not beside the journal", r.Dir)
 			}
 			ids[r.ID] = true

@@ -25,12 +25,25 @@ func aboveZero(cmd *cobra.Command, names ...string) error {
 // changedFlags are the flags that repeat a command: those that were given, but
 // for where the output goes. The seed is named in any case.
 func changedFlags(cmd *cobra.Command) string {
+	seed := cmd.Flag("seed")
+	if seed == nil {
+		return flagsWithSeed(cmd, "")
+	}
+	return flagsWithSeed(cmd, seed.Value.String())
+}
+
+// flagsWithSeed are those of changedFlags with another seed; with none if it is empty.
+func flagsWithSeed(cmd *cobra.Command, seed string) string {
 	var b strings.Builder
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
 		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "live", "shard", "resume", "judged-is-ok":
 			return
 		case "seed":
+			if seed != "" {
+				b.WriteString(" --seed " + seed)
+			}
+			return
 		default:
 			if !f.Changed {
 				return

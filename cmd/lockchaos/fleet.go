@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -128,7 +127,7 @@ func adopt(dir string) (seedResult, bool, error) {
 		r.Seed, r.Command, r.leftOut, r.results = in.Run.Seed, in.Run.Command, in.Run.SkippedFaults, reports.Summarize(in)
 		r.tell(in, r.results)
 		r.joint = reports.NewJointRun(r.results, filepath.Base(dir))
-		r.joint.Faults = in.Run.Faults
+		r.joint.Faults, r.Control = in.Run.Faults, in.Run.Control
 		return r, true, nil
 	}
 	if !exists(dir) {
@@ -152,14 +151,4 @@ func aside(dir, why string) (string, error) {
 		}
 		return name, nil
 	}
-}
-
-// campaignCommand is a command without the seed.
-func campaignCommand(command string) string {
-	before, after, found := strings.Cut(command, " --seed ")
-	if !found {
-		return command
-	}
-	_, rest, _ := strings.Cut(after, " ")
-	return strings.TrimRight(before+" "+rest, " ")
 }

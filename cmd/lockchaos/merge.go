@@ -36,6 +36,9 @@ was never played it is 2 at best.`,
 			if err != nil {
 				return err
 			}
+			if err := beside(out, c.Folders); err != nil {
+				return err
+			}
 			if err := emptyDir(out); err != nil {
 				return err
 			}
@@ -59,8 +62,8 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 	taken := map[string]bool{}
 	for _, line := range c.Runs {
 		dir := line.Dir
-		if taken[dir] {
-			dir += "-" + strings.ToLower(line.ID[:8]) // the same seed again
+		for n := 2; dir != "" && taken[dir]; n++ { // the same seed again
+			dir = fmt.Sprintf("%s-%d", line.Dir, n)
 		}
 		r, err := noted(line.Run, out, dir)
 		if err != nil {
@@ -74,6 +77,7 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 		}
 		s.add(r)
 	}
+	s.sort()
 	if err := reports.WriteJoint(out, s.joint, s.Planned); err != nil {
 		return asHarness(err)
 	}
@@ -100,24 +104,23 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 			return fmt.Errorf("%s: %s: %w", filepath.Join(line.Folder, fleet.JournalFile), line.Job, err)
 		}
 		for _, kind := range n.Result.Findings { // each names a folder
-			if kind != filepath.Base(kind) || !filepath.IsLocal(kind) {
+			if kind == "." || kind != filepath.Base(kind) || !filepath.IsLocal(kind) {
 				return fmt.Errorf("%s: %s: %q is no kind of violation", filepath.Join(line.Folder, fleet.JournalFile), line.Job, kind)
 			}
 		}
 		s.Topology, s.Lock = n.Result.Case.Topology, n.Result.Case.Lock
-		s.Repeated += n.Again
+		s.Repeated, s.Exact = s.Repeated+n.Again, s.Exact || n.Exact
 		s.add(order[line.Job], n.Result)
 	}
 	s.sort()
 	for _, k := range s.Kinds {
-		from := c.Runs[0].Folder
-		for _, line := range c.Runs {
-			if order[line.Job] == k.order {
-				from = line.Folder
+		for _, from := range c.Folders { // also of a second try of the shard, where the first was ended before
+			if k.Dir != "" {
+				break
 			}
-		}
-		if err := k.take(from, out); err != nil {
-			return err
+			if err := k.take(from, out); err != nil {
+				return err
+			}
 		}
 	}
 	if err := history.WriteFile(filepath.Join(out, searchFile), s.write); err != nil {
@@ -155,6 +158,31 @@ func missing(c fleet.Campaign) error {
 		return verdictError(exitUnknown)
 	}
 	return nil
+}
+
+// beside refuses a folder inside one of those whose run directories are to be copied into it.
+func beside(out string, folders []string) error {
+	dir, err := filepath.Abs(out)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for !exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		at, err := os.Stat(dir)
+		for _, folder := range folders {
+			if shard, wrong := os.Stat(folder); err == nil && wrong == nil && os.SameFile(at, shard) {
+				return fmt.Errorf("--out %s is inside the shard %s: name a folder beside it", out, folder)
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
 }
 
 // copyDir copies a run directory.

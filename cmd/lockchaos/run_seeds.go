@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -63,14 +64,14 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 
 // again are the flags that run one of the seeds again.
 func (o *runOptions) again(cmd *cobra.Command, seed uint64) string {
-	flags := changedFlags(cmd)
-	if o.replay != "" {
-		flags = strings.Replace(flags, " --seed "+cmd.Flag("seed").Value.String(), "", 1)
+	switch {
+	case o.replay != "":
+		return flagsWithSeed(cmd, "")
+	case o.seeds != "":
+		return flagsWithSeed(cmd, strconv.FormatUint(seed, 10))
+	default:
+		return changedFlags(cmd)
 	}
-	if o.seeds != "" {
-		flags = strings.Replace(flags, " --seed "+cmd.Flag("seed").Value.String(), fmt.Sprintf(" --seed %d", seed), 1)
-	}
-	return flags
 }
 
 // A seedResult is what came of one seed.
@@ -139,17 +140,17 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	log, err := createLog(out)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Planned: len(seeds), Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
-	journal, err := o.open(out, fleet.Header{Command: campaignCommand("lockchaos run" + o.again(cmd, 0)), Seeds: o.seeds})
+	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds})
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
+	log, err := createLog(out) // of the process that has the journal
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	left, err := s.resume(journal, out, seeds)
 	if err != nil {
 		return err
@@ -188,10 +189,9 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return w, nil
 	})
 	if failure != nil && failures == nil && s.done() == 0 {
-		return errors.Join(failure, removeEmpty(out, before))
+		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
 	}
-	slices.SortFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
-	slices.SortFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
+	s.sort()
 	if err := reports.WriteJoint(out, s.joint, len(seeds)); err != nil {
 		return asHarness(err)
 	}
@@ -400,6 +400,12 @@ func (s *seedSummary) add(r seedResult) {
 		}
 		s.Tried[name]++
 	}
+}
+
+// sort orders the runs by their seeds.
+func (s *seedSummary) sort() {
+	slices.SortStableFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortStableFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }

@@ -187,6 +187,8 @@ type simulatedSearch struct {
 	Exact    bool `json:"exact,omitempty"`
 
 	Kinds []*simulatedKind `json:"violations"`
+
+	deniedAt int // the case of Denied
 }
 
 // A simulation job is one case of a search.
@@ -237,6 +239,11 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		return context.Cause(ctx)
 	}
 	s.sort()
+	if o.noted() { // that of a process before, which may be killed now and leave run directories in part
+		if err := os.Remove(filepath.Join(o.out, searchFile)); err != nil && !os.IsNotExist(err) {
+			return harnessError{fmt.Errorf("make the search's result: %w", err)}
+		}
+	}
 	until, find := time.Now().Add(o.limit), finder(pool)
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
@@ -298,7 +305,10 @@ func (s *simulatedSearch) add(order int, r simulation.Result) {
 	s.Messages += r.Counts.Messages
 	s.Faults += r.Counts.Faults
 	s.Same += r.Same
-	s.Granted, s.Denied = s.Granted+r.Granted, cmp.Or(s.Denied, r.Denied)
+	s.Granted += r.Granted
+	if r.Denied != "" && (s.Denied == "" || order < s.deniedAt) { // cases are not done in their order
+		s.Denied, s.deniedAt = r.Denied, order
+	}
 	if len(r.Findings) > 0 {
 		s.Convicts++
 	}
@@ -310,7 +320,7 @@ func (s *simulatedSearch) add(order int, r simulation.Result) {
 		}
 		k := s.Kinds[at]
 		k.Cases++
-		if order < k.order { // cases are not done in their order
+		if order < k.order {
 			k.order, k.Seed, k.first, k.Faults = order, r.Case.Seed, r.Case, len(r.Case.Plan)
 		}
 	}
@@ -375,6 +385,10 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 func (a *app) printKinds(s simulatedSearch) {
 	for _, k := range s.Kinds {
 		a.printf("%s: %d of %d cases, first seed %d\n", k.Kind, k.Cases, s.Cases, k.Seed)
+		if k.Dir == "" {
+			a.printf("  the shard that found it was ended before it made the plan small: start it again with --resume\n")
+			continue
+		}
 		a.printf("  %d faults made %d in %d runs; replayed identically: %s\n", k.Faults, len(k.Plan), k.Runs, yesNo(k.Same))
 		for _, f := range k.Plan {
 			a.printf("    %s\n", f)

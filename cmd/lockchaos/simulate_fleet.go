@@ -19,9 +19,11 @@ import (
 // violation is beside it, by the name of the kind.
 const searchFile = "search.json"
 
-// A simulatedNote is what a journal keeps of a simulated case, which was run again so often.
+// A simulatedNote is what a journal keeps of a simulated case, which was run again so often, by a build that has all of
+// them be the same or not.
 type simulatedNote struct {
 	Again  int               `json:"again,omitempty"`
+	Exact  bool              `json:"exact,omitempty"`
 	Result simulation.Result `json:"result"`
 }
 
@@ -66,7 +68,7 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		if len(r.Findings) == 0 { // the case is drawn from the seed
 			r.Case = simulation.Case{Lock: r.Case.Lock, Topology: r.Case.Topology, Seed: r.Case.Seed}
 		}
-		return noteJob(j, fleet.Run{Job: fleet.Job("", job.Seed)}, simulatedNote{o.again, r})
+		return noteJob(j, fleet.Run{Job: fleet.Job("", job.Seed)}, simulatedNote{o.again, simulation.Exact(), r})
 	})
 }
 

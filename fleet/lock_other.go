@@ -1,0 +1,8 @@
+//go:build !unix
+
+package fleet
+
+import "os"
+
+// lock does nothing: this system has no flock.
+func lock(*os.File) error { return nil }
