@@ -80,6 +80,7 @@ func TestLog_Refuses(t *testing.T) {
 		"time,client,event\n1,,granted\n":   "line 2: it names no client",
 		"time,client,event\nnoon,a,held\n":  `line 2: time is "noon": give RFC 3339`,
 		"time,client,event\n5,a,released\n": `line 2: a has released "lock", which it was not granted`,
+		// Leases, requests and JSON.
 		"time,client,event,lease_ms\n5,a,granted,30\n":                              "line 2: a lease counts from the request",
 		"time,client,event,lease_ms\n5,a,request,soon\n":                            `line 2: lease_ms is "soon": give milliseconds`,
 		"time,client,event\n1,a,request\n2,a,releasing\n":                           "line 3: a begins another request (releasing) before the answer to its last one (acquire)",
