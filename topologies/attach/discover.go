@@ -2,11 +2,14 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,6 +54,9 @@ func (s *discovery) probe(ctx context.Context, a access, announced string) (*fou
 	patient := a.observer(at, announced, meetTimeout)
 	defer patient.Close()
 	r, err := look(ctx, patient)
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) { // a sentinel ends the connections of a server that it makes a replica
+		r, err = look(ctx, patient)
+	}
 	if err != nil {
 		if c, ok := s.proxies.container(s.topology, s.proxies.named(announced), announced); ok && c.State != "running" {
 			return nil, usage("%s can't be asked: its container %s is %s", announced, c.service(), c.State)

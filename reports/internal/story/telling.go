@@ -385,14 +385,16 @@ func plural(n int, one, several string) string {
 	return several
 }
 
-// blockers says which servers still had the key of a hold that was over, at the last look at a stuck lock.
+// blockers says which servers still had the key of a hold that was over, at the last look at a stuck lock; if there was none
+// by then, at the first look after it.
 func (t *telling) blockers() string {
 	if !t.row.Looks {
 		return ""
 	}
 	last := map[string]facts.Look{}
 	for _, l := range t.r.Looks(t.v.Lock) {
-		if l.At >= t.v.From && l.At <= min(t.v.Until, t.r.End)+facts.OneLook {
+		_, looked := last[l.Server]
+		if l.At >= t.v.From && (!looked || l.At <= min(t.v.Until, t.r.End)+facts.OneLook) {
 			last[l.Server] = l
 		}
 	}
