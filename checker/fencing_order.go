@@ -57,8 +57,8 @@ func FencingOrder() Checker {
 	}
 }
 
-// innerReads are the inner grants of a reader that were given another token than
-// the hold, which only a lock that counts each read gives: each has a place of its own.
+// innerReads are the inner grants of a reader that have another token than its hold. A lock
+// may give each read a token of its own: such a grant has a place of its own in the order.
 func innerReads(h *holding.Grant) (grants []*holding.Grant) {
 	for _, op := range h.Extensions {
 		if h.Reads() && op.Verb == holding.Acquire && op.OK() && op.Token != 0 && op.Token != h.Token() {

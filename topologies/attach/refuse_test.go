@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +109,20 @@ func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 	}
 	silent := listener(t, func(c net.Conn) { t.Cleanup(func() { _ = c.Close() }) })
 	rude := listener(t, func(c net.Conn) { _ = c.Close() })
+	var met atomic.Bool
+	demoted := listener(t, func(c net.Conn) { // as a server that a sentinel makes a replica: the first connection is ended
+		if !met.Swap(true) {
+			_ = c.Close()
+			return
+		}
+		to, err := net.Dial("tcp", at)
+		if err != nil {
+			_ = c.Close()
+			return
+		}
+		go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
+		go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+	})
 	stranger := listener(t, func(c net.Conn) {
 		defer c.Close()
 		_, _ = bufio.NewReader(c).ReadString('\n')
@@ -119,6 +135,7 @@ func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 		{with(func(b *attach.Backend) { b.Endpoints = []string{"127.0.0.1:1"} }), topologies.Single, "nothing listens at 127.0.0.1:1"},
 		{with(func(b *attach.Backend) { b.Endpoints = []string{silent} }), topologies.Single, silent + " does not answer within"},
 		{with(func(b *attach.Backend) { b.Endpoints = []string{rude} }), topologies.Single, rude + " closed the connection"},
+		{with(func(b *attach.Backend) { b.Endpoints = []string{demoted} }), topologies.Cluster, demoted + " is a server on its own, where topology cluster has a node of a cluster"},
 		{with(func(b *attach.Backend) { b.Endpoints = []string{stranger} }), topologies.Single, stranger + " can't be asked"},
 		// No name of a host, so that no resolver is asked, who may be away.
 		{with(func(b *attach.Backend) { b.Endpoints = []string{"no..where:6379"} }), topologies.Single, "no..where:6379 can't be asked"},
