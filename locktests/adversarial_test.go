@@ -41,6 +41,7 @@ type way struct {
 	name    string
 	locks   []string // which a grant holds
 	permits int
+	forGood bool // without a lease: what is lost stays lost
 	writes  bool
 	ask     func(ctx context.Context, c int, o lock.Options) (handle, error)
 	// says asks the master whether a grant is held. Optional.
@@ -217,9 +218,16 @@ func (a *attack) closeClient(t *testing.T, rdbs []*redis.Client, config lock.Con
 }
 
 // run attacks for some time, and until there was a grant of each way, or until something
-// is wrong.
+// is wrong. Permits without a lease are taken once before the attack, which may lose them all.
 func (a *attack) run(t *testing.T, workers int, length time.Duration) {
 	t.Helper()
+	for _, w := range a.ways {
+		if w.forGood {
+			h, err := w.ask(t.Context(), 0, lock.Options{Wait: lock.Forever})
+			require.NoError(t, err, w.name)
+			require.NoError(t, h.release(t.Context()), w.name)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	defer func() {
@@ -237,13 +245,13 @@ func (a *attack) run(t *testing.T, workers int, length time.Duration) {
 	}
 }
 
-// everyWay reports whether there was a grant of each way, and an answer of a server that
-// can be asked about them.
+// everyWay reports whether there was a grant of each way with a lease, and an answer of a
+// server that can be asked about them.
 func (a *attack) everyWay() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.ways {
-		if a.counts[w.name] == 0 || w.says != nil && a.asked.Load() == 0 {
+		if a.counts[w.name] == 0 && !w.forGood || w.says != nil && a.asked.Load() == 0 {
 			return false
 		}
 	}
@@ -483,7 +491,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 				return taken >= n, err
 			},
 		}, way{
-			name: fmt.Sprint(n, " permits for good"), locks: []string{"seats"}, permits: n,
+			name: fmt.Sprint(n, " permits for good"), locks: []string{"seats"}, permits: n, forGood: true,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
 				s := a.clients[c].Load().Semaphore("seats")
 				return handle{release: func(ctx context.Context) error { return s.Release(ctx, n) }}, s.Acquire(ctx, n, o.Wait)
