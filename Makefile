@@ -125,10 +125,11 @@ CACHED := ./checker/... ./fleet ./history ./internal/await ./internal/crew ./int
 # side those starve each other.
 LONGEST := ./topologies/attach ./drivers ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./topologies/container ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
-# Those that only start programs, containers or runs, or play simulations: with RACE=1, what they start has no race
-# detector either, or is what the tests of harness, faults and topologies/process run with it; a simulation has one
-# thread at a time.
-UNRACED := ./topologies/attach ./drivers ./scenarios ./cmd/lockchaos ./causes ./simulation/simredis ./faults/faultstest ./topologies/container ./bench
+# Those that only start programs, containers or runs, hand calls on to other libraries, or play simulations: with RACE=1,
+# what they start has no race detector either, or is what the tests of harness, faults and topologies/process run with it;
+# a simulation has one thread at a time.
+UNRACED := ./topologies/attach ./drivers ./scenarios ./cmd/lockchaos ./causes ./simulation/simredis ./faults/faultstest ./topologies/container ./bench \
+	./adapters/... ./findings ./internal/locks ./mutants/...
 RACE ?=
 # Most tests with servers wait: so many packages run side by side (2 with the race detector), and so many tests of each.
 PACKAGES ?= 3
