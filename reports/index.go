@@ -127,96 +127,6 @@ func (r RunEntry) Mark() string {
 	}
 }
 
-// A runKind are runs of the same scenario, or of the same lock on the same topology, the
-// oldest first.
-type runKind struct {
-	Name string
-	Runs []RunEntry
-}
-
-// kindsOf groups runs, which are in order of time with the newest first, as far as there
-// are several of a kind: that which ran last comes first.
-func kindsOf(runs []RunEntry) []runKind {
-	var kinds []runKind
-	place := map[string]int{}
-	for _, r := range runs {
-		if r.Live || !r.Judged {
-			continue
-		}
-		name := strings.TrimSpace(r.Lock + " on " + r.Topology)
-		if r.Scenario != "" {
-			name = r.Scenario
-			if r.Lock != "" {
-				name += " with " + r.Lock
-			}
-		}
-		at, seen := place[name]
-		if !seen {
-			at = len(kinds)
-			place[name] = at
-			kinds = append(kinds, runKind{Name: name})
-		}
-		kinds[at].Runs = append(kinds[at].Runs, r)
-	}
-	for i := range kinds {
-		slices.Reverse(kinds[i].Runs)
-	}
-	return slices.DeleteFunc(kinds, func(k runKind) bool { return len(k.Runs) < 2 })
-}
-
-// maxKindRuns bounds the runs that are shown of a kind, the last of them.
-const maxKindRuns = 60
-
-// Last are the runs that are shown.
-func (k runKind) Last() []RunEntry { return k.Runs[max(0, len(k.Runs)-maxKindRuns):] }
-
-// outcome is how a run ended, in words that follow "the run was".
-func (r RunEntry) outcome() string {
-	switch {
-	case r.AsExpected():
-		return "as expected"
-	case r.Expect != "" && r.Verdict != checker.Unknown:
-		return "not as expected"
-	default:
-		return string(r.Verdict)
-	}
-}
-
-// Counts says how many of the runs ended in another way than they should.
-func (k runKind) Counts() string {
-	counts := map[string]int{}
-	for _, r := range k.Runs {
-		counts[r.outcome()]++
-	}
-	var parts []string
-	for _, outcome := range []string{"not as expected", "invalid", "unknown"} {
-		if n := counts[outcome]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d %s", n, len(k.Runs), outcome))
-		}
-	}
-	if len(parts) == 0 {
-		return fmt.Sprintf("all %d %s", len(k.Runs), k.Runs[0].outcome())
-	}
-	return strings.Join(parts, ", ")
-}
-
-// Since says since when the runs have ended as the last of them did; empty where all did.
-func (k runKind) Since() string {
-	last := k.Runs[len(k.Runs)-1].outcome()
-	n := 1
-	for n < len(k.Runs) && k.Runs[len(k.Runs)-1-n].outcome() == last {
-		n++
-	}
-	if n == len(k.Runs) {
-		return ""
-	}
-	runs := "run"
-	if n > 1 {
-		runs = fmt.Sprintf("%d runs", n)
-	}
-	return fmt.Sprintf("%s in the last %s, since %s", last, runs, wall(k.Runs[len(k.Runs)-n].Started))
-}
-
 func wall(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
 // WriteIndex writes the page that lists runs. It leads to each run's report,
@@ -244,11 +154,7 @@ func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	if running > 0 {
 		summary += fmt.Sprintf("; %d not judged yet", running)
 	}
-	var kinds []runKind
-	if joint == nil { // else they are one campaign, which tells its runs together
-		kinds = kindsOf(runs)
-	}
-	return writePage(w, "index.html", map[string]any{"Kinds": kinds, "Runs": runs, "Summary": summary, "Joint": joint}, "index.js")
+	return writePage(w, "index.html", map[string]any{"Runs": runs, "Summary": summary, "Joint": joint}, "index.js")
 }
 
 // UpdateIndex writes the index of a folder of runs anew, in one step. If the folder has

@@ -1,11 +1,9 @@
 package reports_test
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
@@ -48,7 +46,7 @@ func TestIndex(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(dir, reports.IndexFile))
 	require.NoError(t, err)
 	counts := elements(t, withoutCode(string(page)), false)
-	require.Equal(t, 8, counts["tr"], "five runs, and one line for two of the same kind")
+	require.Equal(t, 6, counts["tr"], "a heading and five runs")
 	require.Zero(t, counts["b"])
 	require.Contains(t, string(page), `href="./%3Cb%3E%22x%22%20%231%3F/report.html"`)
 	require.Contains(t, string(page), `href="./javascript:alert%281%29/report.html"`)
@@ -59,38 +57,6 @@ func TestIndex(t *testing.T) {
 
 	none := written(t, func(w io.Writer) error { return reports.WriteIndex(w, nil) })
 	require.Contains(t, string(none), "There is no run here yet")
-}
-
-// Runs of the same kind stand together in order of time, with how long they have ended so.
-func TestIndexShowsWhatCameOfTheSameBefore(t *testing.T) {
-	entry := func(day int, lock string, v checker.Verdict) reports.RunEntry {
-		return reports.RunEntry{
-			JointRun: reports.JointRun{Topology: "sentinel", Lock: lock, Verdict: v}, Name: fmt.Sprintf("%s-%d", lock, day), Judged: true, Page: true,
-			Started: time.Date(2026, 11, day, 8, 0, 0, 0, time.UTC),
-		}
-	}
-	page := func(runs ...reports.RunEntry) string {
-		return string(written(t, func(w io.Writer) error { return reports.WriteIndex(w, runs) }))
-	}
-	rows := regexp.MustCompile(`(?s)<table id="kinds">.*?</table>`)
-	all := []reports.RunEntry{
-		entry(9, "mutex", checker.Invalid), entry(8, "redlock", checker.Valid), entry(7, "mutex", checker.Invalid), entry(6, "mutex", checker.Valid), entry(5, "mutex", checker.Valid),
-	}
-	table := rows.FindString(page(all...))
-	require.Contains(t, table, "mutex on sentinel")
-	require.Regexp(t, `(?s)mutex-5/.*mutex-6/.*mutex-7/.*mutex-9/`, table, "the oldest first")
-	require.Contains(t, table, "2 of 4 invalid")
-	require.Contains(t, table, "invalid in the last 2 runs, since 2026-11-07 08:00:00")
-	require.NotContains(t, table, "redlock", "of one run there is no more to say")
-	require.Empty(t, rows.FindString(page(all[:2]...)))
-
-	for i := range all {
-		all[i].Scenario, all[i].Expect = "failover-double-grant", "invalid"
-	}
-	table = rows.FindString(page(all...))
-	require.Contains(t, table, "failover-double-grant")
-	require.Contains(t, table, "2 of 4 not as expected")
-	require.Contains(t, table, "as expected in the last 2 runs, since 2026-11-07 08:00:00")
 }
 
 func TestIndexOfNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,9 +10,12 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/lockchaos/lockchaos/checker"
 )
 
 const (
@@ -20,6 +24,8 @@ const (
 	// maxLiveHistory is the longest history, in bytes, of which a page is drawn
 	// while the run is under way.
 	maxLiveHistory = 64 << 20
+	// maxJudgedEvents is the longest record that is judged at every look.
+	maxJudgedEvents = 200_000
 	// isolation is the policy of every page. A run directory may come from another
 	// author, with pages and scripts in it: each page is alone in an origin of its own,
 	// and loads, sends, frames and opens nothing. Which scripts run, the pages of this version say
@@ -69,13 +75,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.page(w, h.index)
 	case file == HTMLFile && h.underWay(dir):
 		h.page(w, func(b io.Writer) error {
-			in, _ := readDir(inside(h.root), dir) // the page says what is missing
-			return WriteHTML(b, in)
+			return WriteHTML(b, h.soFar(r.Context(), dir))
 		})
-	case file == liveFile && h.underWay(dir):
-		h.watch(w, dir)
-	case file == eventsFile && (h.underWay(dir) || h.judged(dir)) && !strings.Contains(dir, "/"):
-		h.stream(w, r, dir)
 	default:
 		if path.Ext(file) == path.Ext(MarkdownFile) { // browsers store what they don't show, and isolated pages may not
 			header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -108,6 +109,19 @@ func (h *handler) underWay(run string) bool {
 	}
 	info, err := h.root.Lstat(path.Join(run, HistoryFile))
 	return err == nil && info.Mode().IsRegular() && info.Size() <= maxLiveHistory
+}
+
+// soFar is a run that is under way, with the violations that there are in its record so far: that there are none is no
+// verdict. The page says what is missing.
+func (h *handler) soFar(ctx context.Context, dir string) Input {
+	in, _ := readDir(inside(h.root), dir)
+	if in.Pending && len(in.History.Events) <= maxJudgedEvents {
+		in.Report = checker.CheckRun(ctx, in.Run, in.History, checker.RunOptions{
+			Properties: []string{"mutual-exclusion", "capacity", "ownership", "use-within-lease", "protected-resource", "fencing-order"},
+		})
+		in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool { return r.Verdict != checker.Invalid })
+	}
+	return in
 }
 
 // page answers with a page that is drawn anew, and that browsers load again.

@@ -142,6 +142,10 @@ func TestHandlerIsolatesPages(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, refused.Code)
 	isolated(t, refused.Result())
 
+	writeRun(t, filepath.Join(dir, "running"), failover())
+	_, page := ask(t, server, http.MethodGet, "/running/report.html")
+	require.Contains(t, page, "<h1>Two clients held", "what is recorded so far is judged")
+
 	resp, _ = ask(t, server, http.MethodGet, "/one/"+reports.MarkdownFile)
 	require.Equal(t, "text/plain; charset=utf-8", resp.Header.Get("Content-Type"), "browsers show it: a page that is kept apart may not download")
 }

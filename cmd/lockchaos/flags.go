@@ -37,7 +37,7 @@ func flagsWithSeed(cmd *cobra.Command, seed string) string {
 	var b strings.Builder
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "live", "shard", "resume", "judged-is-ok":
+		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok":
 			return
 		case "seed":
 			if seed != "" {

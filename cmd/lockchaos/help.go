@@ -87,7 +87,7 @@ func flagGroups() []flagGroup {
 		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok"}},
 		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
 		{"Servers that run already (--backend attach)", attachFlags},
-		{"Output", []string{"out", "json", "live"}},
+		{"Output", []string{"out", "json"}},
 	}
 }
 

@@ -55,7 +55,6 @@ type runOptions struct {
 	asJSON    bool
 	control   bool
 	causes    bool
-	live      bool
 
 	division
 
@@ -95,7 +94,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 }
 
 // runOnce runs one seed, and shows its report.
-func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
+func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	before := exists(o.out)
 	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
 	if err != nil {
@@ -112,13 +111,6 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) (failed error) {
 		return errors.Join(err, removeEmpty(dir, before))
 	}
 	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
-	if o.live {
-		end, err := a.showLive(cmd.Context(), dir)
-		if err != nil {
-			return asHarness(err)
-		}
-		defer func() { failed = worst(failed, asHarness(end())) }()
-	}
 	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed))
 	err = o.Run(cmd.Context(), harness.Config{
 		Dir: dir, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(), Command: again,
@@ -251,7 +243,6 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.replay, "replay", "", "a run directory, or its run.json: repeat this run with its seed and its recorded plan of faults")
 	f.BoolVar(&o.control, "control", false, "if the run is invalid, repeat its plan with the least lock that is correct on these servers (correct-key, redlock), to tell a defect of the lock from a limit of the servers")
 	f.BoolVar(&o.causes, "causes", false, "if the run is invalid, measure what made its violations, as lockchaos causes does; how long that takes is said first")
-	f.BoolVar(&o.live, "live", false, "show the run in a browser on this machine while it is under way; the address is printed")
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
 	o.division.register(cmd)

@@ -48,9 +48,6 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	if o.causes {
 		errs = append(errs, errors.New("--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"))
 	}
-	if o.live {
-		errs = append(errs, errors.New("--live is for one run: leave out --seeds"))
-	}
 	_, err := parseSeeds(o.seeds)
 	errs = append(errs, err)
 	if cmd.Flag("seed").Changed {
