@@ -61,14 +61,17 @@ const (
 // Compare says in what two runs differ: what was run, what was found, how fast
 // the answers were, how long the locks took to recover.
 func Compare(a, b Named) Comparison {
-	return compare([2]string{a.Name, b.Name}, newModel(a.Input), newModel(b.Input))
-}
-
-func compare(names [2]string, a, b *model) Comparison {
-	c := Comparison{Names: names, Verdicts: [2]checker.Verdict{a.Verdict, b.Verdict}, Headlines: [2]string{a.Story.Headline, b.Story.Headline}}
-	c.verdicts(&a.Results, &b.Results)
-	c.setup(a, b)
-	c.figures(&a.Results, &b.Results)
+	of := [2]*model{newModel(a.Input), newModel(b.Input)}
+	c := Comparison{Names: [2]string{a.Name, b.Name}}
+	for i, m := range of {
+		c.Verdicts[i], c.Headlines[i] = m.Verdict, m.Story.Headline
+	}
+	if c.Verdicts[0] != c.Verdicts[1] {
+		c.say(isWorse(c.Verdicts[0], c.Verdicts[1]), "A is %s, B is %s.", c.Verdicts[0], c.Verdicts[1])
+	}
+	c.properties(&of[0].Results, &of[1].Results)
+	c.setup(&of[0].in.Run, &of[1].in.Run)
+	c.figures(&of[0].Results, &of[1].Results)
 	return c
 }
 
@@ -82,43 +85,44 @@ func (c *Comparison) say(worse bool, format string, args ...any) {
 // isWorse reports whether the second verdict is worse than the first.
 func isWorse(a, b checker.Verdict) bool { return a != b && b == checker.Worst(a, b) }
 
-// verdicts tells which properties were judged differently. One that was not checked was as good as not decided.
-func (c *Comparison) verdicts(a, b *Results) {
-	if a.Verdict != b.Verdict {
-		c.say(isWorse(a.Verdict, b.Verdict), "A is %s, B is %s.", a.Verdict, b.Verdict)
-	}
-	judged := func(r *Results, name string) (checker.Verdict, string) {
-		i := slices.IndexFunc(r.Properties, func(p checker.Result) bool { return p.Name == name })
-		switch {
-		case i < 0:
-			return checker.Unknown, "not checked"
-		case r.Properties[i].Verdict == checker.Invalid:
-			return checker.Invalid, "violated " + say.Count(max(r.Properties[i].Total, len(r.Properties[i].Violations)), "time")
-		case r.Properties[i].Verdict == checker.Valid:
-			return checker.Valid, "held"
-		default:
-			return checker.Unknown, "not decided"
+// merged are the names of both lists, each once and in their order.
+func merged(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, name := range b {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
-	seen := map[string]bool{}
-	for _, p := range append(slices.Clone(a.Properties), b.Properties...) {
-		if seen[p.Name] {
-			continue
+	return all
+}
+
+// properties tells which were judged differently. One that was not checked was as good as not decided.
+func (c *Comparison) properties(a, b *Results) {
+	judged := func(r *Results) (names []string, words map[string]string, verdicts map[string]checker.Verdict) {
+		words, verdicts = map[string]string{}, map[string]checker.Verdict{}
+		for i := range r.Properties {
+			p := &r.Properties[i]
+			names, verdicts[p.Name] = append(names, p.Name), p.Verdict
+			words[p.Name] = map[checker.Verdict]string{
+				checker.Valid: "held", checker.Unknown: "not decided", checker.Invalid: "violated " + say.Count(max(p.Total, len(p.Violations)), "time"),
+			}[p.Verdict]
 		}
-		seen[p.Name] = true
-		was, in := judged(a, p.Name)
-		is, other := judged(b, p.Name)
-		c.row(p.Name, in, other, 0)
+		return names, words, verdicts
+	}
+	namesA, wordsA, was := judged(a)
+	namesB, wordsB, is := judged(b)
+	for _, name := range merged(namesA, namesB) {
+		in, other := cmp.Or(wordsA[name], "not checked"), cmp.Or(wordsB[name], "not checked")
+		c.row(name, in, other, 0)
 		if in != other {
-			c.say(isWorse(was, is), "The property %s: %s in A, %s in B.", p.Name, in, other)
+			c.say(isWorse(cmp.Or(was[name], checker.Unknown), cmp.Or(is[name], checker.Unknown)), "The property %s: %s in A, %s in B.", name, in, other)
 		}
 	}
 }
 
 // setup tells what was run differently.
-func (c *Comparison) setup(a, b *model) {
-	setup := func(m *model) [][2]string {
-		run := m.in.Run
+func (c *Comparison) setup(a, b *history.Run) {
+	setup := func(run *history.Run) [][2]string {
 		return [][2]string{
 			{"scenario", run.Scenario},
 			{"topology", run.Topology.Name},
@@ -147,30 +151,31 @@ func (c *Comparison) setup(a, b *model) {
 type figure struct {
 	what, value string
 	number      float64 // by which a ratio is told; 0: none is
-	sample      int     // that it rests on: of fewer than leastSample no difference is told in words
-	told        bool    // in words, where it differs
+	sample      int     // that it rests on, if a difference is told in words; of fewer than leastSample none is
 	share       bool    // it is a part of a hundred, and differs by so many of them
 }
 
 // figuresOf are how often the locks were granted, how fast the answers were, and the slowest recoveries.
 func figuresOf(r *Results) []figure {
-	const everyTime = leastSample // a sample is large enough
 	o := r.Operations[string(history.Acquire)]
 	perSecond, all := float64(o.OK)/max(r.Duration.Seconds(), 1e-9), float64(max(o.Total(), 1))
 	figures := []figure{
-		{"length", say.Length(r.Duration), float64(r.Duration), everyTime, true, false},
+		{"length", say.Length(r.Duration), float64(r.Duration), leastSample, false},
 		{what: "requests for a lock", value: say.Thousands(int64(o.Total()))},
 		{what: "granted", value: say.Thousands(int64(o.OK))},
-		{"refused", say.Thousands(int64(o.Fail)), 100 * float64(o.Fail) / all, o.Total(), true, true},
-		{"without a known outcome", say.Thousands(int64(o.Info)), 100 * float64(o.Info) / all, o.Total(), true, true},
-		{"grants per second", number(perSecond), perSecond, o.Total(), true, false},
+		{"refused", say.Thousands(int64(o.Fail)), 100 * float64(o.Fail) / all, o.Total(), true},
+		{"without a known outcome", say.Thousands(int64(o.Info)), 100 * float64(o.Info) / all, o.Total(), true},
+		{"grants per second", number(perSecond), perSecond, o.Total(), false},
 	}
 	for _, op := range facts.Operations() {
 		l := r.Latency[op]
 		for i, name := range facts.LatencyNames() {
-			told := (name == "p50" || name == "p99") && op == string(history.Acquire)
-			if cell := l.Cells()[i]; l.Count > 0 && cell != facts.None {
-				figures = append(figures, figure{op + " " + name, cell, float64(l.Figures()[i]), l.Count, told, false})
+			f := figure{what: op + " " + name, value: l.Cells()[i], number: float64(l.Figures()[i])}
+			if (name == "p50" || name == "p99") && op == string(history.Acquire) {
+				f.sample = l.Count
+			}
+			if l.Count > 0 && f.value != facts.None {
+				figures = append(figures, f)
 			}
 		}
 	}
@@ -182,12 +187,12 @@ func figuresOf(r *Results) []figure {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(times)) {
-		f := figure{what: "slowest recovery from " + name, value: say.Span(slowest[name]), told: true}
+		f := figure{what: "slowest recovery from " + name, value: say.Span(slowest[name])}
 		switch {
 		case never[name]:
 			f.value = "no grant after it"
 		case times[name] >= leastFaults: // of one fault against one nothing follows
-			f.number, f.sample = float64(slowest[name]), everyTime
+			f.number, f.sample = float64(slowest[name]), leastSample
 		}
 		figures = append(figures, f)
 	}
@@ -196,48 +201,39 @@ func figuresOf(r *Results) []figure {
 
 // figures tells in what figures the runs differ: by a quarter, or five parts of a hundred.
 func (c *Comparison) figures(a, b *Results) {
-	fa, fb := figuresOf(a), figuresOf(b)
-	find := func(all []figure, what string) figure {
-		if i := slices.IndexFunc(all, func(f figure) bool { return f.what == what }); i >= 0 {
-			return all[i]
+	var names [2][]string
+	var of [2]map[string]figure
+	var took [2][]string // the faults that took effect
+	for i, r := range []*Results{a, b} {
+		of[i] = map[string]figure{}
+		for _, f := range figuresOf(r) {
+			names[i], of[i][f.what] = append(names[i], f.what), f
 		}
-		return figure{what: what, value: facts.None}
-	}
-	seen := map[string]bool{}
-	for _, f := range append(slices.Clone(fa), fb...) {
-		if seen[f.what] {
-			continue
-		}
-		seen[f.what] = true
-		in, other := find(fa, f.what), find(fb, f.what)
-		r := ratio(in.number, other.number)
-		if f.share {
-			r = 0
-		}
-		c.row(f.what, in.value, other.value, r)
-		switch {
-		case !f.told || min(in.sample, other.sample) < leastSample:
-		case f.share && math.Abs(in.number-other.number) >= 5:
-			c.say(false, "Of the requests %.0f %% were %s in A, %.0f %% in B.", in.number, f.what, other.number)
-		case differs(r):
-			c.say(false, "The %s is %s in A and %s in B: %s times as much.", f.what, in.value, other.value, number(r))
-		}
-	}
-	took := func(r *Results) (names []string) {
-		for i := range r.Faults {
-			if f := &r.Faults[i]; f.OK && !slices.Contains(names, f.Name) {
-				names = append(names, f.Name)
+		for k := range r.Faults {
+			if f := &r.Faults[k]; f.OK {
+				took[i] = append(took[i], f.Name)
 			}
 		}
-		return names
 	}
-	ta, tb := took(a), took(b)
-	for i, only := range [2][]string{
-		slices.DeleteFunc(slices.Clone(ta), func(name string) bool { return slices.Contains(tb, name) }),
-		slices.DeleteFunc(slices.Clone(tb), func(name string) bool { return slices.Contains(ta, name) }),
-	} {
+	for _, what := range merged(names[0], names[1]) {
+		in, other := of[0][what], of[1][what]
+		r := 0.0
+		if !in.share && in.number > 0 && other.number > 0 {
+			r = other.number / in.number
+		}
+		c.row(what, cmp.Or(in.value, facts.None), cmp.Or(other.value, facts.None), r)
+		switch {
+		case min(in.sample, other.sample) < leastSample:
+		case in.share && math.Abs(in.number-other.number) >= 5:
+			c.say(false, "Of the requests %.0f %% were %s in A, %.0f %% in B.", in.number, what, other.number)
+		case r != 0 && (r >= notable || r <= 1/notable):
+			c.say(false, "The %s is %s in A and %s in B: %s times as much.", what, in.value, other.value, number(r))
+		}
+	}
+	for i, all := range took {
+		only := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(took[1-i], name) })
 		if slices.Sort(only); len(only) > 0 {
-			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(only))
+			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(slices.Compact(only)))
 		}
 	}
 }
@@ -249,16 +245,6 @@ func (c *Comparison) row(what, a, b string, r float64) {
 	}
 	c.Rows = append(c.Rows, row)
 }
-
-// ratio is how many times a b is; 0 where one of them is nothing.
-func ratio(a, b float64) float64 {
-	if a <= 0 || b <= 0 {
-		return 0
-	}
-	return b / a
-}
-
-func differs(r float64) bool { return r != 0 && (r >= notable || r <= 1/notable) }
 
 func number(r float64) string {
 	switch {
@@ -361,22 +347,6 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return write(w, "comparison", text.String(), nil)
-}
-
-// WriteComparison writes a comparison of two runs as one HTML file that needs no network:
-// the differences in words, the plots of both runs on the same axes, and their
-// figures side by side.
-func WriteComparison(w io.Writer, a, b Named) error {
-	models := [2]*model{newModel(a.Input), newModel(b.Input)}
-	var plots []plotted
-	if draw.Plots != nil && models[0].enough() && models[1].enough() {
-		var err error
-		if plots, err = onPage(draw.Plots.Compare(models[0].facts, models[1].facts)); err != nil {
-			return fmt.Errorf("write comparison: %w", err)
-		}
-	}
-	c := compare([2]string{a.Name, b.Name}, models[0], models[1])
-	return writePage(w, "compare.html", map[string]any{"C": c, "Runs": []Results{models[0].Results, models[1].Results}, "Letters": []string{"A", "B"}, "Plots": plots})
 }
 
 // A Curve is a distribution of times, in the order of its shares.

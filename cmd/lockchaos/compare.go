@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -14,15 +13,14 @@ import (
 )
 
 func (a *app) compareCommand() *cobra.Command {
-	var page, failOn string
+	var failOn string
 	cmd := &cobra.Command{
 		Use:   "compare RUNDIR RUNDIR",
 		Short: "Show the differences between two stored runs, or two folders of runs",
 		Long: `Show the differences between two stored runs: the settings, the violations, the
-latencies, and how long the locks took to recover. With --html, also write a page
-with the plots of both runs on the same axes. With --fail-on worse, the exit code is
-1 if the verdict or a property of the second is worse than that of the first: valid
-before unknown before invalid.
+latencies, and how long the locks took to recover. With --fail-on worse, the exit
+code is 1 if the verdict or a property of the second is worse than that of the first:
+valid before unknown before invalid.
 
 Of two folders of runs, such as those of two nights, it shows in how many runs of each
 kind a verdict was not as it must be, and which runs with the same seed were judged
@@ -32,14 +30,13 @@ otherwise.`,
 			if failOn != "" && failOn != failOnWorse {
 				return fmt.Errorf("--fail-on: %q is not known (want %s)", failOn, failOnWorse)
 			}
-			err := bounded(cmd.Context(), func(context.Context) error { return a.compare(args, page, failOn) })
+			err := bounded(cmd.Context(), func(context.Context) error { return a.compare(args, failOn) })
 			if errors.As(err, new(memoryError)) {
 				return harnessError{fmt.Errorf("compare: %w", err)}
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&page, "html", "", "also write the comparison to this HTML file")
 	cmd.Flags().StringVar(&failOn, "fail-on", "", "worse: exit code 1 if the second run was judged worse than the first")
 	return cmd
 }
@@ -48,14 +45,11 @@ otherwise.`,
 const failOnWorse = "worse"
 
 // compare prints in what two runs differ.
-func (a *app) compare(dirs []string, page, failOn string) error {
+func (a *app) compare(dirs []string, failOn string) error {
 	if !history.Dir(dirs[0]).Exists() && !history.Dir(dirs[1]).Exists() {
 		c, err := reports.CompareFolders(filepath.Clean(dirs[0]), filepath.Clean(dirs[1]))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case page != "":
-			return fmt.Errorf("--html: there is no page of two folders")
 		}
 		return a.compared(c, failOn)
 	}
@@ -67,14 +61,7 @@ func (a *app) compare(dirs []string, page, failOn string) error {
 		}
 		runs[i] = reports.Named{Name: filepath.Clean(dir), Input: in}
 	}
-	err := a.compared(reports.Compare(runs[0], runs[1]), failOn)
-	if page != "" && !errors.As(err, new(harnessError)) {
-		if err := writeComparison(page, runs); err != nil {
-			return harnessError{err}
-		}
-		a.printf("\n%s\n", page)
-	}
-	return err
+	return a.compared(reports.Compare(runs[0], runs[1]), failOn)
 }
 
 // compared prints a comparison, and says whether the second is worse where that is to fail.
@@ -90,17 +77,4 @@ func (a *app) compared(c reports.Comparison, failOn string) error {
 		a.printf("- %s\n", words)
 	}
 	return verdictError(exitInvalid)
-}
-
-func writeComparison(path string, runs [2]reports.Named) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write comparison: %w", err)
-	}
-	defer func() {
-		if closeErr := f.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("write comparison: %w", closeErr)
-		}
-	}()
-	return reports.WriteComparison(f, runs[0], runs[1])
 }

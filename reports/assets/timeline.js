@@ -294,19 +294,18 @@
     return out;
   }
 
-  // drawKeys draws whose key of a lock a server had.
+  // drawKeys draws whose key of a lock a server was seen to have, from the first to the last look that found it.
   function drawKeys(k, y, h) {
-    let out = label(k.server, y, h) + rect("t-lane", left, y, right - left, h), looks = "", none = "";
-    for (const s of k.spans || []) {
+    let out = label(k.server, y, h) + rect("t-lane", left, y, right - left, h), none = "";
+    for (const [i, s] of k.spans.entries()) {
       if (!meets(s.from, s.to)) continue;
-      const a = x(s.from), b = Math.max(x(s.to), a + 1);
-      out += rect(s.copy ? "t-key t-copy" : "t-key", a, y + 1, b - a, h - 2, 2, `${k.server} ${s.copy ? "was seen to have the key of " + s.name + " at" : "had the key of " + s.name + ", granted at"} ${instant(s.from)}, until ${instant(s.to)} as far as is known`);
-      for (const t of s.looks || []) if (meets(t, t)) looks += `M${n1(x(t))} ${y + h - 5}v4`;
-      const words = ["key of " + s.name + (s.to > view.b ? ` until ${instant(s.to)} →` : ""), s.name].find((w) => wide(w) + 14 < b - a);
+      const a = x(s.from), b = Math.max(x(s.to), a + 3), next = i + 1 < k.spans.length ? x(k.spans[i + 1].from) : right;
+      out += rect("t-key", a, y + 1, b - a, h - 2, 2, `${k.server} had the key of ${s.name}, as looks from ${instant(s.from)} to ${instant(s.to)} found`);
+      const words = ["key of " + s.name, s.name].find((w) => wide(w) + 14 < next - a);
       if (words) out += text("t-small", a + 7, y + h / 2 + 4, words);
     }
-    for (const t of k.empty || []) if (meets(t, t)) none += cross(x(t), y + h / 2, 2.5);
-    return out + path("t-look", looks, `${k.server} was looked at, and had it`) + path("t-look", none, `${k.server} had no holder of ${k.lock}`);
+    for (const t of k.empty) if (meets(t, t)) none += cross(x(t), y + h / 2, 2.5);
+    return out + path("t-look", none, `${k.server} had no holder of ${k.lock}`);
   }
 
   // framed are the frames around lanes that stand beside each other: none of them covers a
@@ -422,7 +421,7 @@
     if (resources.length) { group(); heading("protected resource"); }
     for (const r of resources) { body += drawResource(r, y); y += laneHeight + gap; }
     if (used.length > resources.length) note(`${thousands(used.length - resources.length)} more resources: choose their locks above`);
-    const keys = (data.keys || []).filter((k) => (view.lock ? k.lock === view.lock : k.lock === data.keys[0].lock) && (k.spans?.some((s) => meets(s.from, s.to)) || k.empty?.some((t) => meets(t, t))));
+    const keys = (data.keys || []).filter((k) => (view.lock ? k.lock === view.lock : k.lock === data.keys[0].lock) && (k.spans.some((s) => meets(s.from, s.to)) || k.empty.some((t) => meets(t, t))));
     if (keys.length) { group(); heading("keys of " + keys[0].lock); }
     for (const k of keys) { body += drawKeys(k, y, 18); y += 22; }
     if (data.servers.length) { group(); heading("servers"); }

@@ -88,12 +88,6 @@ type scale struct {
 	Low, High float64
 }
 
-// both is the scale on which two plots can be compared.
-func (s scale) both(other scale) scale {
-	w := facts.Window{From: min(s.Window.From, other.Window.From), To: max(s.Window.To, other.Window.To)}
-	return scale{w, min(s.Low, other.Low), max(s.High, other.High)}
-}
-
 // scaleOf is the scale of durations, with room around them.
 func scaleOf(r *facts.Facts, all ...facts.Durations) scale {
 	low, high := math.Inf(1), 0.0

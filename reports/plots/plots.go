@@ -4,14 +4,12 @@
 package plots
 
 import (
-	"fmt"
-
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
-func init() { draw.Plots = &draw.Plotter{Run: ofRun, Compare: ofTwo, Curves: curves} } //nolint:gochecknoinits // see the package
+func init() { draw.Plots = &draw.Plotter{Run: ofRun, Curves: curves} } //nolint:gochecknoinits // see the package
 
 // What the points of a plot are called.
 var (
@@ -26,15 +24,5 @@ func ofRun(r *facts.Facts) ([]draw.Plot, error) {
 		latency(r, "Holds", holds, scaleOf(r, holds), holdWords),
 		throughput(r, "Throughput, per "+say.Span(rateStep(r.Whole())), rateScale(r, r.Whole())),
 		operations(r, draw.LeastPlotted),
-	)
-}
-
-func ofTwo(a, b *facts.Facts) ([]draw.Plot, error) {
-	times := scaleOf(a, a.Requests()).both(scaleOf(b, b.Requests()))
-	rates := rateScale(a, times.Window).both(rateScale(b, times.Window))
-	per := say.Span(rateStep(rates.Window))
-	return drawn(make([]string, 4),
-		latency(a, "A: latency", a.Requests(), times, requestWords), latency(b, "B: latency", b.Requests(), times, requestWords),
-		throughput(a, fmt.Sprintf("A: per %s", per), rates), throughput(b, fmt.Sprintf("B: per %s", per), rates),
 	)
 }

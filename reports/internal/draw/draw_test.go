@@ -1,9 +1,7 @@
 package draw
 
 import (
-	"cmp"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +18,7 @@ import (
 
 // mapped is a deployment of two servers in which r1 is cut off, r2 takes over,
 // and both have granted the lock.
-func mapped(change ...func(*history.History)) *facts.Facts {
+func mapped() *facts.Facts {
 	t := history.Topology{Name: "sentinel", Nodes: []history.Node{
 		{Name: "r1", Kind: "redis", Role: "master"},
 		{Name: "r2", Kind: "redis", Role: "replica", Of: "r1"},
@@ -63,9 +61,6 @@ func mapped(change ...func(*history.History)) *facts.Facts {
 	}}
 	for i := range h.Events {
 		h.Events[i].Index = int64(i)
-	}
-	for _, c := range change {
-		c(h)
 	}
 	return facts.Of(history.Run{Topology: t}, h, checker.Report{
 		Verdict: checker.Invalid, Results: []checker.Result{{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{
@@ -196,42 +191,6 @@ func TestTopologyAtTheViolation(t *testing.T) {
 	require.Contains(t, at(65), "map-server is-down")
 	require.Contains(t, at(65), ">granted to a</text>", "it is not known that it copied another")
 	require.Empty(t, Topology(facts.Of(history.Run{}, nil, checker.Report{}, true), 0), "nothing is known of it")
-}
-
-// What a server had granted is gone when it copies another server, or a fault removed it, and a copy is there as long as
-// it was seen.
-func TestKeysEnd(t *testing.T) {
-	ms := time.Millisecond
-	note := func(at time.Duration, e history.Event) func(h *history.History) {
-		return func(h *history.History) {
-			e.Time, e.Process = at, history.NoProcess
-			h.Events = append(h.Events, e)
-			slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-			for i := range h.Events {
-				h.Events[i].Index = int64(i)
-			}
-		}
-	}
-	ends := func(change ...func(*history.History)) map[string]time.Duration {
-		r, all := mapped(change...), map[string]time.Duration{}
-		for _, k := range r.Keys("k", r.Whole()) {
-			all[k.Server+" "+k.Owner] = k.Until
-		}
-		return all
-	}
-	seen := note(3*ms, history.Event{Op: history.Observe, Type: history.OK, Node: "r3", What: history.ObserveKey, Value: "k a#1"})
-	copies := note(80*ms, history.Event{Op: history.Observe, Type: history.OK, Node: "r1", What: history.ObserveRole, Value: "replica"})
-	require.Equal(t, map[string]time.Duration{"r1 a#1": 51 * ms, "r2 b#1": 1030 * ms, "r3 a#1": 3 * ms}, ends(seen, copies), "until it was killed, the lease ends, and as long as it was seen")
-	forgets := func(fault, pattern string) time.Duration {
-		e := history.Event{Op: history.Inject, Type: history.Invoke, Fault: fault, Target: "r1", Params: map[string]string{"pattern": pattern}}
-		landed := e
-		landed.Type = history.OK
-		return ends(note(15*ms, e), note(16*ms, landed))["r1 a#1"]
-	}
-	require.Equal(t, 16*ms, forgets("flush", ""))
-	require.Equal(t, 16*ms, forgets("drop-key", "*k*"))
-	require.Equal(t, 51*ms, forgets("drop-key", "*another*"))
-	require.Equal(t, 51*ms, forgets("script-flush", ""))
 }
 
 // A note that is longer than the diagram is wide is cut, and its whole text is its title.

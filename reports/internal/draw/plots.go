@@ -9,9 +9,8 @@ import (
 
 // A Plotter draws the plots of reports.
 type Plotter struct {
-	// Run draws those of a run, and Compare those of two runs on the same axes.
-	Run     func(r *facts.Facts) ([]Plot, error)
-	Compare func(a, b *facts.Facts) ([]Plot, error)
+	// Run draws those of a run.
+	Run func(r *facts.Facts) ([]Plot, error)
 	// Curves draws distributions; it is empty when no curve has two points.
 	Curves func(title string, curves []Curve) (string, error)
 }

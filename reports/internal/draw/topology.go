@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
@@ -22,6 +23,7 @@ const (
 	mapSmall  = 28.0  // of a zone or a sentinel
 	mapGap    = 52.0  // between rows
 	mapPerRow = 5
+	maxGrants = 200 // that are drawn one after the other
 )
 
 // A life is what a part of a drawing is from each instant on, in microseconds.
@@ -129,24 +131,26 @@ func Topology(r *facts.Facts, at time.Duration) string {
 	for _, e := range edgesOf(r, places) {
 		e.draw(&s, lifeOf(changes, e.state), at)
 	}
-	var keys []facts.Key
+	var grants []*holding.Hold
 	if v := r.Told(); v != nil && v.Lock != "" {
-		keys = r.Keys(v.Lock, facts.Window{From: max(0, v.From-10*time.Second), To: v.From + 10*time.Second})
-	}
-	for _, k := range keys {
-		changes = append(changes, k.From, min(k.Entitled, r.End))
+		near := facts.Window{From: max(0, v.From-10*time.Second), To: v.From + 10*time.Second}
+		for i := range r.Holds {
+			if h := &r.Holds[i]; h.Lock == v.Lock && near.Meets(h.Start, facts.Entitled(h)) && len(grants) < maxGrants {
+				grants, changes = append(grants, h), append(changes, h.Start, min(facts.Entitled(h), r.End))
+			}
+		}
 	}
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
 	for _, p := range places {
-		p.draw(&s, r, keys, changes, at)
+		p.draw(&s, r, grants, changes, at)
 	}
 	return fmt.Sprintf(`<svg class="figure map" viewBox="0 0 %s %s" role="img" aria-label="%s">%s</svg>`,
 		num(mapWidth), num(height), escape("The topology "+r.Run.Topology.Name+" at "+say.Instant(at)), s.String())
 }
 
-// draw draws a party with its role and, of a server, whose key it has.
-func (p *place) draw(s *drawing, r *facts.Facts, keys []facts.Key, changes []time.Duration, at time.Duration) {
+// draw draws a party with its role and, of a server, whom it granted the lock.
+func (p *place) draw(s *drawing, r *facts.Facts, grants []*holding.Hold, changes []time.Duration, at time.Duration) {
 	stretches := r.Life(p.node.Name)
 	l := lifeOf(changes, func(at time.Duration) string {
 		for _, part := range stretches {
@@ -181,8 +185,10 @@ func (p *place) draw(s *drawing, r *facts.Facts, keys []facts.Key, changes []tim
 		s.living("map-role", middle, p.y+33, l, at, room)
 		granted := lifeOf(changes, func(at time.Duration) string {
 			var names []string
-			for _, k := range keys {
-				if name := facts.Inferred(facts.Client(k.Owner), k.Inferred); !k.Copy && k.Server == p.node.Name && k.From <= at && at < k.Entitled && !slices.Contains(names, name) {
+			for _, h := range grants {
+				by, inferred := r.Granters(h)
+				name := facts.Inferred(facts.Client(h.Owner), inferred)
+				if h.Start <= at && at < facts.Entitled(h) && slices.Contains(by, p.node.Name) && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
@@ -248,8 +254,8 @@ func edgesOf(r *facts.Facts, places []*place) []*edge {
 		at[p.node.Name] = p
 	}
 	var edges []*edge
-	of := func(l history.Link) *edge {
-		a, b := at[l.From], at[l.To]
+	of := func(from, to string) *edge {
+		a, b := at[from], at[to]
 		if a == nil || b == nil || a == b {
 			return nil
 		}
@@ -264,7 +270,7 @@ func edgesOf(r *facts.Facts, places []*place) []*edge {
 		return byPair[pair]
 	}
 	for _, l := range r.Run.Topology.Links {
-		if e := of(l); e != nil {
+		if e := of(l.From, l.To); e != nil {
 			e.names = append(e.names, l.Name+" ("+l.Kind+")")
 			e.replicas = e.replicas || l.Kind == string(topologies.Replication)
 			e.carries = e.carries || l.Kind == string(topologies.Replication) || l.Kind == string(topologies.Peer) || l.Kind == string(topologies.Client) && facts.IsServer(e.b.node)
@@ -284,8 +290,8 @@ func edgesOf(r *facts.Facts, places []*place) []*edge {
 		if state == "" {
 			continue
 		}
-		for _, l := range f.Links(r.Run.Topology) {
-			if e := of(l); e != nil && !slices.Contains(e.hits, hit{f, state}) {
+		for _, l := range f.Links(r.Topology()) {
+			if e := of(l.From, l.To); e != nil && !slices.Contains(e.hits, hit{f, state}) {
 				e.hits = append(e.hits, hit{f, state})
 			}
 		}

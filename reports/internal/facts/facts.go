@@ -13,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Facts are what a run's record shows.
@@ -32,8 +33,8 @@ type Facts struct {
 	// one lock in the very same time, is one of them: the gravest.
 	Violations []*checker.Violation
 
-	heals    []time.Duration              // of each fault, when its heal was asked for
-	granters map[int]string               // inferred, by the ordinal of the acquire
+	topology topologies.Topology          // of the run
+	granters map[int][]string             // inferred, by the ordinal of the acquire
 	looks    map[string][]Look            // by lock
 	declared map[string]*history.Event    // by lock
 	evidence map[int64]*history.Operation // by the index of an event that a violation names
@@ -52,7 +53,7 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	r := &Facts{
 		Run: run, History: h, Results: report.Results, Verdict: checker.RunVerdict(run, report.Verdict, whole),
 		End: h.End(), Ops: h.Operations(), Holds: holding.Of(h),
-		looks: map[string][]Look{}, declared: map[string]*history.Event{}, byOwner: map[string][]*holding.Hold{},
+		topology: planned(run.Topology), granters: map[int][]string{}, looks: map[string][]Look{}, declared: map[string]*history.Event{}, byOwner: map[string][]*holding.Hold{},
 	}
 	for i := range h.Events {
 		switch e := &h.Events[i]; e.Op {
@@ -64,13 +65,9 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 		}
 	}
 	r.Faults = faultsOf(r.Notes, r.End)
-	for i := range r.Faults {
-		r.heals = append(r.heals, r.healAsked(&r.Faults[i]))
-	}
 	r.Roles = rolesOf(run.Topology, r.Notes)
 	r.Violations = r.distinct()
 	r.findEvidence()
-	r.locateGrants()
 	r.measureRecovery()
 	return r
 }

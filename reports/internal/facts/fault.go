@@ -48,6 +48,8 @@ type Fault struct {
 	// of one with its name.
 	Life    history.Life     `json:"life,omitempty"`
 	Effects []history.Effect `json:"effects,omitempty"`
+
+	healing time.Duration // when the heal was asked for that was answered at its end; the end without one
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
@@ -89,29 +91,25 @@ func faultsOf(notes []*history.Event, end time.Duration) []Fault {
 				all[uncounted[k][0]].Met = &n
 				uncounted[k] = uncounted[k][1:]
 			}
-		case e.Op == history.Heal && e.Type != history.Invoke && len(active[k]) > 0:
+		case e.Op == history.Heal && len(active[k]) > 0:
 			last := len(active[k]) - 1
-			f := &all[active[k][last]]
-			if e.Type == history.OK {
+			switch f := &all[active[k][last]]; e.Type {
+			case history.Invoke:
+				f.healing = e.Time
+			case history.OK:
 				f.Healed, f.HealError, f.End = true, "", e.Time
 				active[k] = active[k][:last]
-			} else {
+			default:
 				f.HealError = e.Error // it may be tried again
 			}
 		}
 	}
-	return all
-}
-
-// healAsked is when the heal of a fault was asked for that was answered at its end.
-func (r *Facts) healAsked(f *Fault) time.Duration {
-	asked := f.End
-	for _, e := range r.Notes {
-		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time < f.End {
-			asked = e.Time
+	for i := range all {
+		if !all[i].Healed || all[i].healing == 0 {
+			all[i].healing = all[i].End
 		}
 	}
-	return asked
+	return all
 }
 
 // Counts reports whether the fault took effect, as far as requests are concerned.
@@ -192,7 +190,12 @@ func (f *Fault) At() time.Duration {
 
 // Hits reports whether the fault's target names a party.
 func (f *Fault) Hits(party string) bool {
-	return slices.Contains(strings.Fields(strings.Trim(f.Target, "{}")), party)
+	return slices.Contains(f.parties(), party)
+}
+
+// parties are what the target names.
+func (f *Fault) parties() []string {
+	return strings.Fields(strings.ReplaceAll(strings.Trim(f.Target, "{}"), ",", " "))
 }
 
 // Label names a fault in a drawing: "cut replication".
@@ -236,53 +239,29 @@ func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
 	return found
 }
 
-// linksOf are the links that a target names, several separated by spaces or commas: that of the name, else all of a
-// kind, or FROM>TO and FROM>TO/KIND, where either side may be a node, a kind of node or "*". Two nodes may have two
-// links, of which one has the name FROM>TO: a history names each that was hit.
-func linksOf(target string, t history.Topology) []history.Link {
-	kinds, named := map[string]string{}, map[string]bool{}
-	for _, n := range t.Nodes {
-		kinds[n.Name] = n.Kind
-	}
-	for _, l := range t.Links {
-		named[l.Name] = true
-	}
-	covers := func(pattern, node string) bool {
-		return pattern == "*" || pattern == node || pattern == kinds[node]
-	}
-	names := strings.Fields(strings.ReplaceAll(strings.Trim(target, "{}"), ",", " "))
-	return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool {
-		return !slices.ContainsFunc(names, func(name string) bool {
-			if named[name] {
-				return name == l.Name
-			}
-			pair, kind, narrowed := strings.Cut(name, "/")
-			from, to, directed := strings.Cut(pair, ">")
-			return name == l.Kind || directed && covers(from, l.From) && covers(to, l.To) && (!narrowed || kind == l.Kind)
-		})
-	})
-}
-
 // Links are those that the fault concerns: of a partition those between the parties that it keeps apart, else those
-// that its target names, and those of the parties that it hits.
-func (f *Fault) Links(t history.Topology) []history.Link {
+// that its target names, several separated by spaces or commas, by name or as in [topologies.Topology.Select]. Two nodes
+// may have two links, of which one has the name FROM>TO: a history names each that was hit.
+func (f *Fault) Links(t topologies.Topology) []topologies.Link {
 	if spec := f.spec(); spec.Links != nil {
-		if chosen, err := spec.LinksOf(planned(t), faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}); err == nil {
-			return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool {
-				return !slices.ContainsFunc(chosen, func(c topologies.Link) bool {
-					return c.From == l.From && c.To == l.To && string(c.Kind) == l.Kind
-				})
-			})
+		if chosen, err := spec.LinksOf(t, faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}); err == nil {
+			return chosen
 		}
 	}
 	if f.separates() {
-		return slices.DeleteFunc(slices.Clone(t.Links), func(l history.Link) bool { return f.Hits(l.From) == f.Hits(l.To) })
+		return t.Across(f.parties())
 	}
-	links := linksOf(f.Target, t)
-	keepsClients := f.Params["clients"] == "kept" // as in a simulated split-brain
-	for _, l := range t.Links {
-		if (f.Hits(l.From) || f.Hits(l.To)) && !slices.Contains(links, l) && (l.Kind != string(topologies.Client) || !keepsClients) {
-			links = append(links, l)
+	var links []topologies.Link
+	for _, name := range f.parties() {
+		chosen, _ := t.Select(name) // it may name none
+		if at := slices.IndexFunc(t.Links, func(l topologies.Link) bool { return l.Name() == name }); at >= 0 {
+			chosen = t.Links[at : at+1]
+		}
+		for _, l := range chosen {
+			kept := l.Kind == topologies.Client && f.Params["clients"] == "kept" // as in a simulated split-brain
+			if !slices.Contains(links, l) && !(kept && f.Hits(l.From) != f.Hits(l.To)) {
+				links = append(links, l)
+			}
 		}
 	}
 	return links
@@ -301,7 +280,7 @@ func planned(t history.Topology) topologies.Topology {
 }
 
 // blocks reports whether the fault, while it is in effect, keeps a zone of clients from a server.
-func (f *Fault) blocks(zone, server string, t history.Topology) bool {
+func (f *Fault) blocks(zone, server string, t topologies.Topology) bool {
 	switch {
 	case !f.OK:
 		return false
@@ -310,7 +289,7 @@ func (f *Fault) blocks(zone, server string, t history.Topology) bool {
 	case f.separates():
 		return f.Hits(zone) != f.Hits(server)
 	case f.Has(history.Cuts), f.Has(history.Stalls):
-		return slices.ContainsFunc(f.Links(t), func(l history.Link) bool { return l.From == zone && l.To == server })
+		return slices.ContainsFunc(f.Links(t), func(l topologies.Link) bool { return l.From == zone && l.To == server })
 	default:
 		return false
 	}

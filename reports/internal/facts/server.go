@@ -2,7 +2,6 @@ package facts
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -78,6 +77,9 @@ func (r *Facts) RoleAt(node string, at time.Duration) string {
 	return role
 }
 
+// Topology is the topology of the run, as faults see it.
+func (r *Facts) Topology() topologies.Topology { return r.topology }
+
 // IsServer reports whether a node holds locks.
 func IsServer(n history.Node) bool { return n.Kind == string(topologies.Redis) || n.Role != "" }
 
@@ -121,7 +123,7 @@ func (r *Facts) Life(node string) []Stretch {
 		if !f.OK || !f.Has(history.Stops) || !f.Hits(node) {
 			continue
 		}
-		over := Stretch{From: f.At(), To: r.back(i), State: Down}
+		over := Stretch{From: f.At(), To: r.back(f), State: Down}
 		if f.Has(history.Suspends) {
 			over.State = Paused
 		}
@@ -131,10 +133,9 @@ func (r *Facts) Life(node string) []Stretch {
 }
 
 // back is when what a fault had stopped was there again: when its heal was answered, or had shown its role before that.
-func (r *Facts) back(fault int) time.Duration {
-	f := &r.Faults[fault]
+func (r *Facts) back(f *Fault) time.Duration {
 	for _, c := range r.Roles {
-		if f.Healed && f.Hits(c.Node) && c.At > r.heals[fault] && c.At < f.End {
+		if f.Healed && f.Hits(c.Node) && c.At > f.healing && c.At < f.End {
 			return c.At
 		}
 	}
@@ -171,34 +172,34 @@ const OneLook = 50 * time.Millisecond
 // Looks are the looks at the key of a lock, in order of time.
 func (r *Facts) Looks(lock string) []Look { return r.looks[lock] }
 
-// locateGrants infers which server granted a hold, where the record does not say it: the master that was seen to
-// have its key, else the only master that the client could reach. It assumes that a server has the role that it was
-// last seen in, and that the client is in the zone of its name. What is inferred is marked with "≈" wherever it is shown.
-func (r *Facts) locateGrants() {
-	seen := map[string]string{}
-	for lock, looks := range r.looks {
-		for _, l := range looks {
-			if key := lock + " " + l.Owner; seen[key] == "" && r.RoleAt(l.Server, l.At) == Master {
-				seen[key] = l.Server
-			}
+// Granters are the servers that granted a hold: the one that the record names, else the masters that were seen to have
+// its key (with replicas the first of them: what others have is a copy), else the only master that the client could reach.
+// That assumes that a server has the role that it was last seen in, and that the client is in the zone of its name. What
+// is inferred is marked with "≈" wherever it is shown.
+func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
+	if node := h.Acquire.Complete.Node; node != "" {
+		return []string{node}, false
+	}
+	names, known := r.granters[h.Acquire.Ordinal()]
+	if known {
+		return names, len(names) > 0
+	}
+	for _, l := range r.looks[h.Lock] {
+		if l.Owner == h.Owner && !slices.Contains(names, l.Server) && r.RoleAt(l.Server, l.At) == Master {
+			names = append(names, l.Server)
 		}
 	}
-	r.granters = map[int]string{}
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		if h.Acquire.Complete.Node != "" {
-			continue
-		}
-		node := seen[h.Lock+" "+h.Owner]
-		if node == "" {
-			if master := r.MasterOf(h.Owner, h.Acquire.Invoke.Time); master != "" && master == r.MasterOf(h.Owner, h.Acquire.Complete.Time) {
-				node = master
-			}
-		}
-		if node != "" {
-			r.granters[h.Acquire.Ordinal()] = node
+	if len(names) > 1 && slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == Replica }) {
+		names = names[:1]
+	}
+	if len(names) == 0 {
+		if master := r.MasterOf(h.Owner, h.Acquire.Invoke.Time); master != "" && master == r.MasterOf(h.Owner, h.Acquire.Complete.Time) {
+			names = []string{master}
 		}
 	}
+	slices.SortFunc(names, say.Natural)
+	r.granters[h.Acquire.Ordinal()] = names
+	return names, len(names) > 0
 }
 
 // MasterOf is the only master that the client of an owner could reach at an instant, by what was seen of the servers
@@ -220,23 +221,12 @@ func (r *Facts) MasterOf(owner string, at time.Duration) string {
 // reaches reports whether no fault kept a zone from a server for certain: once its heal was asked for, some links may
 // be there again, and others not yet. A client whose zone is not known may be in any.
 func (r *Facts) reaches(zone, server string, at time.Duration) bool {
-	if !r.IsZone(zone) {
-		return !slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool {
-			return n.Kind == string(topologies.Zone) && !r.reaches(n.Name, server, at)
-		})
+	if zones := r.topology.Of(topologies.Zone); !slices.Contains(zones, zone) {
+		return !slices.ContainsFunc(zones, func(zone string) bool { return !r.reaches(zone, server, at) })
 	}
-	for i := range r.Faults {
-		f := &r.Faults[i]
-		if f.OK && at >= f.At() && at <= r.heals[i] && (f.Has(history.Isolates) || f.Has(history.Stops)) && f.blocks(zone, server, r.Run.Topology) {
-			return false
-		}
-	}
-	return true
-}
-
-// IsZone reports whether a node is a zone of clients.
-func (r *Facts) IsZone(name string) bool {
-	return slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Kind == string(topologies.Zone) && n.Name == name })
+	return !slices.ContainsFunc(r.Faults, func(f Fault) bool {
+		return f.OK && at >= f.At() && at <= f.healing && (f.Has(history.Isolates) || f.Has(history.Stops)) && f.blocks(zone, server, r.topology)
+	})
 }
 
 // ZoneOf is the zone of a client: that of the script, else its name up to the first dot.
@@ -244,34 +234,6 @@ func (r *Facts) ZoneOf(owner string) string {
 	name := Client(owner)
 	zone, _, _ := strings.Cut(name, ".")
 	return cmp.Or(r.Run.Clients[name], zone)
-}
-
-// granter is the server that granted a hold, as recorded or else inferred; empty where neither is known.
-func (r *Facts) granter(h *holding.Hold) string {
-	return cmp.Or(h.Acquire.Complete.Node, r.granters[h.Acquire.Ordinal()])
-}
-
-// Granters are the servers that granted a hold, as far as it is known: one, or of independent servers all that were
-// seen to have its key. They are inferred where the record does not name one.
-func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
-	first := r.granter(h)
-	if first == "" {
-		return nil, false
-	}
-	names = []string{first}
-	if h.Acquire.Complete.Node != "" {
-		return names, false
-	}
-	if slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == Replica }) {
-		return names, true // what others have is a copy
-	}
-	for _, l := range r.looks[h.Lock] {
-		if l.Owner == h.Owner && !slices.Contains(names, l.Server) && r.RoleAt(l.Server, h.Start) == Master {
-			names = append(names, l.Server)
-		}
-	}
-	slices.SortFunc(names, say.Natural)
-	return names, true
 }
 
 // Inferred marks what is not in the record.
@@ -282,129 +244,18 @@ func Inferred(name string, is bool) string {
 	return name
 }
 
-// A Key is the time in which a server had the key of a grant, as far as the record shows: from the grant by this
-// server, or from the first look that found it there, until it was released or replaced, its lease ended, or a look
-// found it gone.
-type Key struct {
-	Server, Owner string
-	From, Until   time.Duration
-	// Entitled is until when the client was entitled to the grant: also of a server that is down.
-	Entitled time.Duration
-	Looks    []time.Duration // that found it
-	Copy     bool            // it was only seen there, and granted by another
-	Inferred bool            // that this server granted it is not in the record
-}
-
-// maxKeys bounds the keys of a lock in a window.
-const maxKeys = 200
-
-// Keys are which servers had whose key of a lock in a window.
-func (r *Facts) Keys(lock string, w Window) []Key {
-	var keys []Key
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		if h.Lock != lock || h.Start > w.To || len(keys) >= maxKeys || len(r.looks[lock]) == 0 && max(r.keyEnd(h), Entitled(h)) < w.From {
-			continue
-		}
-		names, inferred := r.Granters(h)
-		var of []Key
-		for _, server := range names {
-			gone := r.dataEnd(server, lock, h.Start)
-			k := Key{Server: server, Owner: h.Owner, From: h.Start, Until: min(r.keyEnd(h), gone), Entitled: min(Entitled(h), gone), Inferred: inferred}
-			for _, s := range r.Life(server) {
-				if s.From > k.From && s.State == Down { // it may have them from its disk, which a look shows
-					k.Until = min(k.Until, s.From)
-				}
-			}
-			of = append(of, k)
-		}
-		for _, l := range r.looks[lock] {
-			at := -1 // the last key of that server
-			for k := range of {
-				if of[k].Server == l.Server {
-					at = k
-				}
-			}
-			switch {
-			case l.At < h.Start:
-			case l.Owner != h.Owner && at >= 0: // gone, or another's
-				of[at].Until = min(of[at].Until, l.At)
-			case l.Owner != h.Owner:
-			case at < 0 || l.At > r.dataEnd(l.Server, lock, of[at].From):
-				of = append(of, Key{Server: l.Server, Owner: h.Owner, From: l.At, Until: l.At, Looks: []time.Duration{l.At}, Copy: true})
-			default:
-				of[at].Looks, of[at].Until = append(of[at].Looks, l.At), max(of[at].Until, l.At)
-			}
-		}
-		for _, k := range of {
-			if w.Meets(k.From, max(k.Until, k.Entitled)) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	slices.SortStableFunc(keys, func(a, b Key) int {
-		return cmp.Or(say.Natural(a.Server, b.Server), cmp.Compare(a.From, b.From))
-	})
-	// A server has one key of a lock that is granted to one at a time: the next replaces it.
-	for i := range keys[:max(0, len(keys)-1)] {
-		if a, b := &keys[i], &keys[i+1]; !r.Shared(lock) && a.Server == b.Server && a.Owner != b.Owner {
-			a.Until = max(a.From, min(a.Until, b.From))
-		}
-	}
-	return keys
-}
-
-// keyEnd is when the key of a hold is gone, as far as its client can know: when it was released, or when the lease
-// ends that the client counts.
-func (r *Facts) keyEnd(h *holding.Hold) time.Duration {
-	if due := Due(h, history.Never); h.Ended != holding.EndReleased && due < history.Never {
-		return due
-	}
-	return h.End
-}
-
-// dataEnd is when a server has no longer the keys that it had at an instant: when it became a replica, which copies
-// another server, or a fault removed them. What a look finds later counts more.
-func (r *Facts) dataEnd(server, lock string, at time.Duration) time.Duration {
-	end := history.Never
-	for _, c := range r.Roles {
-		if c.Node == server && c.At > at && c.Role == Replica {
-			end = min(end, c.At)
-		}
-	}
-	for i := range r.Faults {
-		f := &r.Faults[i]
-		if !f.OK || !f.Hits(server) || f.Start < at {
-			continue
-		}
-		pattern := f.Params["pattern"]
-		matches, err := path.Match(pattern, lock)
-		if f.Has(history.Forgets) && (pattern == "" || err == nil && matches) {
-			end = min(end, f.At())
-		}
-	}
-	return end
-}
-
 // measureRecovery fills in how long it took after each fault, and after its heal, until a lock was granted again. A
 // script's steps wait for each other: the time until its next grant is the script's.
 func (r *Facts) measureRecovery() {
-	grants := map[string][]*holding.Hold{} // of each lock, of which it is known who granted them
-	for i := range r.Holds {
-		if h := &r.Holds[i]; len(r.Faults) > 0 && r.granter(h) != "" {
-			grants[h.Lock] = append(grants[h.Lock], h)
-		}
+	interrupts := []history.Effect{
+		history.Cuts, history.Stalls, history.Isolates, history.Stops, history.Suspends, history.Promotes, history.Restarts, history.Refuses, history.Withholds,
 	}
 	for i := range r.Faults {
 		f := &r.Faults[i]
-		if !f.OK || r.Run.Scenario != "" || !slices.ContainsFunc([]history.Effect{
-			history.Cuts, history.Stalls, history.Isolates, history.Stops, history.Suspends, history.Promotes, history.Restarts, history.Refuses, history.Withholds,
-		}, f.Has) {
+		if f.Interrupts = f.OK && r.Run.Scenario == "" && slices.ContainsFunc(interrupts, f.Has); !f.Interrupts {
 			continue
 		}
-		f.Interrupts = true
-		concerned := r.concernedBy(f, grants)
-		promoted := f.At() // what was granted between the order and the blow was granted by the old master
+		concerned, promoted := r.concernedBy(f), f.At() // what was granted between the order and the blow was granted by the old master
 		for _, c := range slices.Backward(r.Roles) {
 			if f.Has(history.Promotes) && c.Role == Master && c.Was != "" && c.At >= f.Start && c.At <= f.InEffect {
 				promoted = c.At
@@ -433,37 +284,29 @@ func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*history
 	return best
 }
 
-// concernedBy tells which requests a fault concerns: those that had to pass where it was, or all if none had to.
-func (r *Facts) concernedBy(f *Fault, grants map[string][]*holding.Hold) func(*history.Operation) bool {
-	zones, masters := []string{""}, []string{}
-	for _, n := range r.Run.Topology.Nodes {
-		switch {
-		case n.Kind == string(topologies.Zone):
-			zones = append(zones, n.Name)
-		case r.RoleAt(n.Name, f.At()) == Master:
-			masters = append(masters, n.Name)
-		}
-	}
-	blocked := map[[2]string]bool{}
-	for _, server := range masters {
-		for _, zone := range zones { // a script does not say where its clients are
-			if (zone != "" || f.Has(history.Stops)) && f.blocks(zone, server, r.Run.Topology) {
-				blocked[[2]string{zone, server}] = true
+// concernedBy tells which requests a fault concerns: those that had to pass where it was, to the master that granted
+// their lock last, or to any where that is not known. A fault that keeps no zone from a master concerns all.
+func (r *Facts) concernedBy(f *Fault) func(*history.Operation) bool {
+	zones := append(r.topology.Of(topologies.Zone), "") // a client may not say where it is
+	blocked := map[string][]string{}                    // the masters that a zone was kept from
+	any := false
+	for _, server := range r.Servers() {
+		for _, zone := range zones {
+			if r.RoleAt(server, f.At()) == Master && (zone != "" || f.Has(history.Stops)) && f.blocks(zone, server, r.topology) {
+				blocked[zone], any = append(blocked[zone], server), true
 			}
 		}
-	}
-	if len(blocked) == 0 {
-		return func(*history.Operation) bool { return true }
 	}
 	return func(op *history.Operation) bool {
 		zone := r.ZoneOf(op.Invoke.Owner)
 		if !slices.Contains(zones, zone) {
 			zone = ""
 		}
-		before := lastOf(grants[op.Invoke.Lock], f.At(), func(*holding.Hold) bool { return true })
-		if before != nil && slices.Contains(masters, r.granter(before)) {
-			return blocked[[2]string{zone, r.granter(before)}]
+		if before := r.LastGrant(op.Invoke.Lock, f.At()); before != nil && any {
+			if by, _ := r.Granters(before); len(by) > 0 && r.RoleAt(by[0], f.At()) == Master {
+				return slices.Contains(blocked[zone], by[0])
+			}
 		}
-		return slices.ContainsFunc(masters, func(server string) bool { return blocked[[2]string{zone, server}] })
+		return !any || len(blocked[zone]) > 0
 	}
 }

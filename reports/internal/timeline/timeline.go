@@ -386,43 +386,36 @@ func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail fac
 	return all
 }
 
-// keysOf are which servers had whose key of the lock whose violation is told: over the whole run, unless it has too many
-// grants.
+// keysOf are which servers were seen to have whose key of the lock whose violation is told, and when they had none: over the
+// whole run, unless it has too many looks.
 func keysOf(r *facts.Facts, v *checker.Violation, focus facts.Window) []object {
-	const few = 50
+	const few = 400
 	all := []object{}
 	if v == nil || v.Lock == "" {
 		return all
 	}
-	grants, w := 0, r.Whole()
-	for i := range r.Holds {
-		if r.Holds[i].Lock == v.Lock {
-			grants++
-		}
+	looks := r.Looks(v.Lock)
+	if len(looks) > few {
+		looks = slices.DeleteFunc(slices.Clone(looks), func(l facts.Look) bool { return !focus.Meets(l.At, l.At) })
 	}
-	if grants > few {
-		w = focus
-	}
-	keys := r.Keys(v.Lock, w)
-	for _, name := range r.Servers() {
+	for _, server := range r.Servers() {
 		spans, empty := []object{}, []int64{}
-		for _, s := range keys {
-			if s.Server != name {
+		last := facts.Look{}
+		for _, l := range looks {
+			switch {
+			case l.Server != server:
 				continue
-			}
-			looks := []int64{}
-			for _, at := range s.Looks {
-				looks = append(looks, micros(at))
-			}
-			spans = append(spans, object{"name": facts.Inferred(facts.Client(s.Owner), s.Inferred), "from": micros(s.From), "to": micros(s.Until), "copy": s.Copy, "looks": looks})
-		}
-		for _, l := range r.Looks(v.Lock) {
-			if l.Server == name && l.Owner == "" { // a look that found none
+			case l.Owner == "":
 				empty = append(empty, micros(l.At))
+			case l.Owner == last.Owner:
+				spans[len(spans)-1]["to"] = micros(l.At)
+			default:
+				spans = append(spans, object{"name": facts.Client(l.Owner), "from": micros(l.At), "to": micros(l.At)})
 			}
+			last = l
 		}
 		if len(spans)+len(empty) > 0 {
-			all = append(all, object{"lock": v.Lock, "server": name, "spans": spans, "empty": empty})
+			all = append(all, object{"lock": v.Lock, "server": server, "spans": spans, "empty": empty})
 		}
 	}
 	return all
