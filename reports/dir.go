@@ -56,9 +56,7 @@ func WriteDir(dir string, in Input) error {
 	}
 	file(HTMLFile, func(w io.Writer) error { return m.writeHTML(w, plots, pictures, logs, lines) })
 	for _, p := range plots {
-		if p.File != "" {
-			text(p.File, p.SVG)
-		}
+		text(p.File, p.SVG)
 	}
 	for _, name := range []string{LatencyFile, HoldsFile, ThroughputFile} {
 		if len(plots) > 0 {

@@ -45,14 +45,13 @@ type chart struct {
 	*plot.Plot
 
 	legend plot.Legend
-	log    bool
 	err    error // the first of what can't be drawn
 }
 
 // newPlot is a plot with grey texts and axes, and its legend beside it. Logarithmic values must be above 0: what is
 // drawn are their powers of ten, since a cloud takes the axis for a linear one.
 func newPlot(title, label string, logarithmic bool) *chart {
-	p := &chart{Plot: plot.New(), legend: plot.NewLegend(), log: logarithmic}
+	p := &chart{Plot: plot.New(), legend: plot.NewLegend()}
 	p.BackgroundColor = nil
 	p.Title.Text, p.Y.Label.Text = title, label
 	p.legend.Top, p.legend.Left = true, true
@@ -82,24 +81,16 @@ func (p *chart) grid() {
 	p.Add(g)
 }
 
-// A scale are the axes of a plot: the time, and the least and the greatest value.
-type scale struct {
-	Window    facts.Window
-	Low, High float64
-}
-
-// scaleOf is the scale of durations, with room around them.
-func scaleOf(r *facts.Facts, all ...facts.Durations) scale {
-	low, high := math.Inf(1), 0.0
-	for _, d := range all {
-		for _, pt := range slices.Concat(xy(d.Most), xy(d.Short), xy(d.Open)) {
-			low, high = min(low, pt.Y), max(high, pt.Y)
-		}
+// scaleOf is the least and the greatest of durations, with room around them.
+func scaleOf(d facts.Durations) (low, high float64) {
+	low = math.Inf(1)
+	for _, pt := range slices.Concat(xy(d.Most), xy(d.Short), xy(d.Open)) {
+		low, high = min(low, pt.Y), max(high, pt.Y)
 	}
 	if high == 0 {
 		low, high = 1e-4, 1e-1
 	}
-	return scale{r.Whole(), max(5e-7, low/1.5), max(high*1.5, low*10)}
+	return max(5e-7, low/1.5), max(high*1.5, low*10)
 }
 
 // xy are durations as points; shorter ones than a microsecond are clamped.
@@ -113,23 +104,22 @@ func xy(all []facts.Duration) plotter.XYs {
 
 // runPlot is a plot over the time of a run, with its faults as bands behind the data and a cross above it at each
 // violation.
-func runPlot(r *facts.Facts, s scale, title, label string, logarithmic bool) *chart {
+func runPlot(r *facts.Facts, low, high float64, title, label string, logarithmic bool) *chart {
 	p := newPlot(title, label, logarithmic)
 	if logarithmic {
-		s.Low, s.High = math.Log10(s.Low), math.Log10(s.High)
+		low, high = math.Log10(low), math.Log10(high)
 	}
 	p.X.Label.Text = "seconds"
-	p.X.Min, p.X.Max = s.Window.From.Seconds(), max(s.Window.To, s.Window.From+time.Millisecond).Seconds()
-	p.Y.Min, p.Y.Max = s.Low, s.High
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, r.Whole().To.Seconds(), low, high
 	var numbers plotter.XYLabels
 	named := map[string]bool{}
 	for i := range r.Faults {
 		f := &r.Faults[i]
-		left, right := max(f.Start.Seconds(), p.X.Min), min(max(f.End.Seconds(), f.Start.Seconds()+(p.X.Max-p.X.Min)/1000), p.X.Max)
+		left, right := f.Start.Seconds(), min(max(f.End.Seconds(), f.Start.Seconds()+p.X.Max/1000), p.X.Max)
 		if !f.OK || left > right {
 			continue
 		}
-		shade, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: s.Low}, {X: right, Y: s.Low}, {X: right, Y: s.High}, {X: left, Y: s.High}})
+		shade, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
 		if p.err = err; err != nil {
 			return p
 		}
@@ -141,7 +131,7 @@ func runPlot(r *facts.Facts, s scale, title, label string, logarithmic bool) *ch
 			p.legend.Add(family, shade)
 			named[family] = true
 		}
-		numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: left, Y: s.Low}), append(numbers.Labels, fmt.Sprint(i+1))
+		numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: left, Y: low}), append(numbers.Labels, fmt.Sprint(i+1))
 	}
 	p.grid()
 	if labels, err := plotter.NewLabels(numbers); err == nil && len(numbers.XYs) > 0 {
@@ -152,22 +142,21 @@ func runPlot(r *facts.Facts, s scale, title, label string, logarithmic bool) *ch
 	}
 	var marks plotter.XYs
 	for _, v := range r.Violations { // of those that would cover each other one is drawn
-		at := min(max(r.Since(v).Seconds(), p.X.Min), p.X.Max)
-		if n := len(marks); n == 0 || at-marks[n-1].X > (p.X.Max-p.X.Min)/300 {
-			marks = append(marks, plotter.XY{X: at, Y: s.High})
+		at := min(r.Since(v).Seconds(), p.X.Max)
+		if n := len(marks); n == 0 || at-marks[n-1].X > p.X.Max/300 {
+			marks = append(marks, plotter.XY{X: at, Y: high})
 		}
 	}
-	p.points("violation", marks, bad, draw.CrossGlyph{}, false)
+	p.points("violation", marks, bad, draw.CrossGlyph{})
 	return p
 }
 
 // points draws a glyph each, or many of them as a cloud.
-func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer, logarithmic bool) {
+func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer) {
 	const most = 400
 	if len(points) == 0 {
 		return
 	}
-	points = scaled(points, logarithmic)
 	s, err := plotter.NewScatter(points)
 	if err != nil {
 		p.err = err
@@ -184,12 +173,10 @@ func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.Glyph
 	p.Add(cloud)
 }
 
-func scaled(points plotter.XYs, logarithmic bool) plotter.XYs {
-	points = slices.Clone(points)
+// logarithms are points of which what is drawn are the powers of ten.
+func logarithms(points plotter.XYs) plotter.XYs {
 	for i := range points {
-		if logarithmic {
-			points[i].Y = math.Log10(points[i].Y)
-		}
+		points[i].Y = math.Log10(points[i].Y)
 	}
 	return points
 }
@@ -197,7 +184,6 @@ func scaled(points plotter.XYs, logarithmic bool) plotter.XYs {
 // line draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap, nothing is
 // known between them.
 func (p *chart) line(name string, points plotter.XYs, gap float64, t tint, dashes ...vg.Length) {
-	points = scaled(points, p.log)
 	for len(points) > 0 {
 		n := 1
 		for n < len(points) && points[n].X-points[n-1].X <= gap {
@@ -216,25 +202,22 @@ func (p *chart) line(name string, points plotter.XYs, gap float64, t tint, dashe
 	}
 }
 
-// latency plots lengths of time, which are called by the words, and their percentiles where there are enough.
-func latency(r *facts.Facts, title string, d facts.Durations, s scale, words [3]string) *chart {
+// latency plots lengths of time, which are called by the words, and their percentiles where there are enough: p50 and,
+// with dashes, p99.
+func latency(r *facts.Facts, title string, d facts.Durations, words [3]string) *chart {
 	const enough = 400
-	p := runPlot(r, s, title, "seconds", true)
-	p.points(words[0], xy(d.Most), ok, draw.BoxGlyph{}, true)
-	p.points(words[1], xy(d.Short), fail, draw.TriangleGlyph{}, true)
-	p.points(words[2], xy(d.Open), info, draw.RingGlyph{}, true)
+	low, high := scaleOf(d)
+	p := runPlot(r, low, high, title, "seconds", true)
+	p.points(words[0], logarithms(xy(d.Most)), ok, draw.BoxGlyph{})
+	p.points(words[1], logarithms(xy(d.Short)), fail, draw.TriangleGlyph{})
+	p.points(words[2], logarithms(xy(d.Open)), info, draw.RingGlyph{})
 	if len(d.Most) >= enough {
-		p.percentiles(r, "", d.Most, ink)
+		line, gap := quantiles(r, d.Most, 500, 20)
+		p.line("p50", logarithms(line), gap, ink)
+		line, gap = quantiles(r, d.Most, 990, 200)
+		p.line("p99", logarithms(line), gap, ink, vg.Points(4), vg.Points(3))
 	}
 	return p
-}
-
-// percentiles draws p50 and, with dashes, p99, in parts of the time that have enough of them.
-func (p *chart) percentiles(r *facts.Facts, of string, all []facts.Duration, t tint) {
-	line, gap := quantiles(r, all, 500, 20)
-	p.line(of+"p50", line, gap, t)
-	line, gap = quantiles(r, all, 990, 200)
-	p.line(of+"p99", line, gap, t, vg.Points(4), vg.Points(3))
 }
 
 // quantiles are a percentile over time, in at most 100 parts that have so many durations on average; one that has too
@@ -242,71 +225,38 @@ func (p *chart) percentiles(r *facts.Facts, of string, all []facts.Duration, t t
 func quantiles(r *facts.Facts, all []facts.Duration, permille, each int) (line plotter.XYs, gap float64) {
 	parts := min(max(len(all)/each, 1), 100)
 	width := r.Whole().Length().Seconds() / float64(parts)
-	samples := make([][]float64, parts)
-	for _, pt := range xy(all) {
-		at := min(max(int(pt.X/width), 0), parts-1)
-		samples[at] = append(samples[at], pt.Y)
+	samples := make([][]time.Duration, parts)
+	for _, d := range all {
+		at := min(max(int(d.At.Seconds()/width), 0), parts-1)
+		samples[at] = append(samples[at], max(d.Took, time.Microsecond))
 	}
 	for i, s := range samples {
-		if facts.Carries(len(s), permille) {
-			slices.Sort(s)
-			line = append(line, plotter.XY{X: (float64(i) + 0.5) * width, Y: s[max(0, (len(s)*permille+999)/1000-1)]})
+		slices.Sort(s)
+		if at := facts.Rank(s, permille); at > 0 {
+			line = append(line, plotter.XY{X: (float64(i) + 0.5) * width, Y: at.Seconds()})
 		}
 	}
 	return line, 1.5 * width
 }
 
-// operations plots how long the operations of holders took, by their percentiles; nil if there are too few of each.
-func operations(r *facts.Facts, least int) *chart {
-	all := map[history.Op][]facts.Duration{}
-	for i := range r.Ops {
-		if op := &r.Ops[i]; op.OK() && op.Invoke.Op != history.Acquire {
-			all[op.Invoke.Op] = append(all[op.Invoke.Op], facts.Duration{At: op.Complete.Time, Took: facts.Took(op)})
-		}
-	}
-	var p *chart
-	for i, op := range []history.Op{history.Extend, history.Release, history.Access} {
-		if len(all[op]) < least {
-			continue
-		}
-		if p == nil {
-			p = runPlot(r, scaleOf(r, facts.Durations{Most: all[history.Extend], Short: all[history.Release], Open: all[history.Access]}), "Latency of the other operations", "seconds", true)
-		}
-		p.percentiles(r, string(op)+" ", all[op], []tint{info, ink, ok}[i])
-	}
-	return p
-}
-
-// rateStep is the length of time over which answers are counted.
-func rateStep(w facts.Window) time.Duration { return max(w.Length()/120, time.Nanosecond) }
-
-// answers counts the requests for a lock that were answered in each step of a window, by outcome. One that was still
-// open at the end has no answer.
-func answers(r *facts.Facts, w facts.Window) map[history.Type][]float64 {
-	step := rateStep(w)
-	parts := max(1, int(math.Ceil(float64(w.Length())/float64(step))))
-	counts := map[history.Type][]float64{history.OK: make([]float64, parts), history.Fail: make([]float64, parts), history.Info: make([]float64, parts)}
+// throughput plots how many requests for a lock were answered a second, by outcome. One that was still open at the end
+// has no answer.
+func throughput(r *facts.Facts) *chart {
+	w := r.Whole()
+	length := max(w.Length()/120, time.Nanosecond)
+	step, parts := length.Seconds(), max(1, int(math.Ceil(float64(w.Length())/float64(length))))
+	counts, most := map[history.Type][]float64{}, 0.0
 	for i := range r.Ops {
 		if e := r.Ops[i].Complete; r.Ops[i].Invoke.Op == history.Acquire && e.Index >= 0 {
-			counts[e.Type][min(int(e.Time/step), parts-1)]++
+			if counts[e.Type] == nil {
+				counts[e.Type] = make([]float64, parts)
+			}
+			at := min(int(e.Time/length), parts-1)
+			counts[e.Type][at]++
+			most = max(most, counts[e.Type][at])
 		}
 	}
-	return counts
-}
-
-// rateScale is that of the answers per second in a window.
-func rateScale(r *facts.Facts, w facts.Window) scale {
-	s := scale{w, 0, 1}
-	for _, c := range answers(r, w) {
-		s.High = max(s.High, 1.08*slices.Max(c)/rateStep(w).Seconds())
-	}
-	return s
-}
-
-// throughput plots how many requests for a lock were answered a second, by outcome.
-func throughput(r *facts.Facts, title string, s scale) *chart {
-	step, all := rateStep(s.Window).Seconds(), answers(r, s.Window)
-	p := runPlot(r, s, title, "answers per second", false)
+	p := runPlot(r, 0, max(1, 1.08*most/step), "Throughput, per "+say.Span(length), "answers per second", false)
 	for _, of := range []struct {
 		outcome history.Type
 		text    string
@@ -318,31 +268,14 @@ func throughput(r *facts.Facts, title string, s scale) *chart {
 		{history.OK, "granted", ok, nil},
 	} {
 		var line plotter.XYs
-		for i, n := range all[of.outcome] {
+		for i, n := range counts[of.outcome] {
 			if from := float64(i) * step; i == 0 || from+step <= r.End.Seconds()+1e-9 { // a part of a step is no drop to nothing: the record ends
-				line = append(line, plotter.XY{X: from, Y: n / step}, plotter.XY{X: min(from+step, s.Window.To.Seconds()), Y: n / step})
+				line = append(line, plotter.XY{X: from, Y: n / step}, plotter.XY{X: min(from+step, w.To.Seconds()), Y: n / step})
 			}
 		}
-		if slices.Max(all[of.outcome]) > 0 {
-			p.line(of.text, line, math.Inf(1), of.tint, of.dashes...)
-		}
+		p.line(of.text, line, math.Inf(1), of.tint, of.dashes...)
 	}
 	return p
-}
-
-// drawn are charts as elements of a page, or files. Those that are nil are left out.
-func drawn(files []string, charts ...*chart) (all []reportdraw.Plot, err error) {
-	for i, p := range charts {
-		if p == nil {
-			continue
-		}
-		svg, err := p.svg(1000, 260, p.Title.Text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, reportdraw.Plot{File: files[i], SVG: svg})
-	}
-	return all, nil
 }
 
 // svg draws a plot, with its legend on the right.

@@ -4,25 +4,26 @@
 package plots
 
 import (
-	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
 func init() { draw.Plots = &draw.Plotter{Run: ofRun, Curves: curves} } //nolint:gochecknoinits // see the package
 
-// What the points of a plot are called.
-var (
-	requestWords = [3]string{"granted", "refused", "outcome unknown"}                  //nolint:gochecknoglobals // a constant
-	holdWords    = [3]string{"released", "ended by its lease, or lost", "end unknown"} //nolint:gochecknoglobals // a constant
-)
-
-func ofRun(r *facts.Facts) ([]draw.Plot, error) {
-	requests, holds := r.Requests(), r.HeldFor()
-	return drawn([]string{draw.LatencyFile, draw.HoldsFile, draw.ThroughputFile, ""},
-		latency(r, "Latency", requests, scaleOf(r, requests), requestWords),
-		latency(r, "Holds", holds, scaleOf(r, holds), holdWords),
-		throughput(r, "Throughput, per "+say.Span(rateStep(r.Whole())), rateScale(r, r.Whole())),
-		operations(r, draw.LeastPlotted),
-	)
+func ofRun(r *facts.Facts) (all []draw.Plot, err error) {
+	for _, of := range []struct {
+		file  string
+		chart *chart
+	}{
+		{draw.LatencyFile, latency(r, "Latency", r.Requests(), [3]string{"granted", "refused", "outcome unknown"})},
+		{draw.HoldsFile, latency(r, "Holds", r.HeldFor(), [3]string{"released", "ended by its lease, or lost", "end unknown"})},
+		{draw.ThroughputFile, throughput(r)},
+	} {
+		svg, err := of.chart.svg(1000, 260, of.chart.Title.Text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, draw.Plot{File: of.file, SVG: svg})
+	}
+	return all, nil
 }

@@ -36,11 +36,11 @@ func TestPlots(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, apart)
-	svg, err := latency(r, "Latency", r.Requests(), scaleOf(r, r.Requests()), requestWords).svg(1000, 260, "latency")
+	svg, err := latency(r, "Latency", r.Requests(), [3]string{}).svg(1000, 260, "latency")
 	require.NoError(t, err)
 	require.Contains(t, svg, "data:image/")
 	require.Less(t, len(svg), 60_000, "of 3,000 requests")
-	_, err = latency(r, "Holds", facts.Durations{}, scaleOf(r, facts.Durations{}), requestWords).svg(1000, 260, "nothing")
+	_, err = latency(r, "Holds", facts.Durations{}, [3]string{}).svg(1000, 260, "nothing")
 	require.NoError(t, err)
 
 	empty, err := curves("nothing", []draw.Curve{{Name: "none"}})

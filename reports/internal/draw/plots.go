@@ -19,7 +19,7 @@ type Plotter struct {
 // is no part of a test that imports package chaos.
 var Plots *Plotter //nolint:gochecknoglobals // an import sets it
 
-// A Plot is an SVG element, and the file that it goes to; empty if it has none.
+// A Plot is an SVG element, and the file that it goes to.
 type Plot struct{ File, SVG string }
 
 // The files of plots.

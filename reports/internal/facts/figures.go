@@ -88,21 +88,19 @@ func LatencyOf(sample []time.Duration) Latency {
 	}
 	return Latency{
 		Count: len(sample), Mean: sum / time.Duration(len(sample)), Min: sample[0], Max: sample[len(sample)-1],
-		P50: rank(sample, 500), P95: rank(sample, 950), P99: rank(sample, 990), P999: rank(sample, 999),
+		P50: Rank(sample, 500), P95: Rank(sample, 950), P99: Rank(sample, 990), P999: Rank(sample, 999),
 	}
 }
 
-// rank is the nearest-rank percentile of a sorted sample, in permille; 0 if the sample is too small for it.
-func rank(sorted []time.Duration, permille int) time.Duration {
-	if !Carries(len(sorted), permille) {
+// Rank is the nearest-rank percentile of a sorted sample, in permille; 0 if the sample has too few above it for it to be
+// more than one of the extremes.
+func Rank(sorted []time.Duration, permille int) time.Duration {
+	n := len(sorted)
+	if n < 5 || n*(1000-permille) < 1000 {
 		return 0
 	}
-	return sorted[max(0, (len(sorted)*permille+999)/1000-1)]
+	return sorted[max(0, (n*permille+999)/1000-1)]
 }
-
-// Carries reports whether a sample of this size has enough above a percentile, in permille, for it to be more than one
-// of the extremes.
-func Carries(n, permille int) bool { return n >= 5 && n*(1000-permille) >= 1000 }
 
 // None stands in a table where there is no figure.
 const None = "–"
