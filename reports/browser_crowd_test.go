@@ -64,8 +64,7 @@ func TestBrowserCrowd(t *testing.T) {
 	require.Contains(t, tab.text(".live"), "no lock or client of that name")
 }
 
-// A crowded run that is too long for every operation has at least how much each lock was
-// held, and what was refused.
+// A crowded run that is too long for every operation has those around the violation, and says so.
 func TestBrowserLongCrowd(t *testing.T) {
 	t.Parallel()
 	html := htmlOf(t, crowded(40, 64, 90_000))
@@ -73,16 +72,12 @@ func TestBrowserLongCrowd(t *testing.T) {
 	tab := newTab(t)
 	tab.openReport(html, "")
 	tab.click(`[data-do="whole"]`)
-	require.Equal(t, "▸ lock-39", eval[[]string](tab, rowNames)[0])
 	for range 16 { // no zoom draws so much that it would stutter
 		require.Less(t, eval[int](tab, `document.querySelectorAll(".live *").length`), 5000)
 		tab.click(`[data-do="in"]`)
 	}
 	tab.click(`[data-do="whole"]`)
 	require.True(t, eval[bool](tab, `document.querySelector("[data-coarse]").checkVisibility()`))
-	require.NotEmpty(t, eval[[]string](tab, `[...document.querySelectorAll(".live .t-fail")].map((n) => n.getAttribute("d"))`))
-	tab.click(`[data-fold="lock-39"] .t-label`)
-	require.Contains(t, tab.text(".live"), "zoom in for its clients")
 	tab.click(`[data-do="violation"]`)
 	require.Contains(t, eval[[]string](tab, rowNames), "zone-a.intruder")
 }

@@ -125,7 +125,7 @@
   function drawLock(lock, lanes, y, open) {
     const bad = data.violations.filter((v) => v.lock === lock.name && meets(v.from, v.to)).length;
     const words = `${open ? "▾" : "▸"} ${lock.name}`, says = {};
-    const row = sparse() ? drawCover(lock.cover || "", y) : drawDense(lanes, y, says);
+    const row = drawDense(lanes, y, says);
     const about = [sparse() ? "" : `${says.share} % held`, sparse() ? "" : lanes.length + (lanes.length === 1 ? " client" : " clients")].filter(Boolean).join(" · ");
     const full = `${lock.name}: ${[about, sparse() ? "" : counts(says), bad ? `${thousands(bad)} in a violation` : ""].filter(Boolean).join("; ")}`;
     return `<g class="t-fold" data-fold="${esc(lock.name)}" tabindex="0" role="button" aria-expanded="${open}" aria-label="${esc(full)}">${rect("t-none", 0, y, left, laneHeight)}` +
@@ -187,20 +187,6 @@
     for (let c = 0; c < columns; c++) says.share += Math.min(1, covered[c]);
     says.share = Math.round(says.share / columns * 100);
     return path("t-wait", waits) + levels(covered, columns, (c) => left + c, y) + path("t-fail", marks(refused, (at) => slash(at, mid, 3))) + marks(unknown, (at) => ring(at, mid, 3, "no known outcome"));
-  }
-
-  // drawCover is what there is of lanes whose operations are not in the page.
-  function drawCover(cover, y) {
-    const parts = cover.length, unit = data.end / parts, mid = y + laneHeight / 2;
-    const low = Math.max(0, Math.floor(view.a / unit)), high = Math.min(parts, Math.ceil(view.b / unit));
-    const digits = Array.from(cover.slice(low, high), (digit) => parseInt(digit, 36));
-    let out = levels(Float32Array.from(digits, (n) => n % 5 / 4), digits.length, (c) => x((low + c) * unit), y), refused = "", last = -9, lastRing = -9;
-    for (const [c, n] of digits.entries()) {
-      const at = x((low + c + 0.5) * unit);
-      if (n % 10 >= 5 && at - last > 6) { refused += slash(at, mid, 3); last = at; }
-      if (n >= 10 && at - lastRing > 6) { out += ring(at, mid, 3, "no known outcome"); lastRing = at; }
-    }
-    return out + path("t-fail", refused);
   }
 
   function levels(covered, columns, at, y) {
@@ -377,12 +363,11 @@
     const note = (s) => { body += text("t-note", left, y + 10, s); y += 18; };
     const more = (s) => { body += `<g class="t-fold" data-fold="" tabindex="0" role="button">${rect("t-none", left, y, right - left, 16)}${text("t-note", left, y + 10, s)}</g>`; y += 18; };
     const found = data.lanes.filter(chosen), locks = [...new Set(found.map((lane) => lane.of))];
-    if (sparse()) for (const l of data.locks) if (!l.lanes && chosen({ lock: l.name, name: "" })) locks.push(l);
     const bad = new Set(data.violations.filter((v) => meets(v.from, v.to)).flatMap((v) => v.lanes.map((i) => data.lanes[i])));
     const acting = crowd ? found.filter((lane) => bad.has(lane) || acts(lane)) : found;
     const worst = (list) => [...list.filter((lane) => bad.has(lane)), ...list.filter((lane) => !bad.has(lane))];
     let shown = locks;
-    if (!crowd || (!sparse() && (acting.length <= most || locks.length === 1))) {
+    if (!crowd || acting.length <= most || locks.length === 1) {
       const lanes = crowd ? worst(acting).slice(0, most) : found;
       if (crowd) lanes.sort((a, b) => a.index - b.index);
       const many = lanes.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
@@ -399,7 +384,7 @@
       const of = new Map(locks.map((l) => [l, []]));
       for (const lane of acting) of.get(lane.of).push(lane);
       const marked = new Set([...bad].map((lane) => lane.of));
-      const active = sparse() ? locks : locks.filter((l) => of.get(l).length);
+      const active = locks.filter((l) => of.get(l).length);
       shown = [...active.filter((l) => marked.has(l)), ...active.filter((l) => !marked.has(l))].slice(0, most);
       heading("locks");
       for (const l of shown) {
@@ -408,12 +393,11 @@
         body += drawLock(l, lanes, y, open.has(l.name));
         y += laneHeight + gap;
         if (!open.has(l.name)) continue;
-        if (sparse()) { note("zoom in for its clients"); continue; }
         const some = worst(lanes).slice(0, most), many = some.some((lane) => { const [low, high] = inView(lane); return high - low > dense; });
         for (const lane of some) { tops.set(lane, y); body += drawLane(lane, y, many); y += laneHeight + gap; }
         if (lanes.length > some.length) more(`${thousands(lanes.length - some.length)} more clients of ${l.name} acted here: show more, or filter them above`);
       }
-      if (active.length > shown.length) more(`${thousands(active.length - shown.length)} more locks${sparse() ? "" : " were used here"}: show more, or filter them above`);
+      if (active.length > shown.length) more(`${thousands(active.length - shown.length)} more locks were used here: show more, or filter them above`);
       if (!active.length) note("no lock or client of that name acted here");
     }
     const used = data.resources.filter((r) => crowd ? r.locks.some((i) => shown.includes(data.locks[i])) : !view.lock || r.locks.some((i) => data.locks[i].name === view.lock));

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,13 +24,10 @@ import (
 )
 
 const (
-	// maxDetail is how many requests and accesses the block has one by one. Of more it has those around the
-	// violation, and how much of the time each lock was held.
+	// maxDetail is how many requests and accesses the block has. Of more it has those around the violation.
 	maxDetail = 60_000
 	// around is how far from the violation operations are kept if there are too many.
 	around = 10 * time.Second
-	// coverParts is into how many parts a cover divides the whole: fewer where there are many locks.
-	coverParts = 1500
 	// maxMarks bounds the rarer marks of each lane, and maxLabels the accesses of a resource that have a label.
 	maxMarks, maxLabels = 1000, 200
 )
@@ -61,7 +57,6 @@ type block struct {
 	object
 
 	granters, clients, locks []string
-	covers                   []string // of the locks, where not every operation is there
 }
 
 func micros(t time.Duration) int64 { return t.Microseconds() }
@@ -114,7 +109,6 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 				concerned[l] = true
 			}
 		}
-		b.cover(lanes, whole)
 		lanes = slices.DeleteFunc(lanes, func(l *facts.Lane) bool { return !concerned[l] && !l.Shows(detail) })
 	}
 	at, drawn := map[*facts.Lane]int{}, []object{}
@@ -159,12 +153,8 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 	}
 	slices.Sort(steps)
 	locks := []object{}
-	for i, name := range b.locks {
-		l := object{"name": name}
-		if i < len(b.covers) {
-			l["cover"] = b.covers[i]
-		}
-		locks = append(locks, l)
+	for _, name := range b.locks {
+		locks = append(locks, object{"name": name})
 	}
 	maps.Copy(b.object, object{
 		"servers": servers, "faults": injected, "violations": violations, "steps": slices.Compact(steps), "locks": locks,
@@ -299,45 +289,6 @@ func appendSpan(spans [][2]int64, from, to time.Duration) [][2]int64 {
 		return spans
 	}
 	return append(spans, [2]int64{micros(from), micros(to)})
-}
-
-// cover writes how much each lock was held, in parts that become coarser with the number of locks. Each digit is of one
-// part: how much of it holds covered, from 0 to 4, plus 5 if a request was refused, plus 10 if one had no known outcome.
-func (b *block) cover(lanes []*facts.Lane, w facts.Window) {
-	of := map[string][]*facts.Lane{}
-	for _, l := range lanes {
-		index(&b.locks, l.Lock)
-		of[l.Lock] = append(of[l.Lock], l)
-	}
-	parts := max(100, coverParts/max(1, len(of)/16))
-	unit := float64(w.Length()) / float64(parts)
-	for _, name := range b.locks {
-		covered, failed, open := make([]float64, parts+1), make([]bool, parts), make([]bool, parts)
-		for _, l := range of[name] {
-			for _, h := range l.Holds {
-				from, to := float64(h.Start)/unit, float64(min(h.End, w.To))/unit
-				for at := int(from); at <= int(to) && at < parts; at++ {
-					covered[at] += math.Min(to, float64(at+1)) - math.Max(from, float64(at))
-				}
-			}
-			for _, op := range l.Waits {
-				at := min(parts-1, int(float64(op.Complete.Time)/unit))
-				failed[at], open[at] = failed[at] || op.Failed(), open[at] || op.Unknown()
-			}
-		}
-		digits := make([]byte, parts)
-		for i := range digits {
-			digit := min(4, int(math.Ceil(covered[i]*4-0.001)))
-			if failed[i] {
-				digit += 5
-			}
-			if open[i] {
-				digit += 10
-			}
-			digits[i] = "0123456789abcdefghij"[digit]
-		}
-		b.covers = append(b.covers, string(digits))
-	}
 }
 
 // resources are the protected resources, with their accesses: each with its instant as the distance from the one before,
