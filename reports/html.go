@@ -85,11 +85,19 @@ func WriteHTML(w io.Writer, in Input) error {
 	return m.writeHTML(w, plots, pictures, nil, nil)
 }
 
-// drawn are the drawings that have files of their own.
-func (m *model) drawn() ([]plotted, []picture, error) {
-	plots, err := m.plots()
-	pictures, pictureErr := m.drawPictures()
-	return plots, pictures, errors.Join(err, pictureErr)
+// drawn are the drawings that have files of their own. There are no plots where there is too little, or nothing that plots.
+func (m *model) drawn() (plots []plotted, pictures []picture, err error) {
+	if m.enough() && draw.Plots != nil {
+		all, err := draw.Plots.Run(m.facts)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range all {
+			plots = append(plots, plotted{p})
+		}
+	}
+	pictures, err = m.drawPictures()
+	return plots, pictures, err
 }
 
 func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs []string, lines []logLine) error {
@@ -157,14 +165,16 @@ func (m *model) shown(told *checker.Violation) []property {
 	var all []property
 	for i := range m.facts.Results {
 		p := property{Result: m.facts.Results[i]}
+		var other *checker.Violation
 		for j := range p.Violations {
-			v := &m.facts.Results[i].Violations[j]
-			switch s := m.evidenceOf(v, told); {
-			case s.Told && len(p.Shown) > 0 && !p.Shown[0].Told:
-				p.Shown = []shownViolation{s, p.Shown[0]}
-			case s.Told, len(p.Shown) == 0, len(p.Shown) == 1 && p.Shown[0].Told:
-				p.Shown = append(p.Shown, s)
+			if v := &m.facts.Results[i].Violations[j]; v == told {
+				p.Shown = append(p.Shown, m.evidenceOf(v, told))
+			} else if other == nil {
+				other = v
 			}
+		}
+		if other != nil {
+			p.Shown = append(p.Shown, m.evidenceOf(other, told))
 		}
 		all = append(all, p)
 	}
@@ -344,22 +354,6 @@ func (m *model) enough() bool {
 	return m.Operations[string(history.Acquire)].Total() >= draw.LeastPlotted
 }
 
-// plots are those of the run; none where there is too little to plot, or nothing that plots.
-func (m *model) plots() ([]plotted, error) {
-	if !m.enough() || draw.Plots == nil {
-		return nil, nil
-	}
-	return onPage(draw.Plots.Run(m.facts))
-}
-
-func onPage(plots []draw.Plot, err error) ([]plotted, error) {
-	all := make([]plotted, len(plots))
-	for i, p := range plots {
-		all[i] = plotted{p}
-	}
-	return all, err
-}
-
 // A picture is porcupine's own page of the window in which a lock fails.
 type picture struct {
 	Lock, File string
@@ -410,39 +404,25 @@ func allowScript(page string) (string, error) {
 // historyOf is the part of the history that concerns a lock, up to the same end.
 func (m *model) historyOf(lock string) *history.History {
 	events := m.facts.History.Events
-	concerns := func(i int) bool { return events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 }
-	n := 0
+	part := &history.History{Truncated: m.facts.History.Truncated}
 	for i := range events {
-		if concerns(i) {
-			n++
-		}
-	}
-	part := &history.History{Events: make([]history.Event, 0, n), Truncated: m.facts.History.Truncated}
-	for i := range events {
-		if concerns(i) {
+		if events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 {
 			part.Events = append(part.Events, events[i])
 		}
 	}
 	return part
 }
 
-// maxFileName leaves room for the rest of a file's name, which has 255 bytes.
-const maxFileName = 200
+// foreign is what has no place in the name of a file, so that a link to it needs no escapes.
+var foreign = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// fileName makes a lock's name part of a file's: what is not a letter, a digit, a dot or a dash becomes =XX, so that a
-// link to it needs no escapes. Two long names with the same beginning are two files.
+// fileName makes a lock's name part of a file's. Of one that is long, or loses something, a hash tells it from others.
 func fileName(lock string) string {
-	var b strings.Builder
-	for _, c := range []byte(lock) {
-		if c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "=%02X", c)
-		}
-	}
-	if b.Len() <= maxFileName {
-		return b.String()
+	const longest = 100
+	name := foreign.ReplaceAllString(lock, "_")
+	if name == lock && len(name) <= longest {
+		return name
 	}
 	sum := sha256.Sum256([]byte(lock))
-	return b.String()[:maxFileName-17] + fmt.Sprintf("-%x", sum[:8])
+	return fmt.Sprintf("%s-%x", name[:min(len(name), longest)], sum[:6])
 }

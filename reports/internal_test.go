@@ -27,12 +27,9 @@ func TestRates(t *testing.T) {
 }
 
 func TestFileName(t *testing.T) {
-	for give, want := range map[string]string{
-		"orders": "orders", "shop/orders:7": "shop=2Forders=3A7", "../../etc": "..=2F..=2Fetc", "<b>\x00ä": "=3Cb=3E=00=C3=A4", "{tag}.lock-1": "=7Btag=7D.lock-1",
-	} {
-		require.Equal(t, want, fileName(give))
+	require.Equal(t, "lock-1.a", fileName("lock-1.a"))
+	for _, name := range []string{"shop/orders:7", "../../etc", "<b>\x00ä", strings.Repeat("x", 1000)} {
+		require.Regexp(t, `^[A-Za-z0-9._-]{1,120}$`, fileName(name))
+		require.NotEqual(t, fileName(name), fileName(name+"/"))
 	}
-	long := strings.Repeat("x", 1000)
-	require.Len(t, fileName(long), maxFileName)
-	require.NotEqual(t, fileName(long+"1"), fileName(long+"2"))
 }
