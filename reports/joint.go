@@ -264,28 +264,17 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 	return writeJUnit(w, all)
 }
 
-// maxJointRows bounds the runs that the joint summary lists.
-const maxJointRows = 200
-
 func (j *Joint) writeMarkdown(w io.Writer) error {
-	text := fmt.Sprintf("## %s %s\n\n", sign(j.Verdict), md(j.Story.Headline))
-	var rates, rows [][]string
-	for _, r := range j.Rates {
-		rates = append(rates, []string{md(r.Name), r.String()})
-	}
-	if len(rates) > 0 {
-		text += mdTable([]string{"violation", ">runs (95 % interval, if they are of one kind)"}, rates) + "\n"
-	}
-	runs := slices.Clone(j.Runs)
-	slices.SortStableFunc(runs, func(a, b JointRun) int { return cmp.Compare(a.Tone(), b.Tone()) })
-	for _, r := range runs[:min(len(runs), maxJointRows)] {
-		rows = append(rows, []string{md(r.name()), sign(r.Verdict) + " " + string(r.Verdict), md(r.Expect), md(say.Shorten(r.Headline, 200)), md(r.Dir)})
-	}
-	text += mdTable([]string{"run", "verdict", "expected", "what was found", "directory"}, rows)
-	if more := len(runs) - len(rows); more > 0 {
-		text += fmt.Sprintf("\nand %s more, in results.json\n", say.Count(more, "run"))
-	}
-	return write(w, "markdown", text, nil)
+	text, err := templated(summaryMarkdown, "joint", j.byTone(), nil)
+	return write(w, "markdown", text, err)
+}
+
+// byTone is the same with the runs that are not in order first.
+func (j *Joint) byTone() *Joint {
+	sorted := *j
+	sorted.Runs = slices.Clone(j.Runs)
+	slices.SortStableFunc(sorted.Runs, func(a, b JointRun) int { return cmp.Compare(a.Tone(), b.Tone()) })
+	return &sorted
 }
 
 // writeJUnit writes suites.

@@ -66,50 +66,17 @@ func WriteJUnit(w io.Writer, r Results) error {
 
 // junitSuiteOf is the suite of a run.
 func junitSuiteOf(r *Results) junitSuite {
-	met := r.met()
+	met, names := r.met(), junitNames(r)
 	suite := junitSuite{
-		Name: "lockchaos " + strings.Join(junitNames(r), " "), Package: "lockchaos", Hostname: "localhost",
+		Name: "lockchaos " + strings.Join(names, " "), Package: "lockchaos", Hostname: "localhost",
 		Properties: junitProperties(r), Out: junitOut(r, met),
 	}
-	class := "lockchaos." + strings.Join(junitNames(r), ".")
 	if !r.Started.IsZero() {
 		suite.Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")
 	}
 	total := r.Duration
-	if r.Expect != "" {
-		c := junitCase{Class: class, Name: "verdict", Time: seconds(r.Duration)}
-		switch message := fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, r.Story.Headline); {
-		case met:
-		case r.Verdict == checker.Unknown || r.AbortReason != "":
-			c.Error = &junitResult{Type: "unknown", Message: message}
-		default:
-			c.Failure = &junitResult{Type: "verdict", Message: message}
-		}
-		suite.Cases = append(suite.Cases, c)
-	}
-	for i := range r.Properties {
-		p := &r.Properties[i]
-		c := junitCase{Class: class, Name: p.Name, Time: seconds(p.Took)}
-		switch {
-		case met && p.Verdict == checker.Unknown:
-			c.Skipped = &struct{}{}
-		case p.Verdict == checker.Valid, met:
-		case p.Verdict == checker.Invalid:
-			c.Failure = &junitResult{Type: failureType(p), Message: p.Summary, Text: explanations(p)}
-		default:
-			c.Error = &junitResult{Type: "unknown", Message: p.Summary}
-		}
-		total += p.Took
-		suite.Cases = append(suite.Cases, c)
-	}
-	if len(r.Properties) == 0 && r.Expect == "" {
-		suite.Cases = []junitCase{{
-			Class: class, Name: "verdict", Time: seconds(0),
-			Error: &junitResult{Type: "unknown", Message: "nothing was checked"},
-		}}
-	}
-	for i := range suite.Cases {
-		c := &suite.Cases[i]
+	add := func(name string, took time.Duration, c junitCase) {
+		c.Class, c.Name, c.Time = "lockchaos."+strings.Join(names, "."), name, seconds(took)
 		switch {
 		case c.Failure != nil:
 			suite.Failures++
@@ -118,8 +85,39 @@ func junitSuiteOf(r *Results) junitSuite {
 		case c.Skipped != nil:
 			suite.Skipped++
 		}
+		suite.Tests++
+		suite.Cases = append(suite.Cases, c)
 	}
-	suite.Tests, suite.Time = len(suite.Cases), seconds(total)
+	message := fmt.Sprintf("expected %s, got %s: %s", r.Expect, r.Verdict, r.Story.Headline)
+	switch {
+	case r.Expect == "" && len(r.Properties) == 0:
+		add("verdict", 0, junitCase{Error: &junitResult{Type: "unknown", Message: "nothing was checked"}})
+	case r.Expect == "":
+	case met:
+		add("verdict", r.Duration, junitCase{})
+	case r.Verdict == checker.Unknown || r.AbortReason != "":
+		add("verdict", r.Duration, junitCase{Error: &junitResult{Type: "unknown", Message: message}})
+	default:
+		add("verdict", r.Duration, junitCase{Failure: &junitResult{Type: "verdict", Message: message}})
+	}
+	for i := range r.Properties {
+		p, c := &r.Properties[i], junitCase{}
+		switch {
+		case met && p.Verdict == checker.Unknown:
+			c.Skipped = &struct{}{}
+		case p.Verdict == checker.Valid, met:
+		case p.Verdict == checker.Invalid:
+			c.Failure = &junitResult{Type: "violation", Message: p.Summary, Text: explanations(p)}
+			if len(p.Violations) > 0 {
+				c.Failure.Type = p.Violations[0].Kind
+			}
+		default:
+			c.Error = &junitResult{Type: "unknown", Message: p.Summary}
+		}
+		total += p.Took
+		add(p.Name, p.Took, c)
+	}
+	suite.Time = seconds(total)
 	return suite
 }
 
@@ -177,13 +175,6 @@ func junitProperties(r *Results) []junitProperty {
 		}
 	}
 	return properties
-}
-
-func failureType(p *checker.Result) string {
-	if len(p.Violations) == 0 {
-		return "violation"
-	}
-	return p.Violations[0].Kind
 }
 
 // explanations are the violations of a property, one a line.

@@ -246,17 +246,12 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 func (m *Matrix) writeMarkdown(w io.Writer) error {
 	var rows [][]string
 	for i := range m.Cells {
-		words := m.Cells[i].words()
-		for k := range words {
-			words[k] = md(words[k])
-		}
-		rows = append(rows, words)
+		rows = append(rows, m.Cells[i].words())
 	}
-	text := fmt.Sprintf("## Locks under the same faults\n\n%s\n\n%s\n%s\n\n", md(m.about()), mdTable(matrixColumns, rows), matrixNote)
-	if err := write(w, "markdown", text, nil); err != nil {
-		return err
-	}
-	return m.Joint.writeMarkdown(w)
+	text, err := templated(summaryMarkdown, "matrix", map[string]any{
+		"About": m.about(), "Columns": matrixColumns, "Rows": rows, "Note": matrixNote, "Joint": m.Joint.byTone(),
+	}, nil)
+	return write(w, "markdown", text, err)
 }
 
 // matrixNote says how to read the columns.

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the templates
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template"
@@ -50,9 +51,9 @@ func functions() map[string]any {
 		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join, "mermaid": draw.Mermaid,
 		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
 		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
-		"armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
+		"runName": JointRun.name, "armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
 		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "effective": facts.Effective,
-		"first": func(n int, all []Fault) []Fault { return all[:min(len(all), n)] }, "sub": func(a, b int) int { return a - b },
+		"first": func(all any, n int) any { v := reflect.ValueOf(all); return v.Slice(0, min(v.Len(), n)).Interface() }, "sub": func(a, b int) int { return a - b },
 	}
 }
 
@@ -185,22 +186,4 @@ func md(text string) string {
 		marks = append(marks, mark, "\\"+mark)
 	}
 	return strings.NewReplacer(marks...).Replace(say.OneLine(text))
-}
-
-// mdTable is a table of cells that are Markdown. A column whose name begins with ">" has
-// its cells on the right.
-func mdTable(columns []string, rows [][]string) string {
-	names, rule := make([]string, len(columns)), make([]string, len(columns))
-	for i, column := range columns {
-		names[i], rule[i] = column, "---"
-		if name, right := strings.CutPrefix(column, ">"); right {
-			names[i], rule[i] = name, "--:"
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n|%s|\n", strings.Join(names, " | "), strings.Join(rule, "|"))
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-	}
-	return b.String()
 }

@@ -42,7 +42,6 @@ type Facts struct {
 	lanes    []*Lane
 	laneOf   map[[2]string]*Lane // by lock and client
 	accesses map[string][]*history.Operation
-	byOwner  map[string][]*holding.Hold // of the owners that are asked for
 }
 
 // Of derives the facts of a run, as far as it was read.
@@ -53,7 +52,7 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	r := &Facts{
 		Run: run, History: h, Results: report.Results, Verdict: checker.RunVerdict(run, report.Verdict, whole),
 		End: h.End(), Ops: h.Operations(), Holds: holding.Of(h),
-		topology: planned(run.Topology), granters: map[int][]string{}, looks: map[string][]Look{}, declared: map[string]*history.Event{}, byOwner: map[string][]*holding.Hold{},
+		topology: planned(run.Topology), granters: map[int][]string{}, looks: map[string][]Look{}, declared: map[string]*history.Event{},
 	}
 	for i := range h.Events {
 		switch e := &h.Events[i]; e.Op {
@@ -238,70 +237,37 @@ func (r *Facts) LastEvent(v *checker.Violation) *history.Event {
 	return e
 }
 
-// ownedBy are the holds of an owner, in order of their start.
-func (r *Facts) ownedBy(owner string) []*holding.Hold {
-	holds, known := r.byOwner[owner]
-	if !known {
-		for i := range r.Holds {
-			if r.Holds[i].Owner == owner {
-				holds = append(holds, &r.Holds[i])
-			}
-		}
-		r.byOwner[owner] = holds
-	}
-	return holds
-}
-
-// HoldBefore is the last hold of a lock, or of any if none is named, by an owner that began before an instant; nil if
-// there is none.
-func (r *Facts) HoldBefore(lock, owner string, at time.Duration) *holding.Hold {
-	return lastOf(r.ownedBy(owner), at, func(h *holding.Hold) bool { return lock == "" || h.Lock == lock })
-}
-
-// LastGrant is the last grant of a lock before an instant; nil if there is none.
-func (r *Facts) LastGrant(lock string, at time.Duration) *holding.Hold {
-	for i := r.startedBy(at); i > 0; i-- {
-		if r.Holds[i-1].Lock == lock {
-			return &r.Holds[i-1]
-		}
-	}
-	return nil
-}
-
-// startedBy is how many holds began by an instant.
-func (r *Facts) startedBy(at time.Duration) int {
-	return sort.Search(len(r.Holds), func(i int) bool { return r.Holds[i].Start > at })
-}
-
-// lastOf is of some holds, in order of their start, the last that began by an instant and fits; nil if there is none.
-func lastOf(holds []*holding.Hold, at time.Duration, fits func(*holding.Hold) bool) *holding.Hold {
-	began := sort.Search(len(holds), func(i int) bool { return holds[i].Start > at })
-	for _, h := range slices.Backward(holds[:began]) {
-		if fits(h) {
+// lastHold is the last hold that began by an instant and fits; nil if there is none.
+func (r *Facts) lastHold(at time.Duration, fits func(*holding.Hold) bool) *holding.Hold {
+	for i := sort.Search(len(r.Holds), func(i int) bool { return r.Holds[i].Start > at }); i > 0; i-- {
+		if h := &r.Holds[i-1]; fits(h) {
 			return h
 		}
 	}
 	return nil
+}
+
+// HoldBefore is the last hold of a lock, or of any if none is named, by an owner that began by an instant; nil if
+// there is none.
+func (r *Facts) HoldBefore(lock, owner string, at time.Duration) *holding.Hold {
+	return r.lastHold(at, func(h *holding.Hold) bool { return h.Owner == owner && (lock == "" || h.Lock == lock) })
+}
+
+// LastGrant is the last grant of a lock by an instant; nil if there is none.
+func (r *Facts) LastGrant(lock string, at time.Duration) *holding.Hold {
+	return r.lastHold(at, func(h *holding.Hold) bool { return h.Lock == lock })
 }
 
 // HoldFor is the hold that an event acted under: that of its owner, of the event's mode where the owner has several,
 // else the last of its process; nil if there is none.
 func (r *Facts) HoldFor(v *checker.Violation, e *history.Event) *holding.Hold {
-	if e.Owner == "" {
-		for i := r.startedBy(e.Time); i > 0; i-- {
-			if h := &r.Holds[i-1]; h.Process == e.Process && (v.Lock == "" || h.Lock == v.Lock) {
-				return h
-			}
-		}
-		return nil
+	of := func(h *holding.Hold) bool {
+		return (v.Lock == "" || h.Lock == v.Lock) && (h.Owner == e.Owner || e.Owner == "" && h.Process == e.Process)
 	}
-	of := r.ownedBy(e.Owner)
-	if e.Mode != "" {
-		if h := lastOf(of, e.Time, func(h *holding.Hold) bool { return (v.Lock == "" || h.Lock == v.Lock) && h.Mode == e.Mode }); h != nil {
-			return h
-		}
+	if h := r.lastHold(e.Time, func(h *holding.Hold) bool { return of(h) && (e.Mode == "" || h.Mode == e.Mode) }); h != nil {
+		return h
 	}
-	return r.HoldBefore(v.Lock, e.Owner, e.Time)
+	return r.lastHold(e.Time, of)
 }
 
 // Client is whose hold it is: the owner without the number of the attempt.

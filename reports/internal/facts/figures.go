@@ -297,37 +297,27 @@ var figure = regexp.MustCompile(`[0-9]+`)
 // most operations met. It is empty if none did. A definite refusal is what a lock is for, so that refusals count only
 // where nothing was ever granted.
 func (r *Facts) DominantError() string {
-	type tally struct {
-		count   int
-		example string
-	}
-	totals, granted := map[history.Op]int{}, map[history.Op]bool{}
+	totals, granted, counts, examples := map[history.Op]int{}, map[history.Op]bool{}, map[[2]string]int{}, map[[2]string]string{}
 	for i := range r.Ops {
 		totals[r.Ops[i].Invoke.Op]++
 		granted[r.Ops[i].Invoke.Op] = granted[r.Ops[i].Invoke.Op] || r.Ops[i].OK()
 	}
-	errors := map[[2]string]*tally{}
 	for i := range r.Ops {
 		op := &r.Ops[i]
-		kind, text := op.Invoke.Op, op.Complete.Error
-		if op.OK() || text == "" || op.Failed() && granted[kind] {
-			continue
+		if text := op.Complete.Error; !op.OK() && text != "" && !(op.Failed() && granted[op.Invoke.Op]) {
+			alike := [2]string{string(op.Invoke.Op), figure.ReplaceAllString(text, "#")}
+			counts[alike]++
+			examples[alike] = cmp.Or(examples[alike], text)
 		}
-		alike := [2]string{string(kind), figure.ReplaceAllString(text, "#")}
-		if errors[alike] == nil {
-			errors[alike] = &tally{example: text}
-		}
-		errors[alike].count++
 	}
-	most, words := 0, ""
-	for _, alike := range slices.SortedFunc(maps.Keys(errors), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
-		t, kind := errors[alike], history.Op(alike[0])
-		if t.count < minComplaints || 2*t.count <= totals[kind] || t.count <= most {
+	most, words := minComplaints-1, ""
+	for _, alike := range slices.SortedFunc(maps.Keys(counts), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
+		n, total := counts[alike], totals[history.Op(alike[0])]
+		if n <= most || 2*n <= total {
 			continue
 		}
-		most = t.count
-		noun := cmp.Or(map[history.Op]string{history.Acquire: "request for a lock", history.Extend: "extension"}[kind], alike[0])
-		words = fmt.Sprintf("%s of %s ended with the error “%s”", say.Thousands(int64(t.count)), say.Count(totals[kind], noun), say.Shorten(say.OneLine(t.example), 120))
+		noun := cmp.Or(map[string]string{"acquire": "request for a lock", "extend": "extension"}[alike[0]], alike[0])
+		most, words = n, fmt.Sprintf("%s of %s ended with the error “%s”", say.Thousands(int64(n)), say.Count(total, noun), say.Shorten(say.OneLine(examples[alike]), 120))
 	}
 	return words
 }

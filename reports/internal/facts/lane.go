@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -100,7 +101,13 @@ func (l *Lane) Shows(w Window) bool {
 
 // HoldAt is the last hold that began before an access, and under which it can have been made; nil if there is none.
 func (l *Lane) HoldAt(access *history.Event) *holding.Hold {
-	return lastOf(l.Holds, access.Time, func(h *holding.Hold) bool { return access.Owner == "" || access.Owner == h.Owner })
+	began := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > access.Time })
+	for _, h := range slices.Backward(l.Holds[:began]) {
+		if access.Owner == "" || access.Owner == h.Owner {
+			return h
+		}
+	}
+	return nil
 }
 
 // Accesses are those of each resource, in order of their request.

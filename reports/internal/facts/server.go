@@ -289,24 +289,34 @@ func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*history
 func (r *Facts) concernedBy(f *Fault) func(*history.Operation) bool {
 	zones := append(r.topology.Of(topologies.Zone), "") // a client may not say where it is
 	blocked := map[string][]string{}                    // the masters that a zone was kept from
-	any := false
+	hit := false
 	for _, server := range r.Servers() {
 		for _, zone := range zones {
 			if r.RoleAt(server, f.At()) == Master && (zone != "" || f.Has(history.Stops)) && f.blocks(zone, server, r.topology) {
-				blocked[zone], any = append(blocked[zone], server), true
+				blocked[zone], hit = append(blocked[zone], server), true
 			}
 		}
 	}
+	if !hit {
+		return func(*history.Operation) bool { return true }
+	}
+	granted := map[string]string{} // by whom, by lock
 	return func(op *history.Operation) bool {
-		zone := r.ZoneOf(op.Invoke.Owner)
+		zone, lock := r.ZoneOf(op.Invoke.Owner), op.Invoke.Lock
 		if !slices.Contains(zones, zone) {
 			zone = ""
 		}
-		if before := r.LastGrant(op.Invoke.Lock, f.At()); before != nil && any {
-			if by, _ := r.Granters(before); len(by) > 0 && r.RoleAt(by[0], f.At()) == Master {
-				return slices.Contains(blocked[zone], by[0])
+		if _, known := granted[lock]; !known {
+			granted[lock] = ""
+			if before := r.LastGrant(lock, f.At()); before != nil {
+				if by, _ := r.Granters(before); len(by) > 0 && r.RoleAt(by[0], f.At()) == Master {
+					granted[lock] = by[0]
+				}
 			}
 		}
-		return !any || len(blocked[zone]) > 0
+		if by := granted[lock]; by != "" {
+			return slices.Contains(blocked[zone], by)
+		}
+		return len(blocked[zone]) > 0
 	}
 }

@@ -3,13 +3,10 @@ package story
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
@@ -136,48 +133,27 @@ func workloadWords(r *facts.Facts) string {
 	return s + "."
 }
 
-// exposureWords say what a lock that held withstood: how often its holder changed and how close two holders came, and
-// what happened while faults were in effect.
+// exposureWords say what happened while faults were in effect.
 func exposureWords(r *facts.Facts) string {
-	over := map[string]*holding.Hold{} // the hold of each lock that ends last so far
-	passed, least, under, certain := 0, time.Duration(math.MaxInt64), 0, true
-	met := make([]bool, len(r.Faults))
+	under, met := 0, make([]bool, len(r.Faults))
 	for i := range r.Holds {
-		h := &r.Holds[i]
-		covered := false
+		h, covered := &r.Holds[i], false
 		for k := range r.Faults {
-			f := &r.Faults[k]
-			covered = covered || f.Counts() && f.Start <= h.Start && h.Start <= f.End
-			met[k] = met[k] || f.Counts() && h.Start <= f.Start && f.Start < h.End
+			if f := &r.Faults[k]; f.Counts() {
+				covered = covered || f.Start <= h.Start && h.Start <= f.End
+				met[k] = met[k] || h.Start <= f.Start && f.Start < h.End
+			}
 		}
 		if covered {
 			under++
 		}
-		if r.Shared(h.Lock) {
-			certain = false
-			continue
-		}
-		before := over[h.Lock]
-		if before != nil && facts.Client(before.Owner) != facts.Client(h.Owner) && before.End <= h.Start {
-			passed++
-			least = min(least, h.Start-before.End)
-		}
-		if before == nil || h.End > before.End {
-			over[h.Lock] = h
-		}
 	}
-	changed, faults := "", ""
-	switch {
-	case passed > 0:
-		changed = fmt.Sprintf("The holder of a lock changed %s; the closest grant to another client came %s after the hold before it was over.", say.Count(passed, "time"), say.Span(least))
-	case certain && len(r.Holds) > 0:
-		changed = "No lock was granted to one client after another, so this record says little about what keeps two clients apart."
+	n := facts.Effective(r.Faults)
+	if n == 0 {
+		return ""
 	}
-	if n := facts.Effective(r.Faults); n > 0 {
-		began := len(slices.DeleteFunc(met, func(is bool) bool { return !is }))
-		faults = sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", grantsMade(under), began, say.Count(n, "fault")))
-	}
-	return joined(" ", changed, faults)
+	began := len(slices.DeleteFunc(met, func(is bool) bool { return !is }))
+	return sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", grantsMade(under), began, say.Count(n, "fault")))
 }
 
 // grantsMade is "2 grants were made", also of one and of none.
