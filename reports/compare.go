@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -336,17 +335,11 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 	if len(c.Differences) == 0 {
 		b.WriteString("\n- They agree in all that is compared here.")
 	}
-	b.WriteString("\n\n")
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, r := range append([]ComparedRow{{Values: [2]string{"A", "B"}}}, c.Rows...) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", say.OneLine(r.What), r.Values[0], r.Values[1], r.Change)
+	rows := [][]string{{"", "A", "B", ""}}
+	for _, r := range c.Rows {
+		rows = append(rows, []string{say.OneLine(r.What), r.Values[0], r.Values[1], r.Change})
 	}
-	_ = t.Flush() // into memory
-	var text strings.Builder
-	for line := range strings.Lines(b.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return write(w, "comparison", text.String(), nil)
+	return write(w, "comparison", b.String()+"\n\n"+aligned(rows), nil)
 }
 
 // A Curve is a distribution of times, in the order of its shares.

@@ -162,10 +162,15 @@ func newJoint(runs []JointRun, planned int) Joint {
 // were planned, into the folder of their directories, and its index.
 func WriteJoint(dir string, runs []JointRun, planned int) error {
 	j := newJoint(runs, planned)
-	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
+	return writeMany(dir, map[string]func(io.Writer) error{
 		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, j) },
-	} {
+	})
+}
+
+// writeMany writes files of many runs into the folder of their directories, and its index.
+func writeMany(dir string, files map[string]func(io.Writer) error) error {
+	var errs []error
+	for name, write := range files {
 		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
 	}
 	return errors.Join(append(errs, UpdateIndex(dir))...)

@@ -1,15 +1,11 @@
 package reports
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -165,13 +161,9 @@ func NewMatrix(runs []JointRun, planned int, seeds string, length time.Duration,
 // WriteMatrix writes the page of a matrix, and its junit.xml, summary.md and results.json,
 // into the folder of its run directories, and the index of that.
 func WriteMatrix(dir string, m Matrix) error {
-	var errs []error
-	for name, write := range map[string]func(io.Writer) error{
+	return writeMany(dir, map[string]func(io.Writer) error{
 		MatrixFile: m.writeHTML, JUnitFile: m.writeJUnit, MarkdownFile: m.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, m) },
-	} {
-		errs = append(errs, history.WriteFile(filepath.Join(dir, name), write))
-	}
-	return errors.Join(append(errs, UpdateIndex(dir))...)
+	})
 }
 
 // The columns of a cell in words.
@@ -188,59 +180,35 @@ func (c *MatrixCell) words() []string {
 	if len(c.Runs) == 0 {
 		return append(head, "no run", "", "", "", "")
 	}
-	acquire := "none granted"
+	twice, acquire := "not decided", "none granted"
+	if c.Twice.Of > 0 {
+		twice = c.Twice.String()
+	}
 	if c.Acquire.Count > 0 {
 		acquire = c.Acquire.Cells()[2] + " / " + c.Acquire.Cells()[4]
 	}
-	return append(head, c.twice(), c.verdicts(), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
-}
-
-// twice is in how many of the decided runs a lock was granted twice.
-func (c *MatrixCell) twice() string {
-	if c.Twice.Of == 0 {
-		return "not decided"
-	}
-	return c.Twice.String()
-}
-
-// verdicts are those of the runs, but for none of a kind.
-func (c *MatrixCell) verdicts() string {
-	var parts []string
-	for _, v := range []struct {
-		n    int
-		word checker.Verdict
-	}{{c.Valid, checker.Valid}, {c.Invalid, checker.Invalid}, {c.Unknown, checker.Unknown}} {
-		if v.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", v.n, v.word))
+	var verdicts []string
+	for i, n := range []int{c.Valid, c.Invalid, c.Unknown} {
+		if n > 0 {
+			verdicts = append(verdicts, fmt.Sprintf("%d %s", n, []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown}[i]))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return append(head, twice, strings.Join(verdicts, ", "), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
 }
 
 // WriteMatrixText writes a matrix as a table for a terminal.
 func WriteMatrixText(w io.Writer, m Matrix) error {
-	var out bytes.Buffer
-	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ToUpper(strings.Join(matrixColumns, "\t")))
-	var impossible []string
+	rows, impossible := [][]string{strings.Split(strings.ToUpper(strings.Join(matrixColumns, "\t")), "\t")}, ""
 	for i := range m.Cells {
 		c := &m.Cells[i]
 		words := c.words()
 		if c.Impossible != "" {
-			words = append(words[:3], "not possible", "", "", "", "")
-			impossible = append(impossible, fmt.Sprintf("%s on %s under %s: %s", c.Lock, c.Topology, c.Faults, c.Impossible))
+			words[3] = "not possible"
+			impossible += fmt.Sprintf("not possible: %s on %s under %s: %s\n", c.Lock, c.Topology, c.Faults, c.Impossible)
 		}
-		fmt.Fprintln(t, strings.Join(words, "\t"))
+		rows = append(rows, words)
 	}
-	_ = t.Flush() // into memory
-	var text strings.Builder
-	for line := range strings.Lines(out.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	for _, why := range impossible {
-		text.WriteString("not possible: " + why + "\n")
-	}
-	return write(w, "matrix", text.String(), nil)
+	return write(w, "matrix", aligned(rows)+impossible, nil)
 }
 
 func (m *Matrix) writeMarkdown(w io.Writer) error {
