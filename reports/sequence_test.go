@@ -60,7 +60,7 @@ func blocked(last string) reports.Input {
 func TestStuckSaysWhatBlocks(t *testing.T) {
 	r := reports.Summarize(blocked("a#1"))
 	require.Contains(t, r.Story.Headline, "No client could acquire")
-	require.Contains(t, r.Story.String(), "At 18.990 s redis-1 still had the key of client a, whose hold was over at 1.010 s: while the key is there, orders is not granted.")
+	require.Contains(t, r.Story.String(), "At 18.990 s redis-1 still had the key of client a (whose hold was over at 1.010 s: while it is there, orders is not granted).")
 	for _, last := range []string{"", "c#1"} { // none, or that of a client of whose hold nothing is known
 		r := reports.Summarize(blocked(last))
 		require.Contains(t, r.Story.Headline, "No client could acquire")
@@ -84,7 +84,7 @@ func givenUp(waited history.Type, looked float64) reports.Input {
 // The key of a client that gave up waiting blocks a lock too.
 func TestStuckSaysWhoseRequestBlocks(t *testing.T) {
 	require.Contains(t, reports.Summarize(givenUp(history.Fail, 18990)).Story.String(),
-		"At 18.990 s redis-1 still had the key of client b, whose request was refused at 0.200 s: while the key is there, orders is not granted.")
+		"At 18.990 s redis-1 still had the key of client b (whose request was refused at 0.200 s: while it is there, orders is not granted).")
 	require.NotContains(t, reports.Summarize(givenUp(history.Info, 18990)).Story.String(), "still had the key", "it may hold the lock")
 	require.Contains(t, reports.Summarize(givenUp(history.Fail, 19300)).Story.String(), "At 19.300 s redis-1 still had the key of client b", "a busy machine looked late")
 }

@@ -15,7 +15,7 @@ import (
 // of a client that had given up.
 func TestTheKeyOfAPlantedBugIsLookedAt(t *testing.T) {
 	for name, want := range map[string]string{
-		"abandoned-wait":            "redis-1 still had the key of client b, whose request was refused at",
+		"abandoned-wait":            "redis-1 still had the key of client b (whose request was refused at",
 		"late-release-double-grant": "redis-1 had client b as the holder of orders",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -206,8 +206,8 @@ func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
 }
 
 // keyEvents are the looks at a lock's key: which servers had it, and whose. Those of one look that found the same are
-// one event.
-func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int) []Event {
+// one event. What blocks a lock is the key of an owner whose hold was over.
+func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int, over func(facts.Look) string) []Event {
 	var events []Event
 	var last facts.Look
 	for _, l := range r.Looks(lock) {
@@ -222,6 +222,10 @@ func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int) []
 		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank}
 		if l.Owner != "" {
 			ev.Verb = "had " + named(facts.Client(l.Owner)) + " as the holder of"
+			if over != nil && over(l) != "" {
+				ev.Verb, ev.Object = "still had", "the key of "+named(facts.Client(l.Owner))
+				ev.Detail, ev.rank = over(l)+": while it is there, "+lock+" is not granted", 1
+			}
 		}
 		events = append(events, ev)
 	}

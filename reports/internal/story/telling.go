@@ -68,7 +68,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	if t.row.Overlap {
 		outcome = overlapWords(r, v.From, r.Together(v, t.holds))
 	}
-	s.Outcome = slices.DeleteFunc([]string{outcome, t.damage(), fencingWords(r, v), t.followed(), t.blockers()}, func(s string) bool { return s == "" })
+	s.Outcome = slices.DeleteFunc([]string{outcome, t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
 }
 
@@ -201,12 +201,17 @@ func (t *telling) events() []Event {
 	}
 	events = append(events, t.others()...)
 	events = append(events, roleEvents(r, t.from, t.to)...)
-	if t.row.Looks {
-		events = append(events, keyEvents(r, t.v.Lock, t.v.From, min(t.v.Until, r.End), 2)...)
-	} else {
-		events = append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3)...)
+	if !t.row.Looks {
+		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
 	}
-	return events
+	until := min(t.v.Until, r.End)
+	for _, l := range r.Looks(t.v.Lock) { // else the first after it
+		if l.At >= t.v.From {
+			until = max(until, l.At+facts.OneLook)
+			break
+		}
+	}
+	return append(events, keyEvents(r, t.v.Lock, t.v.From, until, 2, t.overFor)...)
 }
 
 // has reports whether an operation is one of the evidence.
@@ -383,42 +388,6 @@ func plural(n int, one, several string) string {
 		return one
 	}
 	return several
-}
-
-// blockers says which servers still had the key of a hold that was over, at the last look at a stuck lock; if there was none
-// by then, at the first look after it.
-func (t *telling) blockers() string {
-	if !t.row.Looks {
-		return ""
-	}
-	last := map[string]facts.Look{}
-	for _, l := range t.r.Looks(t.v.Lock) {
-		_, looked := last[l.Server]
-		if l.At >= t.v.From && (!looked || l.At <= min(t.v.Until, t.r.End)+facts.OneLook) {
-			last[l.Server] = l
-		}
-	}
-	var owners []string
-	with := map[string][]string{}
-	for _, server := range t.r.Servers() {
-		l := last[server]
-		if l.Owner == "" || t.overFor(l) == "" {
-			continue
-		}
-		if with[l.Owner] == nil {
-			owners = append(owners, l.Owner)
-		}
-		with[l.Owner] = append(with[l.Owner], server)
-	}
-	var parts []string
-	for _, owner := range owners {
-		l := last[with[owner][0]]
-		parts = append(parts, fmt.Sprintf("at %s %s still had the key of %s, %s", say.Instant(l.At), say.List(with[owner]), named(facts.Client(owner)), t.overFor(l)))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return sentence(say.List(parts) + ": while the key is there, " + t.v.Lock + " is not granted")
 }
 
 // overFor says why an owner that a look found did not hold the lock; empty if it held it, or that is not known.
