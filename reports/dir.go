@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
@@ -36,11 +35,13 @@ const (
 // and leaves the verdicts as they were stored.
 func WriteDir(dir string, in Input) error {
 	m := newModel(in)
-	var moment *time.Duration
-	if v := m.facts.Told(); v != nil {
-		moment = &v.From
+	var logs []string                                             // of the servers
+	entries, _ := os.ReadDir(filepath.Join(dir, history.LogsDir)) // there may be none
+	for _, e := range entries {
+		if name, isLog := strings.CutSuffix(e.Name(), ".log"); isLog && e.Type().IsRegular() {
+			logs = append(logs, name)
+		}
 	}
-	logs, lines := readLogs(dir, in.Run, moment)
 	plots, pictures, err := m.drawn()
 	errs := []error{err}
 	file := func(name string, write func(io.Writer) error) {
@@ -54,7 +55,7 @@ func WriteDir(dir string, in Input) error {
 		file(JUnitFile, func(w io.Writer) error { return WriteJUnit(w, m.Results) })
 		file(MarkdownFile, func(w io.Writer) error { return WriteMarkdown(w, m.Results) })
 	}
-	file(HTMLFile, func(w io.Writer) error { return m.writeHTML(w, plots, pictures, logs, lines) })
+	file(HTMLFile, func(w io.Writer) error { return m.writeHTML(w, plots, pictures, logs) })
 	for _, p := range plots {
 		text(p.File, p.SVG)
 	}

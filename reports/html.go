@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/draw"
@@ -82,7 +81,7 @@ func WriteHTML(w io.Writer, in Input) error {
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	return m.writeHTML(w, plots, pictures, nil, nil)
+	return m.writeHTML(w, plots, pictures, nil)
 }
 
 // drawn are the drawings that have files of their own. There are no plots where there is too little, or nothing that plots.
@@ -100,7 +99,7 @@ func (m *model) drawn() (plots []plotted, pictures []picture, err error) {
 	return plots, pictures, err
 }
 
-func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs []string, lines []logLine) error {
+func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs []string) error {
 	f, v := m.facts, m.facts.Told()
 	issue, err := templated(summaryMarkdown, "issue", m.Results, nil)
 	if err != nil {
@@ -118,30 +117,12 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 		rows = append(rows, operationRow{"(hold)", Outcomes{OK: l.Count}, l})
 	}
 	return writePage(w, "report.html", map[string]any{
-		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "LogLines": lines, "Moment": moment,
+		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "Moment": moment,
 		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
 		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
-		"Paper": maxPaperRows, "Settings": settings(m.in.Run), "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
-		"Lease": m.leases(v), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
+		"Paper": maxPaperRows, "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
+		"Options": pairs(m.in.Run.Topology.Options), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
 	}, "page.js", "timeline.js")
-}
-
-// leases says which leases the times of a violation rest on, and the clock error that is allowed for: empty for none.
-func (m *model) leases(v *checker.Violation) string {
-	if v == nil {
-		return ""
-	}
-	var parts []string
-	for _, h := range m.facts.Evidence(v) {
-		words := "lease " + say.Span(h.Acquire.Invoke.Lease)
-		if h.Acquire.Invoke.Lease > 0 && h.Ended != holding.EndReleased && !slices.Contains(parts, words) {
-			parts = append(parts, words)
-		}
-	}
-	if drift := m.facts.Drift(v.Lock); drift > 0 && len(parts) > 0 {
-		parts = append(parts, say.Span(drift)+" of it are allowed for clocks that drift")
-	}
-	return strings.Join(parts, ", ")
 }
 
 // A property is a result with the evidence that the page shows: that of the violation that is told, and of one more.
@@ -270,35 +251,6 @@ func indices(events []int64) string {
 		names[i] = fmt.Sprintf("#%d", e)
 	}
 	return strings.Join(names, ", ")
-}
-
-// settings are what a random run was told, and how its servers were sized and tuned.
-func settings(run history.Run) []string {
-	lengths := []string{"length", "node_timeout", "watchdog", "hold", "think", "lease", "wait"} // of time
-	values := map[string]string{}
-	maps.Copy(values, run.Topology.Options)
-	var recorded map[string]any // those of the harness, which may have more with each version
-	if json.Unmarshal(run.Settings, &recorded) != nil {
-		recorded = nil
-	}
-	for name, of := range recorded {
-		value := fmt.Sprint(of)
-		if n, ok := of.(float64); ok && slices.Contains(lengths, name) {
-			value = say.Span(time.Duration(n))
-		}
-		if value != "" && value != "0" && value != "false" {
-			words := say.Shorten(strings.ReplaceAll(name, "_", " "), 40)
-			delete(values, strings.ReplaceAll(name, "_", "-"))
-			values[words] = say.Shorten(value, 60)
-		}
-	}
-	if run.Resource != "" {
-		values["resource"] = run.Resource
-	}
-	if run.Fencing {
-		values["fencing"] = "on"
-	}
-	return pairs(values)
 }
 
 // pairs are names with their values, in order.

@@ -2,29 +2,45 @@ package reports_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
 )
 
-// The page says what the run was told, and leads to the logs where there are some.
+// The page says what the run was told and ran on, and leads to the logs where there are some, but to none outside.
 func TestEnvironment(t *testing.T) {
-	in := failover()
-	in.Run.Backend, in.Run.Settings = "process", json.RawMessage(`{"length":25000000000,"clients":8,"hold":20000000,"node_timeout":5000000,"careless":false,"min_replicas":0,"new_one":3}`)
-	in.Run.Topology.Options = map[string]string{"min-replicas": "1"}
-	page := htmlOf(t, in)
-	require.Contains(t, page, "<dd>clients 8, hold 20 ms, length 25 s, min-replicas 1, new one 3, node timeout 5 ms</dd>")
-	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
+	in, dir := failover(), t.TempDir()
+	in.Run.Settings, in.Run.Topology.Options = json.RawMessage(`{"clients":8,"new_<one>":3}`), map[string]string{"min-replicas": "1"}
 	in.Run.Machine = &history.Machine{OS: "linux", Arch: "amd64", Kernel: "6.1.0-<13>", CPUs: 2, Go: "go1.26"}
-	require.Contains(t, htmlOf(t, in), "<dt>Machine</dt><dd>linux 6.1.0-&lt;13&gt;, amd64, 2 CPUs, built with go1.26</dd>")
-
-	in.Run.Settings, in.Run.Topology.Options = json.RawMessage(`"no object"`), nil
-	page = htmlOf(t, in)
+	writeRun(t, dir, in)
+	logs := filepath.Join(dir, history.LogsDir)
+	require.NoError(t, os.Mkdir(logs, 0o755))
+	for _, name := range []string{"redis-3.log", "sentinel <1.log", "notes.txt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(logs, name), nil, 0o600))
+	}
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(logs, "elsewhere.log")))
+	require.NoError(t, reports.WriteDir(dir, in))
+	b, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
+	require.NoError(t, err)
+	page := string(b)
+	for _, want := range []string{
+		"<dt>Options</dt><dd>min-replicas 1</dd>", "&#34;clients&#34;: 8", "<dt>Machine</dt><dd>linux 6.1.0-&lt;13&gt;, amd64, 2 CPUs, built with go1.26</dd>",
+		`<a href="./logs/redis-3.log">redis-3</a>`, `<a href="./logs/sentinel%20%3C1.log">sentinel &lt;1</a>`,
+	} {
+		require.Contains(t, page, want)
+	}
+	for _, not := range []string{"elsewhere", "notes", "new_<one>"} {
+		require.NotContains(t, page, not)
+	}
+	page = htmlOf(t, valid())
 	require.NotContains(t, page, "logs/")
-	require.NotContains(t, page, "<dt>Settings")
+	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
 }
 
 // What is copied as an issue is the story with its diagram, and how to repeat it.

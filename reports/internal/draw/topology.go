@@ -168,14 +168,10 @@ func (p *place) draw(s *drawing, r *facts.Facts, grants []*holding.Hold, changes
 		kind = "map-zone"
 	}
 	title := p.node.Name + ": " + p.node.Kind
-	if p.node.Role != "" {
-		title += ", " + p.node.Role
-	}
-	if p.node.Of != "" {
-		title += " of " + p.node.Of
-	}
-	if p.node.Address != "" {
-		title += ", " + p.node.Address
+	for _, part := range [][2]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
+		if part[1] != "" {
+			title += part[0] + part[1]
+		}
 	}
 	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
 	s.rect("", p.x, p.y, p.w, p.h, 5, title)
@@ -223,7 +219,7 @@ func className(state string) string {
 	}
 }
 
-// What the links between two parties are, the worst last.
+// What the links between two parties are.
 const (
 	isReplicating = "replicates"
 	isSlow        = "slow"
@@ -241,7 +237,7 @@ type edge struct {
 	hits     []hit
 }
 
-// A hit is what a fault does to an edge.
+// A hit is what a fault does to an edge, the worst last.
 type hit struct {
 	f     *facts.Fault
 	state string
@@ -273,26 +269,22 @@ func edgesOf(r *facts.Facts, places []*place) []*edge {
 		if e := of(l.From, l.To); e != nil {
 			e.names = append(e.names, l.Name+" ("+l.Kind+")")
 			e.replicas = e.replicas || l.Kind == string(topologies.Replication)
-			e.carries = e.carries || l.Kind == string(topologies.Replication) || l.Kind == string(topologies.Peer) || l.Kind == string(topologies.Client) && facts.IsServer(e.b.node)
+			e.carries = e.carries || e.replicas || l.Kind == string(topologies.Peer) || l.Kind == string(topologies.Client) && facts.IsServer(e.b.node)
 		}
 	}
-	for i := range r.Faults {
-		f, state := &r.Faults[i], ""
-		switch {
-		case !f.OK:
-		case f.Has(history.Cuts):
-			state = isCut
-		case f.Has(history.Stalls):
-			state = isHeld
-		case f.Has(history.Delays) && f.Life != history.Triggered: // by which all that passes is late
-			state = isSlow
-		}
-		if state == "" {
-			continue
-		}
-		for _, l := range f.Links(r.Topology()) {
-			if e := of(l.From, l.To); e != nil && !slices.Contains(e.hits, hit{f, state}) {
-				e.hits = append(e.hits, hit{f, state})
+	for _, does := range []struct {
+		effect history.Effect
+		state  string
+	}{{history.Delays, isSlow}, {history.Stalls, isHeld}, {history.Cuts, isCut}} {
+		for i := range r.Faults {
+			f := &r.Faults[i]
+			if !f.OK || !f.Has(does.effect) || does.effect == history.Delays && f.Life == history.Triggered { // not all that passes is late
+				continue
+			}
+			for _, l := range f.Links(r.Topology()) {
+				if e := of(l.From, l.To); e != nil && !slices.Contains(e.hits, hit{f, does.state}) {
+					e.hits = append(e.hits, hit{f, does.state})
+				}
 			}
 		}
 	}
@@ -301,18 +293,16 @@ func edgesOf(r *facts.Facts, places []*place) []*edge {
 
 // state is that of an edge: the worst that a fault does to it, else whether a replica gets its data over it.
 func (e *edge) state(at time.Duration) string {
-	order := []string{"", isSlow, isHeld, isCut}
-	worst := ""
-	for _, h := range e.hits {
-		if at >= h.f.At() && at < max(h.f.End, h.f.At()+1) && slices.Index(order, h.state) > slices.Index(order, worst) {
-			worst = h.state
+	for _, h := range slices.Backward(e.hits) {
+		if at >= h.f.At() && at < max(h.f.End, h.f.At()+1) {
+			return h.state
 		}
 	}
 	a, b := e.r.RoleAt(e.a.node.Name, at), e.r.RoleAt(e.b.node.Name, at)
-	if worst == "" && e.replicas && (a == facts.Master && b == facts.Replica || a == facts.Replica && b == facts.Master) {
+	if e.replicas && (a == facts.Master && b == facts.Replica || a == facts.Replica && b == facts.Master) {
 		return isReplicating
 	}
-	return worst
+	return ""
 }
 
 // draw draws an edge with the marks of what it can be: as a line, or below its row.

@@ -386,11 +386,3 @@ func (r *Facts) overlapBefore(v *checker.Violation) *checker.Violation {
 	}
 	return nil
 }
-
-// Drift is the clock error that a lock is declared to allow for in each lease.
-func (r *Facts) Drift(lock string) time.Duration {
-	if e := r.declared[lock]; e != nil {
-		return e.Drift
-	}
-	return 0
-}
