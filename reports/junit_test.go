@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,20 +54,6 @@ func TestJUnitOfAScenario(t *testing.T) {
 	in = failover()
 	in.Run.AbortReason = "step 3"
 	require.Positive(t, suiteOf(t, in).Errors, "a script that was cut short passes nothing")
-}
-
-// Jobs of a matrix do not overwrite each other.
-func TestJUnitNames(t *testing.T) {
-	names := map[string]bool{}
-	for _, seed := range []uint64{1, 2} {
-		for _, lock := range []string{"mutex", "fair"} {
-			in := valid()
-			in.Run.Seed, in.Run.Lock = seed, lock
-			s := suiteOf(t, in)
-			names[s.Name], names[s.Cases[0].Class] = true, true
-		}
-	}
-	require.Len(t, names, 8)
 }
 
 // A strictSuite is a suite as the schema of Ant has it, which Jenkins and Surefire read
@@ -166,22 +151,4 @@ func TestJUnitKeepsToTheSchema(t *testing.T) {
 		}
 	}
 	strictly(t, written(t, func(w io.Writer) error { return reports.WriteJUnit(w, reports.Summarize(hostile(leaves))) }))
-}
-
-// A percentile is given where its sample carries it.
-func TestPercentiles(t *testing.T) {
-	for _, tt := range []struct {
-		grants                int
-		p50, p95, p99, p99And bool
-	}{{2, false, false, false, false}, {4, false, false, false, false}, {5, true, false, false, false}, {19, true, false, false, false}, {20, true, true, false, false}, {100, true, true, true, false}, {1000, true, true, true, true}} {
-		s := &script{}
-		for i := range tt.grants {
-			at := 10 * float64(i)
-			s.acquire(1, "orders", "a#1", "redis-1", at, at+1+float64(i%7), 300)
-			s.release(1, "orders", "a#1", "redis-1", at+8, at+9)
-		}
-		l := reports.Summarize(reports.Input{Run: run(), History: s.history()}).Latency["acquire"]
-		require.Equal(t, []bool{tt.p50, tt.p95, tt.p99, tt.p99And}, []bool{l.P50 > 0, l.P95 > 0, l.P99 > 0, l.P999 > 0}, tt.grants)
-		require.GreaterOrEqual(t, l.Max, 1*time.Millisecond)
-	}
 }

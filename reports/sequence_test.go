@@ -45,50 +45,6 @@ func twoMajorities(owners ...string) reports.Input {
 	return judged(r, s.history())
 }
 
-// blocked is a lock that nobody gets, and what the server was last seen to have.
-func blocked(last string) reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 12, 1000)
-	s.attempt(2, history.Acquire, "orders", "b#1", 1200, 19000, history.Fail, "not acquired")
-	s.observe(18990, "redis-1", history.ObserveKey, strings.TrimSpace("orders "+last))
-	s.observe(19500, "redis-1", history.ObserveEpoch, "1")
-	return judged(run(), s.history())
-}
-
-// What blocks a stuck lock is said where it was seen, and only there.
-func TestStuckSaysWhatBlocks(t *testing.T) {
-	r := reports.Summarize(blocked("a#1"))
-	require.Contains(t, r.Story.Headline, "No client could acquire")
-	require.Contains(t, r.Story.String(), "At 18.990 s redis-1 still had the key of client a (whose hold was over at 1.010 s: while it is there, orders is not granted).")
-	for _, last := range []string{"", "c#1"} { // none, or that of a client of whose hold nothing is known
-		r := reports.Summarize(blocked(last))
-		require.Contains(t, r.Story.Headline, "No client could acquire")
-		require.NotContains(t, r.Story.String(), "still had the key", last)
-	}
-}
-
-// givenUp is a lock whose server has the key of a request that ended without a grant, as a look at so many milliseconds found.
-func givenUp(waited history.Type, looked float64) reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 12, 9000)
-	s.attempt(2, history.Acquire, "orders", "b#1", 20, 200, waited, "not acquired")
-	s.release(1, "orders", "a#1", "redis-1", 1100, 1101)
-	s.attempt(1, history.Acquire, "orders", "a#2", 1200, 19000, history.Fail, "not acquired")
-	s.observe(looked, "redis-1", history.ObserveKey, "orders b#1")
-	s.observe(19500, "redis-1", history.ObserveEpoch, "1")
-	return judged(run(), s.history())
-}
-
-// The key of a client that gave up waiting blocks a lock too.
-func TestStuckSaysWhoseRequestBlocks(t *testing.T) {
-	require.Contains(t, reports.Summarize(givenUp(history.Fail, 18990)).Story.String(),
-		"At 18.990 s redis-1 still had the key of client b (whose request was refused at 0.200 s: while it is there, orders is not granted).")
-	require.NotContains(t, reports.Summarize(givenUp(history.Info, 18990)).Story.String(), "still had the key", "it may hold the lock")
-	require.Contains(t, reports.Summarize(givenUp(history.Fail, 19300)).Story.String(), "At 19.300 s redis-1 still had the key of client b", "a busy machine looked late")
-}
-
 func TestSequence(t *testing.T) {
 	q := reports.Summarize(failover()).Sequence
 	var actors, steps []string

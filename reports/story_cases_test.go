@@ -1,0 +1,298 @@
+package reports_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// What is told of a record, and what is not: a case for each rule that no golden file shows.
+func TestStories(t *testing.T) {
+	latency := func(at, healed float64) func(*script) {
+		return func(s *script) {
+			if at > 0 {
+				s.fault(history.Inject, "latency", "zone-a>redis-1", at, at+1, history.OK, "slower", "")
+				s.fault(history.Heal, "latency", "zone-a>redis-1", healed, healed+1, history.OK, "", "")
+			}
+			s.acquire(1, "orders", "a#1", "redis-1", 100, 101, 300)
+			s.acquire(2, "orders", "b#1", "redis-1", 140, 141, 300)
+			s.observe(900, "redis-1", history.ObserveEpoch, "1")
+		}
+	}
+	// A lock that no client gets, and what the server was last seen to have.
+	blocked := func(last string) func(*script) {
+		return func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 12, 1000)
+			s.attempt(2, history.Acquire, "orders", "b#1", 1200, 19000, history.Fail, "not acquired")
+			s.observe(18990, "redis-1", history.ObserveKey, strings.TrimSpace("orders "+last))
+			s.observe(19500, "redis-1", history.ObserveEpoch, "1")
+		}
+	}
+	// A lock whose server has the key of a request that ended without a grant.
+	givenUp := func(waited history.Type, looked float64) func(*script) {
+		return func(s *script) {
+			s.acquire(1, "orders", "a#1", "redis-1", 10, 12, 9000)
+			s.attempt(2, history.Acquire, "orders", "b#1", 20, 200, waited, "not acquired")
+			s.release(1, "orders", "a#1", "redis-1", 1100, 1101)
+			s.attempt(1, history.Acquire, "orders", "a#2", 1200, 19000, history.Fail, "not acquired")
+			s.observe(looked, "redis-1", history.ObserveKey, "orders b#1")
+			s.observe(19500, "redis-1", history.ObserveEpoch, "1")
+		}
+	}
+	for _, tt := range []struct {
+		name     string
+		declare  history.Event // a mutex without
+		script   func(*script)
+		headline string
+		marked   string // the event of the violation begins so
+		told     string // any of it, separated by |
+		not      string // none of it, separated by |
+		cure     string // the first of them
+	}{
+		{
+			name: "the first overlap of a chain: the release of the hold that overlaps on both sides is rightful",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 300)
+				s.acquire(3, "orders", "c#1", "redis-1", 95, 96, 300)
+				s.release(1, "orders", "a#1", "redis-1", 100, 101)
+				s.acquire(2, "orders", "b#1", "redis-1", 109, 110, 300)
+				s.access(3, "orders", "c#1", "ledger", "1>2", 120, 121)
+				s.access(2, "orders", "b#1", "ledger", "1>2", 122, 123)
+				s.release(3, "orders", "c#1", "redis-1", 200, 201)
+			},
+			headline: "Two clients held the lock orders at the same time for 4 ms", told: "At 0.001 s client a was granted orders", cure: "fencing",
+		},
+		{name: "a fault in effect", script: latency(20, 130), told: "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.131 s)."},
+		{name: "the last fault before", script: latency(20, 50), told: "No fault was in effect at the time; the last before it was latency zone-a>redis-1, until 0.051 s."},
+		{name: "a fault after", script: latency(500, 600), told: "No fault was in effect at the time."},
+		{name: "no fault", script: latency(0, 0), told: "No fault was injected."},
+		{
+			name: "an extension that was confirmed after the lease of its hold began the overlap",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 1000)
+				s.acquire(2, "orders", "b#1", "redis-1", 900, 1013, 10000)
+				e := history.Event{Process: 1, Type: history.Invoke, Op: history.Extend, Lock: "orders", Owner: "a#1"}
+				s.at(1090, e)
+				e.Type, e.Expires = history.OK, ms(11100)
+				s.at(1102, e)
+				s.observe(4000, "redis-1", history.ObserveEpoch, "1")
+			},
+			marked: "client a was confirmed an extension of orders", cure: "owner-checked-extension",
+		},
+		{
+			name: "two processes of one owner are not one client",
+			script: func(s *script) {
+				s.acquire(1, "orders", "host-1", "redis-1", 0, 1, 1000)
+				s.acquire(2, "orders", "host-1", "redis-1", 100, 101, 1000)
+				s.observe(900, "redis-1", history.ObserveEpoch, "1")
+			},
+			headline: "The lock orders was granted twice under the owner host-1, by the processes p1 and p2",
+		},
+		{
+			name: "what followed a refused release",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 5000)
+				s.attempt(1, history.Release, "orders", "a#1", 1000, 1001, history.Fail, "lock: not held")
+				s.attempt(2, history.Acquire, "orders", "b#1", 2000, 2002, history.Fail, "not acquired")
+				s.attempt(2, history.Acquire, "orders", "b#2", 4900, 4902, history.Fail, "not acquired")
+				s.acquire(2, "orders", "b#3", "redis-1", 5010, 5013, 1000)
+			},
+			headline: "Client a was told that it does not hold the lock orders, 3,999 ms before its lease was over",
+			told:     "After that 2 requests of other clients were refused, the last at 4.902 s; client b was granted it at 5.013 s.",
+		},
+		{
+			name: "work that goes on after the release",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 5000)
+				s.access(9, "orders", "a#1", "ledger", "1>2", 10, 260) // in a thread of its own
+				s.release(1, "orders", "a#1", "redis-1", 100, 101)
+				s.acquire(2, "orders", "b#1", "redis-1", 110, 111, 5000)
+				s.access(2, "orders", "b#1", "ledger", "1>2", 120, 130)
+				s.release(2, "orders", "b#1", "redis-1", 140, 141)
+			},
+			told: "client a released orders", cure: "finish-first",
+		},
+		{
+			name: "work without the lock",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 3, 30_000)
+				s.attempt(2, history.Acquire, "orders", "b#1", 100, 103, history.Fail, "lock not acquired")
+				s.access(2, "orders", "b#1", "stock", "1>2", 1200, 1210)
+				s.release(1, "orders", "a#1", "redis-1", 1400, 1401)
+			},
+			headline: "Client b used stock without holding orders", told: "though its request was refused at 0.103 s", not: "stop when the hold ends", cure: "only-when-granted",
+		},
+		{
+			name: "of two holds of a client that is lost which it was refused to give back", declare: history.Event{Kind: "rw"},
+			script: func(s *script) { // a writer that goes on as a reader on a server that forgot it as a writer
+				s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 2000)
+				s.mode(history.Write)
+				s.fault(history.Inject, "restart-empty", "redis-1", 20, 30, history.OK, "redis-1 was killed, lost its data and answers again", "")
+				s.acquire(1, "orders", "a#1", "redis-1", 40, 50, 2000)
+				s.mode(history.Read)
+				s.attempt(1, history.Release, "orders", "a#1", 51, 52, history.Fail, "lock: not held")
+				s.mode(history.Write)
+				s.release(1, "orders", "a#1", "redis-1", 70, 71)
+				s.mode(history.Read)
+			},
+			headline: "Client a was told that it does not hold the lock orders, 1,958 ms before its lease was over",
+			marked:   "client a was refused the release of orders (write)",
+			told:     "client a was granted orders (write) by redis-1 (lease 2,000 ms, until 2.010 s)|restart-empty redis-1 (at 0.030 s)", not: "(read)",
+		},
+		{
+			name: "how many permits each grant had", declare: history.Event{Kind: history.KindSemaphore, Capacity: 2},
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 5000)
+				s.in(func(e *history.Event) { e.Mode, e.Permits = history.Permit, 2 })
+				s.acquire(2, "orders", "b#1", "redis-1", 20, 21, 5000)
+				s.mode(history.Permit)
+			},
+			told: "client a was granted orders (2 permits) by redis-1|client b was granted orders (permit) by redis-1",
+		},
+		{
+			name: "two looks at one server are two",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "", 10, 12, 30000)
+				s.observe(14, "redis-1", history.ObserveKey, "orders")
+				s.observe(15, "redis-2", history.ObserveKey, "orders")
+				s.observe(16, "redis-1", history.ObserveKey, "orders a#1")
+				s.acquire(2, "orders", "b#1", "", 20, 22, 30000)
+			},
+			told: "At 0.014 s redis-1 and redis-2 had no holder of orders. At 0.016 s redis-1 had client a as the holder of orders.",
+		},
+		{
+			name: "what blocks a lock", script: blocked("a#1"), headline: "No client could acquire the lock orders for 17.8 s, although it was free",
+			told: "At 18.990 s redis-1 still had the key of client a (whose hold was over at 1.010 s: while it is there, orders is not granted).",
+		},
+		{name: "nothing that is seen blocks it", script: blocked(""), not: "still had the key"},
+		{name: "a client of whose hold nothing is known", script: blocked("c#1"), not: "still had the key"},
+		{name: "a request that gave up blocks it", script: givenUp(history.Fail, 18990), told: "At 18.990 s redis-1 still had the key of client b (whose request was refused at 0.200 s: while it is there"},
+		{name: "a request that may have been granted", script: givenUp(history.Info, 18990), not: "still had the key"},
+		{name: "a busy machine looked late", script: givenUp(history.Fail, 19300), told: "At 19.300 s redis-1 still had the key of client b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &script{}
+			if tt.declare.Kind == "" {
+				tt.declare.Kind = "mutex"
+			}
+			s.declareAs("orders", tt.declare)
+			tt.script(s)
+			r := run()
+			r.Command = "lockchaos run --topology sentinel --seed 42"
+			results := reports.Summarize(judged(r, s.history()))
+			told, marked := results.Story.String(), ""
+			for _, e := range results.Story.Events {
+				if e.Kind == reports.EventViolation {
+					marked = e.Text
+				}
+			}
+			if tt.headline != "" {
+				require.Equal(t, tt.headline, results.Story.Headline)
+			}
+			require.True(t, strings.HasPrefix(marked, tt.marked), marked)
+			for part := range strings.SplitSeq(tt.told, "|") {
+				require.Contains(t, told, part)
+			}
+			if tt.not != "" {
+				require.NotContains(t, told, tt.not)
+			}
+			if tt.cure != "" {
+				require.Equal(t, tt.cure, results.Story.Cures[0].ID)
+			}
+		})
+	}
+}
+
+// The first violation with damage is told, and not one before it, or a longer one.
+func TestTheFirstViolationWithDamageIsTold(t *testing.T) {
+	r := reports.Summarize(twoFaults())
+	require.Equal(t, "Two clients held lock-3 at the same time for 6 ms", r.Story.Headline)
+	require.Contains(t, r.Story.String(), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
+	require.Equal(t, ms(2603), r.Story.Events[1].At)
+	require.Equal(t, reports.EventViolation, r.Story.Events[1].Kind)
+	in := failover()
+	in.Report.Results[1], in.Report.Results[3] = in.Report.Results[3], in.Report.Results[1]
+	require.Equal(t, reports.Summarize(failover()).Story.Headline, reports.Summarize(in).Story.Headline, "in whatever order they are found")
+}
+
+// What a run had already is no cure for it, nor is what helps against effects that no fault had.
+func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
+	ids := func(change func(in *reports.Input)) (all []string) {
+		in := failover()
+		in.Run.Scenario, in.Run.Cures, in.Run.Command = "", nil, "lockchaos run --topology sentinel --seed 1"
+		for i := range in.History.Events {
+			if e := &in.History.Events[i]; e.Fault == "kill" {
+				e.Effects, e.Life = []history.Effect{history.Promotes, history.Stops}, history.Lasting
+			}
+		}
+		change(&in)
+		for _, c := range reports.Summarize(in).Story.Cures {
+			all = append(all, c.ID)
+		}
+		return all
+	}
+	require.Equal(t, []string{"replica-acks", "fencing"}, ids(func(*reports.Input) {}))
+	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) { in.Run.Settings = []byte(`{"replica_acks":1}`) }))
+	require.Equal(t, []string{"replica-acks"}, ids(func(in *reports.Input) { in.Run.Fencing = true }))
+	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) {
+		for i := range in.History.Events {
+			in.History.Events[i].Effects = nil
+			if in.History.Events[i].Fault != "" {
+				in.History.Events[i].Effects = []history.Effect{history.Delays}
+			}
+		}
+	}))
+}
+
+// An access that its client gave up by itself was refused by no resource, and no token stopped it.
+func TestAnAccessThatWasGivenUpWasNotRefused(t *testing.T) {
+	t.Parallel()
+	in := fenced()
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Access && e.Type == history.Fail {
+			e.Error = history.Abandoned
+		}
+	}
+	r := reports.Summarize(judged(in.Run, in.History))
+	require.NotContains(t, r.Story.String(), "refused client a")
+	require.NotContains(t, r.Story.String(), "token stopped")
+	require.Contains(t, r.Story.String(), "(fencing)", "nothing has shown that there is fencing")
+	gaveUp := false
+	for _, step := range r.Sequence.Steps {
+		require.False(t, step.Kind == "refusal" && step.From == "ledger", step.Text)
+		gaveUp = gaveUp || step.From == "a" && step.Text == "gives up its access: its lease is over, or about to end"
+	}
+	require.True(t, gaveUp)
+}
+
+// There is no recovery from a slow link or from a wrong clock, and none to measure in a
+// script.
+func TestRecoveryIsMeasuredWhereThereIsOne(t *testing.T) {
+	of := func(fault, scenario string) reports.Fault {
+		s := &script{}
+		s.fault(history.Inject, fault, "zone-a>redis-1", 10, 12, history.OK, "", "")
+		s.fault(history.Heal, fault, "zone-a>redis-1", 30, 33, history.OK, "", "")
+		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 20, 41, 300)
+		r := run()
+		r.Scenario = scenario
+		return reports.Summarize(reports.Input{Run: r, History: s.history()}).Faults[0]
+	}
+	cut := of("cut", "")
+	require.True(t, cut.Interrupts)
+	require.Positive(t, cut.Recovery)
+	for _, f := range []reports.Fault{of("latency", ""), of("cut", "failover-double-grant")} {
+		require.False(t, f.Interrupts)
+		require.Zero(t, f.Recovery)
+	}
+}
+
+// A run without results is not a run that was judged.
+func TestARunWithoutResultsIsNotOver(t *testing.T) {
+	in := valid()
+	in.Missing, in.Pending = []string{reports.ResultsFile + " is missing"}, true
+	require.Contains(t, reports.Summarize(in).Story.Headline, "Not decided yet")
+}
