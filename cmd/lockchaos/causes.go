@@ -50,13 +50,13 @@ the runs themselves in its folder causes.`,
 			if err != nil {
 				return fmt.Errorf("causes %s: %w", args[0], err)
 			}
-			servers := serverFlags{backend: run.Backend}
-			backend, name, err := a.openServers(cmd.Context(), &servers, a.log(io.Discard), topologies.StoreOf(r.Topology))
+			in, err := readRecord(args[0])
 			if err != nil {
 				return err
 			}
-			measured := a.measureCauses(cmd.Context(), args[0], r, backend, name)
-			return worst(a.conclude(args[0], asJSON), asHarness(measured))
+			in.Report = harness.Judge(cmd.Context(), in.Run, in.History)
+			measured := a.measureCauses(cmd.Context(), args[0], &in, r, &serverFlags{backend: run.Backend})
+			return worst(a.conclude(args[0], asJSON), measured)
 		},
 	}
 	cmd.Flags().BoolVar(&allowExec, "allow-exec", false, "run the command that the record names as its lock (exec:COMMAND)")
@@ -65,12 +65,8 @@ the runs themselves in its folder causes.`,
 }
 
 // measureCauses plays a run on real servers again, and notes in its record what that shows.
-func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun, backend topologies.Backend, name string) (err error) {
-	in, err := readRecord(dir)
-	if err != nil {
-		return err
-	}
-	if in.Report = harness.Judge(ctx, in.Run, in.History); in.Report.Verdict != checker.Invalid {
+func (a *app) measureCauses(ctx context.Context, dir string, in *reports.Input, r harness.RandomRun, s *serverFlags) (err error) {
+	if in.Report.Verdict != checker.Invalid {
 		fmt.Fprintln(a.stderr, "nothing to measure: the run has no violation")
 		return nil
 	}
@@ -78,15 +74,19 @@ func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun
 	if err != nil {
 		return err
 	}
+	backend, name, err := a.openServers(ctx, s, a.log(io.Discard), topologies.StoreOf(r.Topology))
+	if err != nil {
+		return err
+	}
 	if err := os.RemoveAll(filepath.Join(dir, causes.Dir)); err != nil { // of an earlier measurement
-		return fmt.Errorf("remove earlier runs: %w", err)
+		return harnessError{fmt.Errorf("remove earlier runs: %w", err)}
 	}
 	backend, stop := harness.Pool(backend)
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = asHarness(errors.Join(err, stop(), reports.WriteDir(dir, *in))) }()
 	var all []causes.Experiment
 	var cost time.Duration
-	for _, c := range causes.Clusters(in) {
-		e := causes.Recorded(in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
+	for _, c := range causes.Clusters(*in) {
+		e := causes.Recorded(*in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
 		all, cost = append(all, e), cost+e.Cost()
 		fmt.Fprintf(a.stderr, "%s from %s to %s: %d ways to play it, %d to %d times each\n", e.Kind, say.Instant(e.From), say.Instant(e.Until), e.Ways(), e.Least, e.Most)
 	}

@@ -67,7 +67,10 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 				if i > 0 && !j.json {
 					a.printf("\n")
 				}
-				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.Context(), cmd.InOrStdin(), arg) })
+				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.InOrStdin(), arg) })
+				if cause := context.Cause(cmd.Context()); cause != nil {
+					return cause
+				}
 				if beyond, ok := errors.AsType[memoryError](err); ok {
 					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
 				}
@@ -167,19 +170,18 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	return worst(verdictError(exitUnknown), j.write(r))
 }
 
-// one judges what an argument names. Input is read until the signals' context ends, and not ctx, which also
-// ends where the search for an order takes too much memory.
-func (j *judging) one(ctx, signals context.Context, stdin io.Reader, arg string) error {
+// one judges what an argument names.
+func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
-		return j.directory(ctx, arg)
+		return j.ofDir(ctx, arg, true)
 	}
 	ofRun, long := j.ofRun(arg)
 	if ofRun && !long {
-		return j.historyOfRun(ctx, arg)
+		return j.ofDir(ctx, filepath.Dir(arg), false)
 	}
-	name, r := "standard input", io.Reader(&untilReader{ctx: signals, from: stdin})
+	name, r := "standard input", stdin
 	if arg != "-" {
-		f, err := openUntil(signals, arg)
+		f, err := os.Open(arg)
 		if err != nil {
 			return fmt.Errorf("read history: %w", err)
 		}
@@ -197,39 +199,52 @@ func (j *judging) one(ctx, signals context.Context, stdin io.Reader, arg string)
 		j.printf("%s\n", say.OneLine(name))
 	}
 	if results != nil {
-		err = j.write(*results)
-	} else {
-		err = j.print(in, "", j.json)
+		return j.tell(in, arg, "", j.write(*results))
 	}
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(j.keep(in, arg), j.show(in.Report, "")); err != nil {
-		return err
-	}
-	return verdictExit(in.Report.Verdict)
+	return j.tell(in, arg, "", j.print(in, "", j.json))
 }
 
 // minimalFile is where the part of a run's history goes that shows its first
 // violation, if the user wants it explained.
 const minimalFile = "minimal.jsonl"
 
-// directory judges a run again. With --properties its reports stay what they
-// are.
-func (j *judging) directory(ctx context.Context, dir string) error {
+// ofDir judges a run again, with what its record says. Its reports are written anew if the directory was named, and not
+// its history alone, and if all properties are judged.
+func (j *judging) ofDir(ctx context.Context, dir string, named bool) (err error) {
 	var in reports.Input
-	var err error
-	shown := dir
-	if len(j.properties) == 0 {
+	shown, beside := "", ""
+	if named {
+		beside = filepath.Join(dir, minimalFile)
+	}
+	if named && len(j.properties) == 0 {
+		shown = dir
 		in, err = judge(ctx, dir)
-	} else {
-		shown = ""
-		in, err = j.readRun(ctx, dir)
+	} else if in, err = readRecord(dir); err == nil {
+		budget, cancel := context.WithTimeout(ctx, checkBudget)
+		defer cancel()
+		in.Report = harness.Judge(budget, in.Run, in.History, j.properties...)
 	}
 	if err != nil {
 		return err
 	}
-	return j.tell(ctx, in, shown, filepath.Join(dir, minimalFile))
+	if j.explain || j.minimal != "" {
+		checker.Explain(ctx, in.History, &in.Report)
+	}
+	if !named && !j.json {
+		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Join(dir, reports.HistoryFile)), reports.RunFile)
+	}
+	return j.tell(in, "", beside, j.print(in, shown, j.json))
+}
+
+// tell writes what else was asked for of a history whose summary was printed, or could not be, and returns its verdict.
+func (j *judging) tell(in reports.Input, source, beside string, printed error) error {
+	if printed != nil {
+		return printed
+	}
+	if err := errors.Join(j.keep(in, source), j.show(in.Report, beside)); err != nil {
+		return err
+	}
+	return verdictExit(in.Report.Verdict)
 }
 
 // mostOfRun is how many bytes a history may have that is judged with the record of
@@ -244,46 +259,6 @@ func (j *judging) ofRun(path string) (is, long bool) {
 	}
 	info, err := os.Stat(path)
 	return err == nil, err == nil && info.Size() > mostOfRun
-}
-
-// historyOfRun judges the history of a run with what the record of the run says:
-// the verdict is that of the directory. It writes nothing there.
-func (j *judging) historyOfRun(ctx context.Context, path string) error {
-	in, err := j.readRun(ctx, filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	if !j.json {
-		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Clean(path)), reports.RunFile)
-	}
-	return j.tell(ctx, in, "", "")
-}
-
-// readRun reads a run and judges what the user wants judged of it.
-func (j *judging) readRun(ctx context.Context, dir string) (reports.Input, error) {
-	in, err := readRecord(dir)
-	if err != nil {
-		return in, err
-	}
-	budget, cancel := context.WithTimeout(ctx, checkBudget)
-	defer cancel()
-	in.Report = harness.Judge(budget, in.Run, in.History, j.properties...)
-	return in, nil
-}
-
-// tell prints how a run was judged, with the way to its reports where they are
-// shown, and explains it beside the run.
-func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside string) error {
-	if j.explain || j.minimal != "" {
-		checker.Explain(ctx, in.History, &in.Report)
-	}
-	if err := j.print(in, shown, j.json); err != nil {
-		return err
-	}
-	if err := errors.Join(j.keep(in, shown), j.show(in.Report, beside)); err != nil {
-		return err
-	}
-	return verdictExit(in.Report.Verdict)
 }
 
 // read reads a history and judges it: a short one as a whole, a long one as it

@@ -59,13 +59,11 @@ Exit code 0: each was found again, and not in a version that has it fixed; 1: on
 }
 
 func (a *app) listFindings(all []findings.Finding) error {
-	list := listing{columns: []string{"name", "library", "version", "language", "kind", "found", "fixed in", "report"}}
+	list := table{columns: []string{"name", "library", "version", "language", "kind", "found", "fixed in", "report"}}
 	for _, f := range all {
-		list.rows = append(list.rows, []string{f.Name, f.Library, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue})
+		list.add(f.Name, f.Library, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue)
 	}
-	width, _ := onTerminal(a.stdout)
-	a.printf("%s", list.text(width))
-	return nil
+	return list.text(a.stdout)
 }
 
 func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o findingOptions) error {

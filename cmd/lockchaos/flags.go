@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,31 +35,32 @@ func changedFlags(cmd *cobra.Command) string {
 
 // flagsWithSeed are those of changedFlags with another seed; with none if it is empty.
 func flagsWithSeed(cmd *cobra.Command, seed string) string {
-	var b strings.Builder
+	var words []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "live", "shard", "resume", "judged-is-ok":
+		case "out", "json", "format", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok":
 			return
 		case "seed":
 			if seed != "" {
-				b.WriteString(" --seed " + seed)
+				words = append(words, " --seed "+seed)
 			}
 			return
-		default:
-			if !f.Changed {
-				return
-			}
 		}
-		b.WriteString(" --" + f.Name)
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			b.WriteString(" " + quoted(strings.Join(list.GetSlice(), ",")))
-		} else if f.Value.Type() != "bool" {
-			b.WriteString(" " + quoted(f.Value.String()))
-		} else if f.Value.String() != "true" {
-			b.WriteString("=" + f.Value.String())
+		list, isList := f.Value.(pflag.SliceValue)
+		switch value := f.Value.String(); {
+		case !f.Changed:
+		case isList:
+			words = append(words, " --"+f.Name+" "+quoted(strings.Join(list.GetSlice(), ",")))
+		case f.Value.Type() != "bool":
+			words = append(words, " --"+f.Name+" "+quoted(value))
+		case value == "true":
+			words = append(words, " --"+f.Name)
+		default:
+			words = append(words, " --"+f.Name+"="+value)
 		}
 	})
-	return b.String()
+	slices.Sort(words)
+	return strings.Join(words, "")
 }
 
 // plain are the words that mean themselves to a shell.

@@ -70,77 +70,6 @@ func needed() map[string]string {
 	}
 }
 
-// A flagGroup is a part of a long help text.
-type flagGroup struct {
-	title string
-	flags []string
-}
-
-// flagGroups are how the flags of a command with many are shown, in this order. The
-// rest come last.
-func flagGroups() []flagGroup {
-	return []flagGroup{
-		{"Lock and clients", []string{
-			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
-		}},
-		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control", "causes"}},
-		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok"}},
-		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
-		{"Servers that run already (--backend attach)", attachFlags},
-		{"Output", []string{"out", "json", "live"}},
-	}
-}
-
-// mostUngrouped is how many flags a command may have whose help lists them without
-// groups.
-const mostUngrouped = 15
-
-// flagsAnnotation is where a command keeps the list of its flags in groups.
-const flagsAnnotation = "flags"
-
-// groupFlags has the help of a command with many flags list them in groups.
-func (a *app) groupFlags(cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag()
-	all := cmd.LocalFlags()
-	rest := pflag.NewFlagSet("", pflag.ContinueOnError)
-	count := 0
-	all.VisitAll(func(f *pflag.Flag) {
-		count++
-		if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.flags, f.Name) }) {
-			rest.AddFlag(f)
-		}
-	})
-	if count <= mostUngrouped {
-		return
-	}
-	width, _ := onTerminal(a.stdout) // 0: nothing is wrapped
-	var b strings.Builder
-	show := func(title string, flags *pflag.FlagSet) {
-		if flags.HasAvailableFlags() {
-			fmt.Fprintf(&b, "%s:\n%s\n", title, flags.FlagUsagesWrapped(width))
-		}
-	}
-	for _, g := range flagGroups() {
-		part := pflag.NewFlagSet(g.title, pflag.ContinueOnError)
-		part.SortFlags = false
-		for _, name := range g.flags {
-			if f := all.Lookup(name); f != nil {
-				part.AddFlag(f)
-			}
-		}
-		show(g.title, part)
-	}
-	show("Other flags", rest)
-	cmd.Annotations = map[string]string{flagsAnnotation: b.String()}
-}
-
-// usageWithGroups is cobra's template of a help text, with the flags in groups where a
-// command has them.
-func usageWithGroups(template string) string {
-	const list = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
-	return strings.Replace(template, list, `{{with index .Annotations "`+flagsAnnotation+`"}}{{. | trimTrailingWhitespaces}}{{else}}`+list+`{{end}}`, 1)
-}
-
 // values are those that a flag takes, as far as they have names.
 func (a *app) values(flag string) []string {
 	switch flag {
@@ -181,7 +110,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		cmd.Example = "  " + strings.ReplaceAll(e, "\n", "\n  ")
 	}
 	cmd.SetFlagErrorFunc(flagError)
-	a.groupFlags(cmd)
+	cmd.Flags().SortFlags = false // they are declared in an order that is read best
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if a.values(f.Name) == nil || f.Value.Type() == "bool" {
 			return

@@ -2,14 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,12 +66,6 @@ type cellOptions struct {
 	runOptions
 
 	cmd *cobra.Command // with the flags of that
-}
-
-// A cellRun is one run of a cell.
-type cellRun struct {
-	cell int
-	seed uint64
 }
 
 // complete makes the cells, and joins what is wrong.
@@ -220,26 +212,30 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 		return err
 	}
 	defer log.Close()
-	var jobs []cellRun
-	for i := range m.cells {
+	var jobs []seedJob
+	for i, o := range m.options {
 		for _, seed := range seeds {
-			if m.options[i] != nil {
-				jobs = append(jobs, cellRun{i, seed})
+			if o == nil {
+				continue
 			}
+			c := &m.cells[i]
+			jobs = append(jobs, seedJob{
+				runOptions: &o.runOptions, seed: seed, cell: c, command: "lockchaos run" + o.again(o.cmd, seed),
+				name: fmt.Sprintf("%s on %s · %s · seed %d", c.Lock, c.Topology, c.Faults, seed),
+				dir:  filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
+			})
 		}
 	}
-	table := &matrixRuns{app: a, matrixOptions: m, out: out, of: len(jobs)}
-	failure := batch(cmd.Context(), m.parallel, jobs, func(ctx context.Context) (worker[cellRun], error) {
-		w := &matrixWorker{matrixRuns: table, log: log}
-		return worker[cellRun]{do: w.do, end: w.end}, ctx.Err()
+	c := &campaign{app: a, seedSummary: newSummary(len(jobs)), servers: map[string]openedServers{}, log: a.log(log)}
+	failure := c.play(cmd.Context(), m.parallel, jobs, func(j seedJob, r seedResult) error {
+		j.cell.Add(r.cell)
+		return nil
 	})
-	if failure != nil && table.failures == nil && table.done == 0 {
+	if failure != nil && c.failures == nil && c.done() == 0 {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
-	slices.SortStableFunc(table.joint, func(x, y reports.JointRun) int {
-		return cmp.Or(cmp.Compare(x.Lock, y.Lock), cmp.Compare(x.Topology, y.Topology), cmp.Compare(x.Seed, y.Seed))
-	})
-	made := reports.NewMatrix(table.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
+	c.sort()
+	made := reports.NewMatrix(c.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
 	made.Command = "lockchaos matrix" + changedFlags(cmd) + " --seeds " + quoted(m.seeds)
 	if err := reports.WriteMatrix(out, made); err != nil {
 		return asHarness(err)
@@ -249,97 +245,5 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	} else if err = reports.WriteMatrixText(a.stdout, made); err == nil {
 		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
 	}
-	if err != nil {
-		return asHarness(err)
-	}
-	if failure == nil && cmd.Context().Err() != nil {
-		failure = context.Cause(cmd.Context())
-	}
-	return worst(table.exit(), mostSevere(table.failures, failure))
-}
-
-// matrixRuns are the runs of a matrix.
-type matrixRuns struct {
-	*app
-	*matrixOptions
-
-	out string
-	of  int // how many there will be
-
-	mu       sync.Mutex
-	done     int
-	result   seedSummary // the counts of all
-	joint    []reports.JointRun
-	failures error // of the harness, in runs that are judged all the same
-}
-
-func (r *matrixRuns) exit() error { return r.result.exit() }
-
-// A matrixWorker makes runs one after the other, on servers that go on to the next run of
-// the same topology.
-type matrixWorker struct {
-	*matrixRuns
-
-	log      *os.File
-	topology string
-	backend  topologies.Backend
-	name     string
-	close    func() error
-}
-
-func (w *matrixWorker) end() error {
-	if w.close == nil {
-		return nil
-	}
-	closing := w.close
-	w.close, w.topology = nil, ""
-	return asHarness(closing())
-}
-
-func (w *matrixWorker) do(ctx context.Context, job cellRun) error {
-	o, c := w.options[job.cell], &w.cells[job.cell]
-	if w.topology != c.Topology {
-		if err := w.end(); err != nil {
-			return err
-		}
-		backend, name, err := w.openServers(ctx, &o.servers, w.app.log(w.log), topologies.StoreOf(c.Topology))
-		if err != nil {
-			return err
-		}
-		w.topology, w.name = c.Topology, name
-		w.backend, w.close = harness.Pool(backend)
-	}
-	dir := filepath.Join(w.out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, job.seed))
-	r, err := w.runSeed(ctx, &o.runOptions, w.backend, w.name, dir, "lockchaos run"+o.again(o.cmd, job.seed), job.seed)
-	if err != nil {
-		return mostSevere(r.failure, err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failures = mostSevere(w.failures, r.failure)
-	if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
-		return nil
-	}
-	w.done++
-	w.result.count(r.Verdict)
-	w.joint = append(w.joint, r.joint)
-	c.Add(r.cell)
-	fmt.Fprintf(w.stderr, "%d of %d · %s on %s · %s · seed %d %s", w.done, w.of, c.Lock, c.Topology, c.Faults, r.Seed, r.Verdict)
-	if r.Found != "" {
-		fmt.Fprintf(w.stderr, " · %s · %s", r.Found, r.Dir)
-	}
-	fmt.Fprintln(w.stderr)
-	return nil
-}
-
-// fileName is a name as part of one of a folder: of a driver, its command.
-func fileName(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.':
-			return r
-		default:
-			return '_'
-		}
-	}, name)
+	return cmp.Or(asHarness(err), worst(c.exit(), c.end(cmd.Context(), failure)))
 }

@@ -58,7 +58,7 @@ was never played it is 2 at best.`,
 
 // mergeRuns joins runs on real servers.
 func (a *app) mergeRuns(c fleet.Campaign, out string) error {
-	s := seedSummary{Planned: len(c.Runs) + len(c.Missing), Landed: map[string]int{}, Failed: map[string]int{}}
+	s := newSummary(len(c.Runs) + len(c.Missing))
 	taken := map[string]bool{}
 	for _, line := range c.Runs {
 		dir := line.Dir

@@ -42,7 +42,7 @@ func merge(t *testing.T, args ...string) error {
 func TestMergeStaysInItsFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	result, err := json.Marshal(seedNote{seedResult: seedResult{Seed: 1, Verdict: checker.Invalid}, Results: reports.Results{Verdict: checker.Invalid}})
+	result, err := json.Marshal(seedResult{Seed: 1, Verdict: checker.Invalid, Results: &reports.Results{Verdict: checker.Invalid}})
 	require.NoError(t, err)
 	s := filepath.Join(dir, "shards", "s")
 	var lines []fleet.Run
@@ -112,7 +112,7 @@ func TestMergeOrdersBySeed(t *testing.T) {
 	dir := t.TempDir()
 	var lines []fleet.Run
 	for _, seed := range []uint64{2, 1} {
-		result, err := json.Marshal(seedNote{seedResult: seedResult{Seed: seed, Verdict: checker.Valid}, Results: reports.Results{Verdict: checker.Valid, Seed: seed}})
+		result, err := json.Marshal(seedResult{Seed: seed, Verdict: checker.Valid, Results: &reports.Results{Verdict: checker.Valid, Seed: seed}})
 		require.NoError(t, err)
 		lines = append(lines, fleet.Run{ID: fleet.Job("", seed), Job: fleet.Job("", seed), Result: result})
 	}

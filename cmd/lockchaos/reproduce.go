@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +15,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
-	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -149,24 +145,26 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		return nil, errors.New("name the scenarios to reproduce, or say --all (lockchaos list scenarios)")
 	}
 	var chosen []choice
+	add := func(s scenarios.Scenario, typed string, variants ...string) error {
+		for _, v := range variants {
+			c := choice{Scenario: s.As(v), of: s, variant: v}
+			if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
+				return fmt.Errorf("scenario %s is named twice", c.Name)
+			}
+			c.typed = cmp.Or(typed, c.Name)
+			chosen = append(chosen, c)
+		}
+		return nil
+	}
 	if all {
 		catalogue, err := scenarios.Catalogue(a.locks)
 		if err != nil {
 			return nil, harnessError{err}
 		}
 		for _, s := range catalogue {
-			for _, v := range append([]string{""}, s.VariantNames()...) {
-				as := s.As(v)
-				chosen = append(chosen, choice{Scenario: as, of: s, variant: v, typed: as.Name})
-			}
+			err = errors.Join(err, add(s, "", append([]string{""}, s.VariantNames()...)...))
 		}
-	}
-	add := func(c choice) error {
-		if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
-			return fmt.Errorf("scenario %s is named twice", c.Name)
-		}
-		chosen = append(chosen, c)
-		return nil
+		return chosen, err
 	}
 	for i, arg := range args {
 		if arg == "all" {
@@ -174,13 +172,11 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		}
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 			s, err := scenarios.Load(arg, a.locks, allowExec)
+			if err == nil {
+				err = add(s, arg, append([]string{""}, s.VariantNames()...)...)
+			}
 			if err != nil {
 				return nil, err
-			}
-			for _, v := range append([]string{""}, s.VariantNames()...) {
-				if err := add(choice{Scenario: s.As(v), of: s, variant: v, typed: arg}); err != nil {
-					return nil, err
-				}
 			}
 			continue
 		}
@@ -190,11 +186,10 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 				return nil, fmt.Errorf("%s is a variant: say %s/%s", arg, args[i-1], arg)
 			}
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = add(s, "", variant)
 		}
-		as := s.As(variant)
-		if err := add(choice{Scenario: as, of: s, variant: variant, typed: as.Name}); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -259,105 +254,57 @@ func (c choice) limit() bool {
 // again is the command that plays it again.
 func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
-// played is what came of one run of a scenario.
-type played struct {
-	in         reports.Input
-	dir        string
-	run        int // of several, from 1
-	took       time.Duration
-	unexpected error // in what the verdict is another; nil if it is the one that is expected
-	// failed is what the harness could not do, such as to heal a fault.
-	failed error
-}
+// seedOfScripts is recorded for scripts, in which nothing is drawn.
+const seedOfScripts = 0
 
-// play plays a scenario once, in a run directory of its own, and judges it.
-func (a *app) play(ctx context.Context, s choice, out string, what ...string) (played, error) {
+// playScenario plays a scenario once, in a run directory of its own, and judges it.
+func (a *app) playScenario(ctx context.Context, s choice, out string, what ...string) (played, error) {
 	before := exists(out)
 	dir, err := newRunDir(out, seedOfScripts, what...)
 	if err != nil {
 		return played{}, err
 	}
-	log, err := createLog(dir)
-	if err != nil {
+	p := play{
+		name: s.Name, run: s.Run, servers: s.servers, store: topologies.StoreOf(s.Topology), before: before,
+		Config: harness.Config{Dir: dir, Seed: seedOfScripts, Command: s.again()},
+	}
+	if s.control {
+		p.control = func(history.Run) (control, error) { return a.scriptControl(s) }
+	}
+	r, err := a.play(ctx, p)
+	if r.in.History == nil {
 		return played{}, err
 	}
-	defer log.Close()
-	backend, backendName, err := a.openServers(ctx, s.servers, a.log(log), topologies.StoreOf(s.Topology))
-	if err != nil {
-		return played{}, errors.Join(err, removeEmpty(dir, before))
-	}
-	start := time.Now()
-	err = s.Run(ctx, harness.Config{
-		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
-		Command: s.again(), Log: a.log(log),
-	})
-	if err != nil && !history.Dir(dir).Exists() {
-		return played{}, harnessError{errors.Join(err, removeEmpty(dir, before))}
-	}
-	p := played{dir: dir, took: time.Since(start)}
-	var judged error
-	p.in, judged = judge(context.Background(), dir) // also after Ctrl-C
-	if err == nil && judged == nil && s.control && p.in.Report.Verdict == checker.Invalid {
-		judged = a.playControl(ctx, s, dir, &p.in.Run, backend, backendName)
-		judged = errors.Join(judged, reports.WriteDir(dir, p.in))
-	}
-	p.unexpected = s.Expect.Met(p.in.Run, p.in.Report)
-	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
+	r.unexpected = s.Expect.Met(r.in.Run, r.in.Report)
+	return r, asHarness(errors.Join(r.failed, err, pointLatest(dir)))
 }
 
-// playControl has the control lock play a script that is invalid. One that can't be asked
-// of it has no control.
-func (a *app) playControl(ctx context.Context, s choice, dir string, run *history.Run, backend topologies.Backend, backendName string) error {
+// scriptControl is the script with the control lock. One that can't be asked of it has no control.
+func (a *app) scriptControl(s choice) (control, error) {
 	l, err := a.locks.ByName(locks.Control(s.Topology))
 	if err != nil {
-		return err
+		return control{}, err
 	}
 	l.Foreign = true // faults of commands are aimed at what it sends
 	as, err := s.of.Under(l, s.variant)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "no control: %v\n", err)
-		return nil
+		return control{}, nil
 	}
-	fmt.Fprintf(a.stderr, "%s is invalid: the same script again with %s\n", s.Name, l.Name)
-	err = as.Run(ctx, harness.Config{
-		Dir: filepath.Join(dir, controlDir), Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
-		Command: "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, Log: a.log(io.Discard),
-	})
-	if err != nil {
-		return fmt.Errorf("run the control: %w", err)
-	}
-	return noteControl(ctx, dir, run, l.Name)
+	return control{l.Name, "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, as.Run}, nil
 }
 
-// seedOfScripts is recorded for scripts, in which nothing is drawn.
-const seedOfScripts = 0
-
 func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bool) error {
-	p, err := a.play(ctx, s, out, s.Name)
+	p, err := a.playScenario(ctx, s, out, s.Name)
 	if err != nil {
 		return err
 	}
 	if err := a.print(p.in, p.dir, asJSON); err != nil {
 		return err
 	}
-	if asJSON {
-		return p.exit()
+	if !asJSON {
+		a.printf("\n%s\n", s.outcome(p))
 	}
-	a.printf("\n%s\n", s.outcome(p))
-	return p.exit()
-}
-
-// unknown reports whether the run shows nothing, one way or the other.
-func (p played) unknown() bool {
-	return p.in.Report.Verdict == checker.Unknown
-}
-
-// unsuited reports whether the scenario can't be asked of the lock, which has violated
-// nothing until then.
-func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() }
-
-// exit is the answer of a single run.
-func (p played) exit() error {
 	switch {
 	case p.unexpected == nil:
 		return nil
@@ -367,3 +314,10 @@ func (p played) exit() error {
 		return verdictError(exitInvalid)
 	}
 }
+
+// unknown reports whether the run shows nothing, one way or the other.
+func (p played) unknown() bool { return p.in.Report.Verdict == checker.Unknown }
+
+// unsuited reports whether the scenario can't be asked of the lock, which has violated
+// nothing until then.
+func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() }

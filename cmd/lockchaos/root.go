@@ -47,7 +47,6 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.mergeCommand(), a.reproduceCommand(), a.checkCommand(), a.causesCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
 		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.simulationWorkerCommand(),
 	)
-	root.SetUsageTemplate(usageWithGroups(root.UsageTemplate()))
 	a.complete(root)
 	return root
 }

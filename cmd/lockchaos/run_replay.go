@@ -27,7 +27,7 @@ func onlyBesideReplay(cmd *cobra.Command, allowed ...string) error {
 			others = append(others, "--"+f.Name)
 		}
 	})
-	if len(others) > 0 {
+	if slices.Sort(others); len(others) > 0 {
 		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
 	}
 	return nil

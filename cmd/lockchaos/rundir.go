@@ -148,3 +148,15 @@ func readRecord(dir string) (reports.Input, error) {
 	in.History, err = history.Dir(dir).History()
 	return in, err
 }
+
+// fileName is a name as part of one of a folder: of a driver, its command.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.':
+			return r
+		default:
+			return '_'
+		}
+	}, name)
+}

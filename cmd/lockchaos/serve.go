@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -57,7 +55,11 @@ func (a *app) serve(ctx context.Context, dir string, port uint16) error {
 	if err != nil {
 		return fmt.Errorf("serve: %w (--port chooses another)", err)
 	}
-	server := newServer(ctx, root)
+	server := &http.Server{
+		Handler:           reports.NewHandler(root),
+		ReadHeaderTimeout: serveTimeout, ReadTimeout: serveTimeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), serveTimeout)
@@ -70,50 +72,4 @@ func (a *app) serve(ctx context.Context, dir string, port uint16) error {
 		return harnessError{fmt.Errorf("serve: %w", err)}
 	}
 	return asHarness(<-stopped)
-}
-
-// newServer shows the runs in a folder. What it streams ends with ctx.
-func newServer(ctx context.Context, root *os.Root) *http.Server {
-	return &http.Server{
-		Handler:           reports.NewHandler(root),
-		ReadHeaderTimeout: serveTimeout, ReadTimeout: serveTimeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-}
-
-// showLive shows the run in dir while it is under way, on a free port, and says where. The
-// function that it returns ends that.
-func (a *app) showLive(ctx context.Context, dir string) (end func() error, err error) {
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return nil, fmt.Errorf("--live: %w", err)
-	}
-	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--live: %w", err), root.Close())
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	server := newServer(ctx, root)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	fmt.Fprintf(a.stderr, "live: http://%s/%s/live\n", l.Addr(), url.PathEscape(filepath.Base(dir)))
-	return func() error {
-		defer cancel() // streams end by themselves, once there is a report
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), serveTimeout)
-		defer done()
-		err := errors.Join(within(server.Shutdown(last)), server.Close())
-		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-			err = errors.Join(err, ended)
-		}
-		return errors.Join(err, root.Close())
-	}, nil
-}
-
-// within is an error but for the end of the time that readers had to go.
-func within(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil
-	}
-	return err
 }

@@ -58,7 +58,6 @@ type simulateOptions struct {
 	parallel int
 	shrink   int
 	pairs    int
-	swept    string
 	replay   string
 	again    int
 	out      string
@@ -92,7 +91,6 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
 	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
-	f.StringVar(&o.swept, "swept", "", "sweep: a file that notes what was played; what it has is not played again")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
@@ -114,11 +112,11 @@ func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) erro
 	if o.search != searchRandom && o.search != searchSweep {
 		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
 	}
-	if o.search != searchSweep && (o.pairs != 0 || o.swept != "") {
-		wrong = errors.Join(wrong, errors.New("--pairs and --swept are of --search sweep"))
+	if o.search != searchSweep && (o.pairs != 0) {
+		wrong = errors.Join(wrong, errors.New("--pairs is of --search sweep"))
 	}
 	if o.search == searchSweep && o.noted() {
-		wrong = errors.Join(wrong, errors.New("--shard and --resume are of --search random; a sweep goes on with --swept"))
+		wrong = errors.Join(wrong, errors.New("--shard and --resume are of --search random"))
 	}
 	wrong = errors.Join(wrong, o.check(o.out))
 	_, err := parseSeeds(o.seeds)
@@ -208,21 +206,20 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	defer pool.Close()
 	begun := time.Now()
 	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Exact: simulation.Exact(), Kinds: []*simulatedKind{}}
-	progress := newProgress(a.stderr, fmt.Sprintf("simulated %s · %s", o.Topology, o.lock.Name))
+	progress := newProgress(a.stderr)
 	var mu sync.Mutex
 	play := func(jobs []simulationJob, done func(simulationJob, simulation.Result) error) error {
-		return batch(ctx, o.parallel, jobs, func(context.Context) (worker[simulationJob], error) {
-			return worker[simulationJob]{do: func(ctx context.Context, j simulationJob) error {
-				r, err := pool.Do(ctx, j.Job)
-				if err != nil {
-					return asHarness(err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				s.add(j.order, r)
-				tell(progress, s, time.Since(begun))
-				return done(j, r)
-			}}, nil
+		return batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulationJob) error {
+			r, err := pool.Do(ctx, j.Job)
+			if err != nil {
+				return asHarness(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.add(j.order, r)
+			progress.show("", fmt.Sprintf("simulated %s · %s · %d of %d cases · %.0f a second · %d invalid",
+				s.Topology, s.Lock, s.Cases, s.Of, float64(s.Cases)/time.Since(begun).Seconds(), s.Convicts))
+			return done(j, r)
 		})
 	}
 	if o.search == searchSweep {
@@ -273,18 +270,6 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		}
 	}
 	return errors.Join(a.printSimulation(s, o), o.verdict(s.exit()))
-}
-
-// tell shows how far a search is.
-func tell(p *progress, s simulatedSearch, elapsed time.Duration) {
-	line := fmt.Sprintf("%s · %d of %d cases · %.0f a second · %d invalid", p.title, s.Cases, s.Of, float64(s.Cases)/elapsed.Seconds(), s.Convicts)
-	switch {
-	case p.live:
-		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(line, p.width-1))
-	case elapsed-p.said >= sayEvery:
-		p.said = elapsed
-		fmt.Fprintln(p.w, line)
-	}
 }
 
 // jobs are the cases of a random search.
@@ -369,8 +354,7 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	}
 	a.printKinds(s)
 	if c := s.Sweep; c != nil {
-		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
-			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
+		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs\n", c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes)
 	}
 	if o.again > 0 {
 		a.printf("%d of %d repetitions were the same run · %s build\n", s.Same, s.Repeated, buildName(s.Exact))

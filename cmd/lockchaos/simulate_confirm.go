@@ -72,7 +72,7 @@ func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockS
 			found.Attempts++
 			fmt.Fprintf(a.stderr, "%s: attempt %d on real servers, %s script\n", kind, found.Attempts, s.Form)
 			run := filepath.Join(dir, confirmation, fmt.Sprintf("%s-%d", s.Form, found.Attempts))
-			p, err := a.play(ctx, choice{
+			p, err := a.playScenario(ctx, choice{
 				Scenario: s.Scenario, of: s.Scenario, typed: filepath.Join(dir, confirmation, s.Form+".yaml"), servers: &serverFlags{backend: processBackend},
 			}, run, s.Scenario.Name)
 			if err != nil {
