@@ -140,34 +140,35 @@ func (s *serverFlags) completeAttach() error {
 // openServers returns the backend that was asked for, and its name. What auto took is
 // told once.
 func (a *app) openServers(ctx context.Context, s *serverFlags, log *slog.Logger, store string) (topologies.Backend, string, error) {
-	return s.open(ctx, log, store, func(took string) {
+	b, name, took, err := s.open(ctx, log, store)
+	if took != "" {
 		a.took.Do(func() { fmt.Fprintln(a.stderr, took) })
-	})
+	}
+	return b, name, err
 }
 
 // open returns the backend that was asked for, and its name. Its servers are of a store,
-// one of those that topologies name. It tells what auto took, and why.
-func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string, tell func(took string)) (topologies.Backend, string, error) {
+// one of those that topologies name. It says what auto took, and why.
+func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) (b topologies.Backend, name, took string, err error) {
 	switch s.backend {
 	case containerBackend:
-		return container.Backend{Image: s.image, Log: log}, s.backend, nil
+		return container.Backend{Image: s.image, Log: log}, s.backend, "", nil
 	case attachBackend:
 		b := s.attach
 		b.Log = log
-		return b, s.backend, nil
+		return b, s.backend, "", nil
 	case processBackend:
-		return process.Backend{Log: log}, s.backend, nil
+		return process.Backend{Log: log}, s.backend, "", nil
 	}
 	binary, noProcess := process.Find(ctx, store)
 	if noProcess == nil {
-		tell(fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version))
+		took = fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version)
 	}
 	if noProcess == nil || store != topologies.StoreRedis || os.Getenv(process.BinaryVariable) != "" { // the user who names a binary wants that one
-		return process.Backend{Log: log}, processBackend, noProcess
+		return process.Backend{Log: log}, processBackend, took, noProcess
 	}
 	if _, noEngine := container.Available(ctx); noEngine != nil {
-		return nil, "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
+		return nil, "", "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
 	}
-	tell(fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess))
-	return container.Backend{Log: log}, containerBackend, nil
+	return container.Backend{Log: log}, containerBackend, fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess), nil
 }

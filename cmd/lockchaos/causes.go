@@ -125,8 +125,7 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 	if err != nil {
 		return err
 	}
-	o := simulateOptions{parallel: 1}
-	pool, err := o.pool()
+	pool, err := newSimulationPool(1)
 	if err != nil {
 		return err
 	}
@@ -137,7 +136,8 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 			kinds = append(kinds, c.Kind)
 		}
 	}
-	return a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+	_, err = a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+	return err
 }
 
 // finder plays cases in a pool, each once.
@@ -149,26 +149,35 @@ func finder(pool *simulation.Pool) causes.Finder {
 }
 
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
-func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) error {
+func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) ([]history.Cause, error) {
 	control, err := a.locks.ByName(locks.Control(c.Topology))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	run, err := history.Dir(dir).Run()
-	if err != nil {
-		return err
-	}
-	run.Causes = nil
-	for _, kind := range kinds {
-		cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
-		if err != nil {
-			return asHarness(err)
+	return noteInRecord(ctx, dir, func(run *history.Run) error {
+		run.Causes = nil
+		for _, kind := range kinds {
+			cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
+			if err != nil {
+				return err
+			}
+			run.Causes = append(run.Causes, cause)
 		}
-		run.Causes = append(run.Causes, cause)
+		return nil
+	})
+}
+
+// noteInRecord changes the record of a run, and writes its reports again. It returns the causes that the record has.
+func noteInRecord(ctx context.Context, dir string, change func(*history.Run) error) ([]history.Cause, error) {
+	run, err := history.Dir(dir).Run()
+	if err == nil {
+		err = change(&run)
 	}
-	if err := history.Dir(dir).WriteRun(run); err != nil {
-		return harnessError{err}
+	if err == nil {
+		err = history.Dir(dir).WriteRun(run)
 	}
-	_, err = judge(ctx, dir)
-	return err
+	if err == nil {
+		_, err = judge(ctx, dir)
+	}
+	return run.Causes, asHarness(err)
 }

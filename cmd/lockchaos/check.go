@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/importers"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -34,14 +34,10 @@ const (
 // A judging is what the user wants to know of recorded histories.
 type judging struct {
 	*app
-	json, explain bool
-	properties    []string
-	from, minimal string
-	out, html     string // where reports of a history go
-	clockError    time.Duration
-	clocksTold    bool // it was given, if only as 0
-
-	checkers []checker.Checker
+	json, explain      bool
+	from, minimal, out string // out is where the reports of a history go
+	clockError         time.Duration
+	clocksTold         bool // it was given, if only as 0
 }
 
 func (a *app) checkCommand() *cobra.Command {
@@ -59,7 +55,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.clocksTold = cmd.Flags().Changed("clock-error")
-			if err := errors.Join(j.validate(), j.validOut(args), j.validClocks(args)); err != nil {
+			if err := j.validate(args); err != nil {
 				return err
 			}
 			var result error
@@ -87,57 +83,38 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.BoolVar(&j.json, "json", false, "print results.json instead of the summary")
 	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the least part of the history that shows it; with --json, add that part")
 	f.StringVar(&j.minimal, "minimal", "", "write the least part of the history that shows the first violation to this file, as a history")
-	f.StringSliceVar(&j.properties, "properties", nil, "judge only these ("+strings.Join(propertyNames(), ", ")+")")
 	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
-	f.StringVar(&j.html, "html", "", "write the report as one HTML file")
 	f.DurationVar(&j.clockError, "clock-error", 0, "how wrong each clock may be that stamped a history of several machines, such as 50ms: only what holds in spite of it is valid or invalid")
-	f.StringVar(&j.from, "from", "", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release (default lockchaos)")
+	f.StringVar(&j.from, "from", "lockchaos", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release")
 	return cmd
 }
 
-func propertyNames() []string {
-	var list []string
-	for _, c := range checker.Standard() {
-		list = append(list, c.Name())
-	}
-	return list
-}
+func sources() []string { return []string{"lockchaos", "log", "jepsen"} }
 
-// validate finds the checkers, and refuses what can't be meant.
-func (j *judging) validate() error {
-	if sources := []string{"lockchaos", "log", "jepsen"}; j.from != "" && !slices.Contains(sources, j.from) {
-		return names.Unknown("source", j.from, sources)
-	}
-	for _, name := range j.properties {
-		found := false
-		for _, c := range checker.Standard() {
-			if c.Name() == name {
-				j.checkers = append(j.checkers, c)
-				found = true
-			}
-		}
-		if !found {
-			return names.Unknown("property", name, propertyNames())
-		}
-	}
-	return nil
-}
-
-// validClocks refuses errors of clocks that can't be meant.
-func (j *judging) validClocks(args []string) error {
+// validate refuses what can't be meant.
+func (j *judging) validate(args []string) error {
+	info, err := os.Stat(args[0])
+	isDir := err == nil && info.IsDir()
 	switch {
+	case !slices.Contains(sources(), j.from):
+		return names.Unknown("source", j.from, sources())
+	case j.out != "" && len(args) > 1:
+		return errors.New("--out is for one history: name one, or leave it out")
+	case j.out != "" && isDir:
+		return fmt.Errorf("--out is for a history alone: %s is a run directory, and its reports are rewritten there", args[0])
 	case j.clockError < 0:
 		return fmt.Errorf("--clock-error %v: give a time such as 50ms", j.clockError)
 	case j.clockError > maxClockError:
 		return fmt.Errorf("--clock-error %v: give %v at the most", j.clockError, maxClockError)
-	case j.clockError == 0:
-		return nil
 	}
 	for _, arg := range args {
 		is, _ := j.ofRun(arg)
-		if info, err := os.Stat(arg); is || err == nil && info.IsDir() {
+		if info, err := os.Stat(arg); j.clockError > 0 && (is || err == nil && info.IsDir()) {
 			return fmt.Errorf("--clock-error is for histories of several clocks, and %s is of a run, which has one", arg)
 		}
+	}
+	if j.out != "" {
+		return emptyDir(j.out)
 	}
 	return nil
 }
@@ -208,22 +185,14 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 // violation, if the user wants it explained.
 const minimalFile = "minimal.jsonl"
 
-// ofDir judges a run again, with what its record says. Its reports are written anew if the directory was named, and not
-// its history alone, and if all properties are judged.
-func (j *judging) ofDir(ctx context.Context, dir string, named bool) (err error) {
-	var in reports.Input
-	shown, beside := "", ""
-	if named {
-		beside = filepath.Join(dir, minimalFile)
+// ofDir judges a run again, with what its record says. If the directory was named, and not its history alone, its reports
+// are written anew.
+func (j *judging) ofDir(ctx context.Context, dir string, named bool) error {
+	shown, beside, read := dir, filepath.Join(dir, minimalFile), judge
+	if !named {
+		shown, beside, read = "", "", judgeOnly
 	}
-	if named && len(j.properties) == 0 {
-		shown = dir
-		in, err = judge(ctx, dir)
-	} else if in, err = readRecord(dir); err == nil {
-		budget, cancel := context.WithTimeout(ctx, checkBudget)
-		defer cancel()
-		in.Report = harness.Judge(budget, in.Run, in.History, j.properties...)
-	}
+	in, err := read(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -254,7 +223,7 @@ const mostOfRun = 64 << 20
 // ofRun reports whether a file is the history of a run, with its record beside it,
 // and whether it is too long to be judged with that.
 func (j *judging) ofRun(path string) (is, long bool) {
-	if j.from != "" && j.from != "lockchaos" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
+	if j.from != "lockchaos" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
 		return false, false
 	}
 	info, err := os.Stat(path)
@@ -266,38 +235,36 @@ func (j *judging) ofRun(path string) (is, long bool) {
 func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long *reports.Results, err error) {
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	judges := j.checkers
-	if j.from == "jepsen" || j.from == "log" {
-		if r, err = history.Plain(r); err != nil {
-			return in, nil, err
+	var judges []checker.Checker
+	if j.from == "lockchaos" {
+		var head bytes.Buffer
+		reader := history.NewReader(io.TeeReader(r, &head))
+		var events []history.Event
+		for err == nil && len(events) < storyEvents {
+			if len(events) == cap(events) {
+				events = slices.Grow(events, min(max(len(events), 1<<12), storyEvents-len(events)))
+			}
+			events, err = reader.ReadSome(events)
 		}
+		if err == nil {
+			return j.stream(ctx, &clocked{Reader: history.NewReader(io.MultiReader(&head, r))})
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		in.History = &history.History{Events: events, Truncated: reader.Truncated()}
+	} else if r, err = history.Plain(r); err == nil {
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
-		} else if in.History, err = importers.Log(r); len(judges) == 0 {
+		} else {
+			in.History, err = importers.Log(r)
 			judges = checker.OfLogs()
 		}
-		if err != nil {
-			return in, nil, err
-		}
-	} else {
-		reader := history.NewReader(r)
-		var first [][]history.Event
-		read := 0
-		for err == nil && read < storyEvents {
-			var events []history.Event
-			events, err = reader.ReadSome(make([]history.Event, 0, 1<<12))
-			first, read = append(first, events), read+len(events)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			in.History = &history.History{Events: slices.Concat(first...), Truncated: reader.Truncated()}
-		case err != nil:
-			return in, nil, err
-		default:
-			return j.stream(ctx, first, reader)
-		}
 	}
-	if err := j.clocksKnown(in.History.Events); err != nil {
+	if err == nil {
+		err = j.clocksKnown(in.History.Events)
+	}
+	if err != nil {
 		return in, nil, err
 	}
 	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
@@ -307,22 +274,18 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	return in, nil, nil
 }
 
-// stream judges a history of which some events were read already.
-func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
-	if err := j.tooLong(); err != nil {
-		return in, nil, err
-	}
-	if j.clockError > 0 {
+// stream judges a long history.
+func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, long *reports.Results, err error) {
+	switch {
+	case j.out != "":
+		return in, nil, fmt.Errorf("--out needs the whole history in memory, and this one has more than %d events: leave it out", storyEvents)
+	case j.clockError > 0:
 		return in, nil, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
-	}
-	if err := j.clocksKnown(slices.Concat(first...)); err != nil {
-		return in, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
-	whole := &resumed{first: first, Reader: rest}
-	in.Report, err = checker.CheckReader(ctx, whole, j.checkers...)
-	if err = cmp.Or(err, j.clocksKnown(whole.clocks)); err != nil {
+	in.Report, err = checker.CheckReader(ctx, r)
+	if err = cmp.Or(err, j.clocksKnown(r.clocks)); err != nil {
 		return in, nil, err
 	}
 	if !j.explain && j.minimal == "" {
@@ -333,7 +296,7 @@ func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *his
 		}
 	}
 	results := reports.Summarize(in)
-	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, rest.Truncated()
+	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, r.Truncated()
 	results.Story, results.Operations = verdictStory(in.Report), nil
 	return in, &results, nil
 }
@@ -367,31 +330,47 @@ func (j *judging) write(r reports.Results) error {
 	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
-// A resumed is a reader of which some events were read already. They are let go
-// as they are read again.
-type resumed struct {
+// A clocked is a reader that keeps the first events of two clocks.
+type clocked struct {
 	*history.Reader
-	first  [][]history.Event
-	clocks []history.Event // the first of each clock
+
+	clocks []history.Event
 }
 
-// ReadSome gives the first events first.
-func (r *resumed) ReadSome(list []history.Event) (_ []history.Event, err error) {
+// ReadSome reads events.
+func (r *clocked) ReadSome(list []history.Event) ([]history.Event, error) {
 	had := len(list)
-	if len(r.first) == 0 {
-		list, err = r.Reader.ReadSome(list)
-	} else {
-		n := min(len(r.first[0]), cap(list)-len(list))
-		list = append(list, r.first[0][:n]...)
-		if r.first[0] = r.first[0][n:]; len(r.first[0]) == 0 {
-			r.first[0], r.first = nil, r.first[1:]
-		}
-	}
+	list, err := r.Reader.ReadSome(list)
 	for i := range list[had:] {
 		e := &list[had+i]
-		if e.Process >= 0 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) && len(r.clocks) < 2 {
+		if e.Process >= 0 && len(r.clocks) < 2 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) {
 			r.clocks = append(r.clocks, *e)
 		}
 	}
 	return list, err
+}
+
+// keep writes the reports of a history alone, as of a run with a copy of it, where they were asked for.
+func (j *judging) keep(in reports.Input, source string) error {
+	if j.out == "" {
+		return nil
+	}
+	dir := history.Dir(j.out)
+	if in.Run.Version == 0 {
+		in.Run = history.Run{
+			Version: history.RunVersion, Program: version(), Command: "lockchaos check " + quoted(source),
+			Duration: max(in.History.End(), 1), Events: int64(len(in.History.Events)), // which say that the record is whole
+		}
+	}
+	err := history.WriteFile(dir.Path(history.EventsFile), func(w io.Writer) error {
+		_, err := w.Write(lines(in.History.Events))
+		return err
+	})
+	if err = errors.Join(err, dir.WriteRun(in.Run), reports.WriteDir(j.out, in)); err != nil {
+		return harnessError{err}
+	}
+	if !j.json {
+		j.printf("  report     %s\n", say.OneLine(filepath.Join(j.out, reports.HTMLFile)))
+	}
+	return nil
 }

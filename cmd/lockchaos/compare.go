@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -69,8 +69,8 @@ func (a *app) compare(dirs []string, page, failOn string) error {
 	}
 	err := a.compared(reports.Compare(runs[0], runs[1]), failOn)
 	if page != "" && !errors.As(err, new(harnessError)) {
-		if err := writeComparison(page, runs); err != nil {
-			return harnessError{err}
+		if err := history.WriteFile(page, func(w io.Writer) error { return reports.WriteComparison(w, runs[0], runs[1]) }); err != nil {
+			return harnessError{fmt.Errorf("write comparison: %w", err)}
 		}
 		a.printf("\n%s\n", page)
 	}
@@ -90,17 +90,4 @@ func (a *app) compared(c reports.Comparison, failOn string) error {
 		a.printf("- %s\n", words)
 	}
 	return verdictError(exitInvalid)
-}
-
-func writeComparison(path string, runs [2]reports.Named) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write comparison: %w", err)
-	}
-	defer func() {
-		if closeErr := f.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("write comparison: %w", closeErr)
-		}
-	}()
-	return reports.WriteComparison(f, runs[0], runs[1])
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ lockchaos matrix --locks mutex@sentinel,mutex@cluster,etcd-mutex --faults failov
 lockchaos reproduce ghost-lock --lock 'exec:python3 driver.py' --expect invalid
 lockchaos reproduce --all --repeat 3 --parallel 3`,
 		"lockchaos check": `lockchaos check history.jsonl
-lockchaos check --clock-error 50ms --html report.html history.jsonl
+lockchaos check --clock-error 50ms --out report history.jsonl
 zcat history.jsonl.gz | lockchaos check --explain -`,
 		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
 lockchaos simulate --lock redislock --search sweep
@@ -72,34 +71,48 @@ func needed() map[string]string {
 
 // values are those that a flag takes, as far as they have names.
 func (a *app) values(flag string) []string {
+	var list []string
 	switch flag {
 	case "topology":
 		return topologies.Names()
 	case "lock":
 		return append(a.locks.Names(), harness.ProgramPrefix)
 	case "workload":
-		var list []string
 		for _, w := range harness.Workloads() {
 			list = append(list, w.Name)
 		}
-		return list
 	case "faults":
 		return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...)
 	case "backend":
 		return backendNames()
-	case "properties":
-		return propertyNames()
 	case "format":
-		return []string{"text", "markdown", "json", "junit", "html"}
+		return reportFormats()
 	case "from":
-		return []string{"lockchaos", "jepsen"}
+		return sources()
 	case "expect":
 		return []string{"valid", "invalid"}
-	case "fail-on":
-		return []string{"worse"}
-	default:
-		return nil
 	}
+	return list
+}
+
+// arguments are those that a command takes, as far as they have names.
+func (a *app) arguments(path string) []string {
+	var list []string
+	switch path {
+	case "lockchaos reproduce":
+		catalogue, _ := scenarios.Catalogue(a.locks)
+		for _, s := range catalogue {
+			list = append(list, s.Name)
+			for _, v := range s.VariantNames() {
+				list = append(list, s.Name+"/"+v)
+			}
+		}
+	case "lockchaos mutants":
+		for _, m := range mutants.Mutants() {
+			list = append(list, m.Name)
+		}
+	}
+	return list
 }
 
 // complete adds to a command, and to those below it, what all of them have:
@@ -126,26 +139,9 @@ func (a *app) complete(cmd *cobra.Command) {
 			return list, cobra.ShellCompDirectiveNoFileComp
 		})
 	})
-	if path == "lockchaos reproduce" {
+	if a.arguments(path) != nil {
 		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			catalogue, _ := scenarios.Catalogue(a.locks) // a file of one's own is completed, too
-			var list []string
-			for _, s := range catalogue {
-				list = append(list, s.Name)
-				for _, v := range s.VariantNames() {
-					list = append(list, s.Name+"/"+v)
-				}
-			}
-			return list, cobra.ShellCompDirectiveDefault
-		}
-	}
-	if path == "lockchaos mutants" {
-		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var list []string
-			for _, m := range mutants.Mutants() {
-				list = append(list, m.Name)
-			}
-			return list, cobra.ShellCompDirectiveNoFileComp
+			return a.arguments(path), cobra.ShellCompDirectiveDefault // a file of one's own is completed, too
 		}
 	}
 	if accepts := cmd.Args; accepts != nil {
@@ -157,9 +153,15 @@ func (a *app) complete(cmd *cobra.Command) {
 			case need != "":
 				return errors.New(need)
 			case cmd.HasAvailableSubCommands():
-				return a.unknownCommand(cmd, args[0])
+				var known []string
+				for _, sub := range cmd.Commands() {
+					if !sub.Hidden {
+						known = append(known, sub.Name())
+					}
+				}
+				return names.Unknown("command", args[0], known)
 			case len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
-				return a.unwanted(cmd, args[0])
+				return fmt.Errorf("%s takes no argument %q (%s --help)", path, args[0], path)
 			default:
 				return err
 			}
@@ -170,58 +172,17 @@ func (a *app) complete(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) unknownCommand(cmd *cobra.Command, name string) error {
-	var known []string
-	for _, sub := range cmd.Commands() {
-		if !sub.Hidden {
-			known = append(known, sub.Name())
-		}
-	}
-	return names.Unknown("command", name, known)
-}
-
-// unwanted refuses an argument of a command that takes none, and names the flag whose
-// value it is.
-func (a *app) unwanted(cmd *cobra.Command, arg string) error {
-	for _, flag := range []string{"topology", "lock", "workload", "faults", "backend"} {
-		if cmd.Flags().Lookup(flag) != nil && slices.Contains(a.values(flag), arg) {
-			return fmt.Errorf("%s takes no argument %q: did you mean --%s %s?", cmd.CommandPath(), arg, flag, arg)
-		}
-	}
-	return fmt.Errorf("%s takes no argument %q (%s --help)", cmd.CommandPath(), arg, cmd.CommandPath())
-}
-
-// flagError says what is wrong with a flag, and what would be right.
+// flagError says which flag was meant by one that there is not.
 func flagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	var invalid *pflag.InvalidValueError
-	switch {
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		hint := cmd.CommandPath() + " --help lists all"
-		if scripted := []string{"topology", "seed", "faults", "workload", "duration"}; cmd.Name() == "reproduce" && slices.Contains(scripted, unknown.GetSpecifiedName()) {
-			hint = "a scenario says that itself; " + hint
-		}
-		if cmd.Name() == "matrix" && (unknown.GetSpecifiedName() == "backend" || slices.Contains(attachFlags, unknown.GetSpecifiedName())) {
-			return fmt.Errorf("--%s: matrix starts servers of its own, because each lock has a topology of its own; on servers that run already, `lockchaos run --seeds` compares one lock at a time",
-				unknown.GetSpecifiedName())
-		}
-		if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
-			hint = "did you mean --" + nearest + "? " + hint
-		}
-		return fmt.Errorf("unknown flag: --%s (%s)", unknown.GetSpecifiedName(), hint)
-	case errors.As(err, &invalid):
-		f := invalid.GetFlag()
-		want := map[string]string{
-			"uint64": "a whole number, 0 or more", "int": "a whole number", "int64": "a whole number",
-			"float64": "a number", "duration": "a time such as 30s or 500ms", "bool": "true or false",
-		}[f.Value.Type()]
-		if want == "" {
-			return err
-		}
-		return fmt.Errorf("--%s %q: give %s", f.Name, invalid.GetValue(), want)
-	default:
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return err
 	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	hint := cmd.CommandPath() + " --help lists all"
+	if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
+		hint = "did you mean --" + nearest + "? " + hint
+	}
+	return fmt.Errorf("unknown flag: --%s (%s)", unknown.GetSpecifiedName(), hint)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,18 +46,18 @@ exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknow
 
 // matrixOptions are what a user can say of a matrix.
 type matrixOptions struct {
-	locks          []string
-	faults, seeds  string
-	length         time.Duration
-	watchdog       time.Duration
-	clients        int
-	parallel       int
-	keep           bool
-	out            string
-	asJSON         bool
-	cells          []reports.MatrixCell
-	options        []*cellOptions // of each cell; nil where no run is possible
-	families, used []string       // used are the stores
+	locks         []string
+	faults, seeds string
+	length        time.Duration
+	watchdog      time.Duration
+	clients       int
+	parallel      int
+	keep          bool
+	out           string
+	asJSON        bool
+	cells         []reports.MatrixCell
+	options       []*cellOptions // of each cell; nil where no run is possible
+	families      []string
 }
 
 // cellOptions are the runs of a cell, as `lockchaos run` would have them.
@@ -99,7 +98,13 @@ func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error 
 	if wrong != nil {
 		return wrong
 	}
-	return m.eachPossible()
+	for _, family := range m.families {
+		of := slices.DeleteFunc(slices.Clone(m.cells), func(c reports.MatrixCell) bool { return c.Faults != family })
+		if !slices.ContainsFunc(of, func(c reports.MatrixCell) bool { return c.Impossible == "" }) {
+			wrong = errors.Join(wrong, fmt.Errorf("--faults %s: no run is possible: %s", family, of[0].Impossible))
+		}
+	}
+	return wrong
 }
 
 // addRow adds the cells of a lock.
@@ -136,9 +141,6 @@ func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
 		}
 		m.cells, m.options = append(m.cells, c), append(m.options, o)
 	}
-	if store := topologies.StoreOf(topology); !slices.Contains(m.used, store) {
-		m.used = append(m.used, store)
-	}
 	return nil
 }
 
@@ -171,23 +173,6 @@ func (m *matrixOptions) cellOf(lock, topology, family string, known harness.Lock
 	return o, nil
 }
 
-// eachPossible refuses a family of faults of which no run is possible with any lock.
-func (m *matrixOptions) eachPossible() error {
-	var errs []error
-	for _, family := range m.families {
-		why, possible := "", false
-		for i := range m.cells {
-			if c := &m.cells[i]; c.Faults == family {
-				why, possible = cmp.Or(why, c.Impossible), possible || c.Impossible == ""
-			}
-		}
-		if !possible {
-			errs = append(errs, fmt.Errorf("--faults %s: no run is possible: %s", family, why))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // runMatrix makes all runs, and writes and prints the table.
 func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := m.complete(cmd, a.locks); err != nil {
@@ -197,8 +182,8 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err != nil {
 		return err
 	}
-	for _, store := range m.used { // before anything starts
-		if _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), a.log(os.Stderr), store, func(string) {}); err != nil {
+	for _, c := range m.cells { // before anything starts
+		if _, _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), nil, topologies.StoreOf(c.Topology)); err != nil {
 			return err
 		}
 	}
@@ -207,11 +192,6 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := emptyDir(out); err != nil {
 		return err
 	}
-	log, err := createLog(out)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	var jobs []seedJob
 	for i, o := range m.options {
 		for _, seed := range seeds {
@@ -226,7 +206,10 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 			})
 		}
 	}
-	c := &campaign{app: a, seedSummary: newSummary(len(jobs)), servers: map[string]openedServers{}, log: a.log(log)}
+	c, err := a.newCampaign(out, len(jobs))
+	if err != nil {
+		return err
+	}
 	failure := c.play(cmd.Context(), m.parallel, jobs, func(j seedJob, r seedResult) error {
 		j.cell.Add(r.cell)
 		return nil

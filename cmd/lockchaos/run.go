@@ -128,8 +128,8 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 		for _, name := range harness.Tried(r.in.Run, r.in.History) {
 			tried[name]++
 		}
-		not, wrong := o.notTried(tried)
-		a.printf("%s", untried(tried, not))
+		_, line, wrong := o.untried(tried)
+		a.printf("%s", line)
 		err = errors.Join(err, wrong)
 	}
 	return worst(verdict, asHarness(errors.Join(err, pointLatest(dir))))

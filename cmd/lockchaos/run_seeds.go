@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,12 +37,12 @@ func parseSeeds(list string) ([]uint64, error) {
 // checkSeeds joins what is wrong with the flags for many runs.
 func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	var errs []error
-	if o.seeds == "" {
-		for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
-			if cmd.Flag(name).Changed {
-				errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
-			}
+	for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
+		if o.seeds == "" && cmd.Flag(name).Changed {
+			errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
 		}
+	}
+	if o.seeds == "" {
 		return errors.Join(errs...)
 	}
 	if o.causes {
@@ -139,7 +139,7 @@ type campaign struct {
 	*app
 	seedSummary
 
-	log      *slog.Logger
+	file     *os.File // of its log
 	mu       sync.Mutex
 	servers  map[string]openedServers // by their store
 	failures error                    // of the harness, in runs that are judged all the same
@@ -152,12 +152,22 @@ type openedServers struct {
 	close func() error
 }
 
+// newCampaign begins a campaign of so many runs in a folder.
+func (a *app) newCampaign(out string, planned int) (*campaign, error) {
+	file, err := createLog(out)
+	if err != nil {
+		return nil, err
+	}
+	return &campaign{app: a, seedSummary: newSummary(planned), file: file, servers: map[string]openedServers{}}, nil
+}
+
 // play makes the runs, and has each noted.
 func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob, noted func(seedJob, seedResult) error) (err error) {
 	defer func() {
 		for _, s := range c.servers {
 			err = mostSevere(err, asHarness(s.close()))
 		}
+		err = mostSevere(err, asHarness(c.file.Close()))
 	}()
 	return batch(ctx, parallel, jobs, func(ctx context.Context, j seedJob) error {
 		r, err := c.runSeedTwice(ctx, j)
@@ -197,7 +207,7 @@ func (c *campaign) open(ctx context.Context, o *runOptions) (openedServers, erro
 	if s, ok := c.servers[store]; ok {
 		return s, nil
 	}
-	backend, name, err := c.openServers(ctx, &o.servers, c.log, store)
+	backend, name, err := c.openServers(ctx, &o.servers, c.log(c.file), store)
 	s := openedServers{backend, name, func() error { return nil }}
 	if err != nil {
 		return s, err
@@ -228,19 +238,16 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	c := &campaign{app: a, seedSummary: newSummary(len(list)), servers: map[string]openedServers{}}
-	c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
 	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds})
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	log, err := createLog(out) // of the process that has the journal
+	c, err := a.newCampaign(out, len(list)) // of the process that has the journal
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	c.log = a.log(log)
+	c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
 	played := map[string]bool{}
 	for _, r := range journal.Runs() {
 		before, err := noted(r, out, r.Dir)
@@ -276,10 +283,17 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if err := reports.WriteJoint(out, c.joint, len(list)); err != nil {
 		return asHarness(err)
 	}
-	if c.NotTried, err = o.notTried(c.Tried); err != nil {
+	line := ""
+	if c.NotTried, line, err = o.untried(c.Tried); err != nil {
 		return asHarness(err)
 	}
-	if err := a.printSeeds(c.seedSummary, o.asJSON, out); err != nil {
+	if o.asJSON {
+		err = a.json(c.seedSummary)
+	} else {
+		a.printSeeds(c.seedSummary)
+		a.printf("%srun directories in %s\n", line, out)
+	}
+	if err != nil {
 		return err
 	}
 	return worst(o.verdict(c.exit()), c.end(cmd.Context(), failure))
@@ -434,10 +448,7 @@ func (s *seedSummary) exit() error {
 	}
 }
 
-func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
-	if asJSON {
-		return a.json(s)
-	}
+func (a *app) printSeeds(s seedSummary) {
 	for _, r := range s.Runs {
 		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
 		if r.Control != nil {
@@ -452,35 +463,29 @@ func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
 	if len(s.Failed) > 0 {
 		a.printf("faults that did not: %s\n", counted(s.Failed))
 	}
-	a.printf("%srun directories in %s\n", untried(s.Tried, s.NotTried), out)
-	return nil
-}
-
-// notTried are the faults of one message that plans of the run may have and that none of its runs had.
-func (o *runOptions) notTried(tried map[string]int) ([]string, error) {
-	if o.replay != "" {
-		return nil, nil // it has the plan that it has
-	}
-	all, err := o.Tries()
-	return slices.DeleteFunc(all, func(name string) bool { return tried[name] > 0 }), err
 }
 
 // mostUntried bounds what is named of what was not tried.
 const mostUntried = 6
 
-// untried is a line on what was not tried yet; empty where there is nothing to try.
-func untried(tried map[string]int, not []string) string {
-	if len(tried)+len(not) == 0 {
-		return ""
+// untried are the faults of one message that plans of the run may have and that none of its runs had, and a line on them;
+// empty where there is nothing to try.
+func (o *runOptions) untried(tried map[string]int) (not []string, line string, err error) {
+	if o.replay == "" { // else it has the plan that it has
+		not, err = o.Tries()
+		not = slices.DeleteFunc(not, func(name string) bool { return tried[name] > 0 })
 	}
-	line := fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
+	if err != nil || len(tried)+len(not) == 0 {
+		return not, "", err
+	}
+	line = fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
 	if len(not) > 0 {
 		line += "; not tried yet: " + strings.Join(not[:min(len(not), mostUntried)], "; ")
 	}
 	if more := len(not) - mostUntried; more > 0 {
 		line += fmt.Sprintf("; and %d more (other seeds)", more)
 	}
-	return line + "\n"
+	return not, line + "\n", nil
 }
 
 // counted is "cut 3, hold 2".

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -105,38 +104,37 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again")
-	if o.parallel < 1 || o.shrink < 1 {
-		wrong = errors.Join(wrong, errors.New("--parallel and --shrink must be at least 1"))
-	}
-	if o.search != searchRandom && o.search != searchSweep {
-		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
-	}
-	if o.search != searchSweep && (o.pairs != 0) {
-		wrong = errors.Join(wrong, errors.New("--pairs is of --search sweep"))
-	}
-	if o.search == searchSweep && o.noted() {
-		wrong = errors.Join(wrong, errors.New("--shard and --resume are of --search random"))
-	}
-	wrong = errors.Join(wrong, o.check(o.out))
+	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out))
 	_, err := parseSeeds(o.seeds)
 	wrong = errors.Join(wrong, err)
+	sweep := o.search == searchSweep
+	for _, w := range []struct {
+		is  bool
+		err error
+	}{
+		{o.parallel < 1 || o.shrink < 1, errors.New("--parallel and --shrink must be at least 1")},
+		{!sweep && o.search != searchRandom, names.Unknown("search", o.search, []string{searchRandom, searchSweep})},
+		{!sweep && o.pairs != 0, errors.New("--pairs is of --search sweep")},
+		{sweep && o.noted(), errors.New("--shard and --resume are of --search random")},
+		{sweep && o.again != 0, errors.New("--again is of --search random and of --replay")},
+	} {
+		if w.is {
+			wrong = errors.Join(wrong, w.err)
+		}
+	}
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
 		return errors.Join(wrong, err)
-	}
-	if o.again != 0 && o.search == searchSweep {
-		wrong = errors.Join(wrong, errors.New("--again is of --search random and of --replay"))
 	}
 	return errors.Join(wrong, o.Validate(o.lock))
 }
 
-// pool makes the workers, which are this program.
-func (o *simulateOptions) pool() (*simulation.Pool, error) {
+// newSimulationPool makes the workers, which are this program.
+func newSimulationPool(workers int) (*simulation.Pool, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, harnessError{fmt.Errorf("start worker: %w", err)}
 	}
-	return simulation.NewPool(o.parallel, path, simulationWorker), nil
+	return simulation.NewPool(workers, path, simulationWorker), nil
 }
 
 // A simulated kind of violation is what a search found of it.
@@ -199,7 +197,7 @@ type simulationJob struct {
 // simulate searches, makes what it found small, and shows it.
 func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	ctx := cmd.Context()
-	pool, err := o.pool()
+	pool, err := newSimulationPool(o.parallel)
 	if err != nil {
 		return err
 	}
@@ -237,7 +235,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	}
 	s.sort()
 	if o.noted() { // that of a process before, which may be killed now and leave run directories in part
-		if err := os.Remove(filepath.Join(o.out, searchFile)); err != nil && !os.IsNotExist(err) {
+		if err := os.RemoveAll(filepath.Join(o.out, searchFile)); err != nil {
 			return harnessError{fmt.Errorf("make the search's result: %w", err)}
 		}
 	}
@@ -248,14 +246,9 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		if err != nil {
 			return err
 		}
-		if err := a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
+		if k.Causes, err = a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
 			return err
 		}
-		run, err := history.Dir(k.Dir).Run()
-		if err != nil {
-			return harnessError{err}
-		}
-		k.Causes = run.Causes
 		if o.confirm {
 			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind, until)
 			if err != nil {
@@ -269,20 +262,12 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 			return asHarness(err)
 		}
 	}
-	return errors.Join(a.printSimulation(s, o), o.verdict(s.exit()))
-}
-
-// jobs are the cases of a random search.
-func (o *simulateOptions) jobs() ([]simulationJob, error) {
-	seeds, err := parseSeeds(o.seeds)
-	if err != nil {
-		return nil, err
+	if o.asJSON {
+		err = a.json(s)
+	} else {
+		a.printSimulation(s, o)
 	}
-	var jobs []simulationJob
-	for i, seed := range fleet.Part(o.part, seeds) {
-		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
-	}
-	return jobs, nil
+	return errors.Join(err, o.verdict(s.exit()))
 }
 
 func (s *simulatedSearch) add(order int, r simulation.Result) {
@@ -322,14 +307,14 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 		k.Plan = append(k.Plan, f.String())
 	}
 	out := ""
-	switch {
-	case o.noted():
+	if o.noted() {
 		out = filepath.Join(o.out, k.Kind)
-		if err := os.RemoveAll(out); err != nil { // which a process left that was killed
-			return r, harnessError{fmt.Errorf("make run directory: %w", err)}
-		}
-	case first:
+		err = os.RemoveAll(out) // which a process left that was killed
+	} else if first {
 		out = o.out
+	}
+	if err != nil {
+		return r, harnessError{fmt.Errorf("make run directory: %w", err)}
 	}
 	k.Dir, err = a.writeSimulation(out, o.lock, r)
 	return r, err
@@ -348,10 +333,7 @@ func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Resul
 	return dir, errors.Join(err, asHarness(pointLatest(dir)))
 }
 
-func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
-	if o.asJSON {
-		return a.json(s)
-	}
+func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) {
 	a.printKinds(s)
 	if c := s.Sweep; c != nil {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs\n", c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes)
@@ -362,7 +344,6 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	if len(s.Kinds) > 0 && !o.confirm {
 		a.printf("simulated, and not confirmed on real servers\n")
 	}
-	return nil
 }
 
 // printKinds prints what a search found.
@@ -435,17 +416,15 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	record, err := simulation.RecordOf(run)
+	if err == nil {
+		if o.lock, err = a.locks.ByName(record.Case.Lock); err == nil {
+			err = record.Case.Validate(o.lock)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
-	if o.lock, err = a.locks.ByName(record.Case.Lock); err == nil {
-		err = record.Case.Validate(o.lock)
-	}
-	if err != nil {
-		return fmt.Errorf("--replay %s: %w", o.replay, err)
-	}
-	o.parallel = 1
-	pool, err := o.pool()
+	pool, err := newSimulationPool(1)
 	if err != nil {
 		return err
 	}
@@ -458,25 +437,23 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 	if err != nil {
 		return err
 	}
+	build := buildName(simulation.Exact())
 	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
 	if run.Program != version() {
 		fmt.Fprintf(a.stderr, "recorded by %s, and replayed by %s: what a lock does may have changed\n", run.Program, version())
 	}
 	if record.Exact != simulation.Exact() {
-		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), buildName(simulation.Exact()))
+		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), build)
 	}
 	if o.again > 0 {
-		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, buildName(simulation.Exact()))
+		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, build)
 	}
-	if o.confirm {
-		if len(r.Findings) > 0 { // the record is of one
-			kind := r.Findings[0]
-			found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, kind, time.Now().Add(o.limit))
-			if err != nil {
-				return asHarness(err)
-			}
-			fmt.Fprintf(a.stderr, "%s: %s\n", kind, confirmed(dir, &found))
+	if o.confirm && len(r.Findings) > 0 { // the record is of one
+		found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, r.Findings[0], time.Now().Add(o.limit))
+		if err != nil {
+			return asHarness(err)
 		}
+		fmt.Fprintf(a.stderr, "%s: %s\n", r.Findings[0], confirmed(dir, &found))
 	}
 	return a.conclude(dir, o.asJSON)
 }
