@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,7 +126,7 @@ func (a *app) complete(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.Flags().SortFlags = false // they are declared in an order that is read best
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if a.values(f.Name) == nil || f.Value.Type() == "bool" {
+		if !slices.Contains([]string{"topology", "lock", "workload", "faults", "backend", "format", "from", "expect"}, f.Name) {
 			return
 		}
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -139,7 +140,7 @@ func (a *app) complete(cmd *cobra.Command) {
 			return list, cobra.ShellCompDirectiveNoFileComp
 		})
 	})
-	if a.arguments(path) != nil {
+	if path == "lockchaos reproduce" || path == "lockchaos mutants" {
 		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.arguments(path), cobra.ShellCompDirectiveDefault // a file of one's own is completed, too
 		}
