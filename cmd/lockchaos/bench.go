@@ -54,7 +54,7 @@ Workloads:
 ` + benchWorkloads(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
+			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), servers.startsOwn()); err != nil {
 				return err
 			}
 			if formats := []string{"text", "json", "markdown", "benchfmt"}; !slices.Contains(formats, format) {
@@ -131,18 +131,6 @@ func benchWorkloads() string {
 		fmt.Fprintf(&b, "  %s %-20s %s\n", mark, w.Name, w.About)
 	}
 	return b.String() + "* are run by default"
-}
-
-func validBackend(name string) error {
-	known := []string{autoBackend, processBackend, containerBackend}
-	switch {
-	case name == attachBackend:
-		return errors.New("backend attach: a benchmark empties the servers between two turns; use process or container")
-	case !slices.Contains(known, name):
-		return names.Unknown("backend", name, known)
-	default:
-		return nil
-	}
 }
 
 // benchSystems are the locks of those names.

@@ -93,30 +93,23 @@ func sources() []string { return []string{"lockchaos", "log", "jepsen"} }
 
 // validate refuses what can't be meant.
 func (j *judging) validate(args []string) error {
-	info, err := os.Stat(args[0])
-	isDir := err == nil && info.IsDir()
-	switch {
-	case !slices.Contains(sources(), j.from):
-		return names.Unknown("source", j.from, sources())
-	case j.out != "" && len(args) > 1:
-		return errors.New("--out is for one history: name one, or leave it out")
-	case j.out != "" && isDir:
-		return fmt.Errorf("--out is for a history alone: %s is a run directory, and its reports are rewritten there", args[0])
-	case j.clockError < 0:
-		return fmt.Errorf("--clock-error %v: give a time such as 50ms", j.clockError)
-	case j.clockError > maxClockError:
-		return fmt.Errorf("--clock-error %v: give %v at the most", j.clockError, maxClockError)
-	}
+	wrong := errors.Join(
+		refuse(!slices.Contains(sources(), j.from), "%w", names.Unknown("source", j.from, sources())),
+		refuse(j.out != "" && len(args) > 1, "--out is for one history: name one, or leave it out"),
+		refuse(j.clockError < 0, "--clock-error %v: give a time such as 50ms", j.clockError),
+		refuse(j.clockError > maxClockError, "--clock-error %v: give %v at the most", j.clockError, maxClockError))
 	for _, arg := range args {
-		is, _ := j.ofRun(arg)
-		if info, err := os.Stat(arg); j.clockError > 0 && (is || err == nil && info.IsDir()) {
-			return fmt.Errorf("--clock-error is for histories of several clocks, and %s is of a run, which has one", arg)
-		}
+		ofRun, _ := j.ofRun(arg)
+		info, err := os.Stat(arg)
+		isDir := err == nil && info.IsDir()
+		wrong = errors.Join(wrong,
+			refuse(j.out != "" && isDir, "--out is for a history alone: %s is a run directory, and its reports are rewritten there", arg),
+			refuse(j.clockError > 0 && (ofRun || isDir), "--clock-error is for histories of several clocks, and %s is of a run, which has one", arg))
 	}
-	if j.out != "" {
+	if wrong == nil && j.out != "" {
 		return emptyDir(j.out)
 	}
-	return nil
+	return wrong
 }
 
 // clocksKnown refuses a history of several clocks of which nothing is known.

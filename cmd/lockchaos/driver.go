@@ -58,8 +58,8 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 		words[i] = quoted(word)
 	}
 	command := strings.Join(words, " ")
-	if backends := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(backends, servers.backend) {
-		return names.Unknown("backend", servers.backend, backends)
+	if err := servers.startsOwn(); err != nil {
+		return err
 	}
 	if topology != "" && !slices.Contains(topologies.Names(), topology) {
 		return names.Unknown("topology", topology, topologies.Names())

@@ -13,14 +13,20 @@ import (
 
 // aboveZero refuses flags that were set to 0, which would mean their default.
 func aboveZero(cmd *cobra.Command, names ...string) error {
-	var errs []error
+	var wrong error
 	for _, name := range names {
 		f := cmd.Flag(name)
-		if v := f.Value.String(); f.Changed && (v == "0" || v == "0s") {
-			errs = append(errs, fmt.Errorf("--%s must be above 0", name))
-		}
+		wrong = errors.Join(wrong, refuse(f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s"), "--%s must be above 0", name))
 	}
-	return errors.Join(errs...)
+	return wrong
+}
+
+// refuse is an error where that is so.
+func refuse(is bool, format string, args ...any) error {
+	if is {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
 }
 
 // changedFlags are the flags that repeat a command: those that were given, but

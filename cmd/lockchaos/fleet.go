@@ -30,16 +30,10 @@ func (d *division) register(cmd *cobra.Command) {
 
 // check reads --shard, and joins what is wrong.
 func (d *division) check(out string) (err error) {
-	var wrong error
-	if d.part, err = fleet.ParseShard(d.shard, os.LookupEnv); err != nil {
-		wrong = fmt.Errorf("--shard: %w", err)
-	}
-	for flag, said := range map[string]bool{"shard": d.shard != "", "resume": d.resume} {
-		if said && out == "" {
-			wrong = errors.Join(wrong, fmt.Errorf("--%s: say with --out which folder has the runs", flag))
-		}
-	}
-	return wrong
+	d.part, err = fleet.ParseShard(d.shard, os.LookupEnv)
+	return errors.Join(refuse(err != nil, "--shard: %w", err),
+		refuse(d.shard != "" && out == "", "--shard: say with --out which folder has the runs"),
+		refuse(d.resume && out == "", "--resume: say with --out which folder has the runs"))
 }
 
 // verdict is what the command ends with: with --judged-is-ok no verdict is an error.

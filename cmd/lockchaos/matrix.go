@@ -69,15 +69,10 @@ type cellOptions struct {
 
 // complete makes the cells, and joins what is wrong.
 func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "clients", "watchdog", "parallel", "duration")
-	if len(m.locks) == 0 {
-		wrong = errors.Join(wrong, errors.New("--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"))
-	}
-	if m.parallel < 0 {
-		wrong = errors.Join(wrong, fmt.Errorf("--parallel must be at least 1, not %d", m.parallel))
-	}
 	_, err := parseSeeds(m.seeds)
-	wrong = errors.Join(wrong, err)
+	wrong := errors.Join(err, aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
+		refuse(len(m.locks) == 0, "--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"),
+		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
 	for family := range strings.SplitSeq(m.faults, ",") {
 		all := append(faults.Mixes(), faults.Names(faults.All())...)
 		switch {

@@ -20,10 +20,10 @@ import (
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
-	var all, stores, asJSON, control, allowExec bool
+	var all, stores, control, allowExec bool
 	var servers serverFlags
-	var repeat, parallel int
-	var out, lockName, expect string
+	var lockName, expect string
+	r := scenarioBatch{app: a}
 	cmd := &cobra.Command{
 		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all | --stores",
 		Short: "Play scripted failures, and check that each gives its expected verdict",
@@ -45,59 +45,43 @@ the last two the fault with which they grant a lock twice, without and with a to
 				args = scenarios.Stores()
 			}
 			chosen, err := a.chooseScenarios(args, all, allowExec)
-			if err == nil && lockName != "" {
+			if lockName != "" && err == nil {
 				chosen, err = a.under(chosen, lockName, expect)
 			}
-			if expect != "" && lockName == "" {
-				err = errors.Join(err, errors.New("--expect is for a lock that --lock names: each scenario states the verdict of its own lock"))
-			}
-			if control && lockName == "" {
-				err = errors.Join(err, errors.New("--control is for a lock that --lock names: the variants of a scenario are the controls of its own lock"))
-			}
-			if err := errors.Join(err, servers.validate(cmd)); err != nil {
+			err = errors.Join(err, servers.validate(cmd),
+				refuse(lockName == "" && expect != "", "--expect is for a lock that --lock names: each scenario states the verdict of its own lock"),
+				refuse(lockName == "" && control, "--control is for a lock that --lock names: the variants of a scenario are the controls of its own lock"),
+				refuse(r.repeat < 1, "--repeat must be at least 1, not %d", r.repeat),
+				refuse(r.parallel < 1, "--parallel must be at least 1, not %d", r.parallel),
+				refuse(r.parallel > 1 && servers.backend == attachBackend, "--parallel: servers that run already have one run at a time"))
+			if err != nil {
 				return err
 			}
-			for i := range chosen {
-				chosen[i].servers, chosen[i].flags, chosen[i].control = &servers, changedFlags(cmd), control
-			}
-			if repeat < 1 {
-				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
-			}
-			if parallel < 1 {
-				return fmt.Errorf("--parallel must be at least 1, not %d", parallel)
-			}
-			if parallel > 1 && servers.backend == attachBackend {
-				return errors.New("--parallel: servers that run already have one run at a time")
-			}
-			if len(chosen) == 1 && repeat == 1 {
-				fmt.Fprintf(a.stderr, "%s\n", chosen[0].again())
-				return a.reproduceOnce(cmd.Context(), chosen[0], out, asJSON)
-			}
-			if out == "" {
-				dir, err := newRunDir("", seedOfScripts, "reproduce")
-				if err != nil {
-					return err
-				}
-				out = dir
-			}
-			r := &scenarioBatch{app: a, repeat: repeat, parallel: parallel, out: out}
 			for _, s := range chosen {
+				s.servers, s.flags, s.control = &servers, changedFlags(cmd), control
 				r.results = append(r.results, &scenarioResult{choice: s})
 			}
-			return r.play(cmd.Context(), asJSON)
+			if r.single = len(chosen) == 1 && r.repeat == 1; r.single {
+				fmt.Fprintf(a.stderr, "%s\n", r.results[0].again())
+			} else if r.out == "" {
+				if r.out, err = newRunDir("", seedOfScripts, "reproduce"); err != nil {
+					return err
+				}
+			}
+			return r.play(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
 	f.BoolVar(&stores, "stores", false, "play one split brain on each store, and what fools those that it does not, with the cure")
-	f.IntVar(&repeat, "repeat", 1, "number of runs of each scenario")
-	f.IntVar(&parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
+	f.IntVar(&r.repeat, "repeat", 1, "number of runs of each scenario")
+	f.IntVar(&r.parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
 	f.StringVar(&lockName, "lock", "", "play them with this lock (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own")
 	f.StringVar(&expect, "expect", "", "with --lock: the verdict that each run must have, valid or invalid (default valid)")
 	f.BoolVar(&control, "control", false, "with --lock: if a run is invalid, have the least lock that is correct on these servers (correct-key, redlock) play the script as well")
-	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
+	f.StringVar(&r.out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
 	f.BoolVar(&allowExec, "allow-exec", false, "run the command that a FILE names as its lock (exec:COMMAND)")
-	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
+	f.BoolVar(&r.asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
 	return cmd
 }
@@ -292,27 +276,6 @@ func (a *app) scriptControl(s choice) (control, error) {
 		return control{}, nil
 	}
 	return control{l.Name, "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, as.Run}, nil
-}
-
-func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bool) error {
-	p, err := a.playScenario(ctx, s, out, s.Name)
-	if err != nil {
-		return err
-	}
-	if err := a.print(p.in, p.dir, asJSON); err != nil {
-		return err
-	}
-	if !asJSON {
-		a.printf("\n%s\n", s.outcome(p))
-	}
-	switch {
-	case p.unexpected == nil:
-		return nil
-	case p.unknown():
-		return verdictError(exitUnknown)
-	default:
-		return verdictError(exitInvalid)
-	}
 }
 
 // unknown reports whether the run shows nothing, one way or the other.

@@ -20,7 +20,8 @@ type scenarioBatch struct {
 	*app
 
 	repeat, parallel int
-	out              string // the folder of the run directories
+	out              string // the folder of the run directories; of a single run, its directory
+	single, asJSON   bool
 
 	mu      sync.Mutex        // for what the players share
 	results []*scenarioResult // in the order in which they were asked for
@@ -41,8 +42,8 @@ type scenarioJob struct {
 }
 
 // play plays all runs, in order as far as each begins, and prints a table, or its
-// JSON.
-func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
+// JSON; of a single run, its summary.
+func (r *scenarioBatch) play(ctx context.Context) error {
 	began := time.Now()
 	var jobs []scenarioJob
 	for _, t := range r.results {
@@ -50,21 +51,8 @@ func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
 			jobs = append(jobs, scenarioJob{t, run + 1})
 		}
 	}
-	failed := batch(ctx, r.parallel, jobs, r.runJob)
-	failed = mostSevere(failed, context.Cause(ctx))
-	err := asHarness(r.writeJoint())
-	failed = mostSevere(failed, err)
-	if asJSON {
-		err = r.json(struct {
-			Version int     `json:"version"`
-			Reports string  `json:"reports"`
-			Seconds float64 `json:"seconds"`
-			Rows    []row   `json:"scenarios"`
-		}{1, r.out, time.Since(began).Seconds(), r.rows()})
-	} else {
-		err = r.print(time.Since(began))
-	}
-	if err != nil {
+	failed := mostSevere(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
+	if err := r.print(time.Since(began)); err != nil {
 		return worst(failed, err)
 	}
 	if failed != nil { // it was cut short
@@ -103,25 +91,18 @@ func (r *scenarioBatch) writeJoint() error {
 
 // runJob plays one run. What is cut short counts for nothing.
 func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
-	r.mu.Lock()
-	possible := t.of.impossible == nil
-	if possible {
+	dir := r.out
+	if !r.single {
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
 		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
 	}
-	r.mu.Unlock()
-	if !possible {
-		return nil
-	}
-	dir := filepath.Join(r.out, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
-	p, err := r.playScenario(ctx, t.of.choice, dir)
+	p, err := r.playScenario(ctx, t.of.choice, dir, t.of.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, harness.ErrImpossible): // others may be possible
-		if t.of.impossible == nil {
-			t.of.impossible = err
-			fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
-		}
+	case errors.Is(err, harness.ErrImpossible) && !r.single: // others may be possible
+		t.of.impossible = err
+		fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
 		return nil
 	case err != nil && p.dir == "", ctx.Err() != nil:
 		return err
@@ -131,6 +112,7 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 	p.run = t.run
 	t.of.runs = append(t.of.runs, p)
 	switch {
+	case r.single:
 	case p.unsuited():
 		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.of.Name, p.in.Run.Unsuited)
 	case p.unexpected != nil:
@@ -211,6 +193,28 @@ func (t *scenarioResult) row(repeat int) row {
 
 // print prints the table, and what was missed once more below it.
 func (r *scenarioBatch) print(took time.Duration) error {
+	if r.single {
+		for _, p := range r.results[0].runs {
+			if err := r.app.print(p.in, p.dir, r.asJSON); err != nil {
+				return err
+			}
+			if !r.asJSON {
+				r.printf("\n%s\n", r.results[0].outcome(p))
+			}
+		}
+		return nil
+	}
+	if err := r.writeJoint(); err != nil {
+		return asHarness(err)
+	}
+	if r.asJSON {
+		return r.json(struct {
+			Version int     `json:"version"`
+			Reports string  `json:"reports"`
+			Seconds float64 `json:"seconds"`
+			Rows    []row   `json:"scenarios"`
+		}{1, r.out, took.Seconds(), r.rows()})
+	}
 	shown := table{columns: []string{"scenario", "expected", "got", "rate", "median", "max"}}
 	var below []string
 	ok, leftOut := 0, 0

@@ -68,13 +68,9 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 			return err
 		}
 	}
-	wrong := errors.Join(
-		aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.checkSeeds(cmd), o.servers.validate(cmd))
+	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.servers.validate(cmd), o.checkSeeds(cmd))
 	if o.servers.backend == attachBackend {
-		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers))
-		if o.causes {
-			wrong = errors.Join(wrong, errors.New("--causes: only servers of ours are played again"))
-		}
+		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers), refuse(o.causes, "--causes: only servers of ours are played again"))
 	}
 	if o.replay != "" {
 		return wrong

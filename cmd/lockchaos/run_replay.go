@@ -16,7 +16,7 @@ import (
 // besideReplay are the flags that mean something beside --replay: where the
 // servers are, and where the output goes.
 var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
-	"replay", "allow-exec", "backend", "image", "server", "out", "json", "verbose", "help",
+	"replay", "allow-exec", "backend", "image", "out", "json", "verbose", "help",
 }, attachFlags...)
 
 // onlyBesideReplay refuses flags other than those that mean something beside --replay.

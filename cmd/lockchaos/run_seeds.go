@@ -36,26 +36,19 @@ func parseSeeds(list string) ([]uint64, error) {
 
 // checkSeeds joins what is wrong with the flags for many runs.
 func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
-	var errs []error
+	var wrong error
 	for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
-		if o.seeds == "" && cmd.Flag(name).Changed {
-			errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
-		}
+		wrong = errors.Join(wrong, refuse(o.seeds == "" && cmd.Flag(name).Changed, "--%s: with --seeds only", name))
 	}
 	if o.seeds == "" {
-		return errors.Join(errs...)
-	}
-	if o.causes {
-		errs = append(errs, errors.New("--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"))
+		return wrong
 	}
 	_, err := parseSeeds(o.seeds)
-	if cmd.Flag("seed").Changed {
-		errs = append(errs, errors.New("--seed and --seeds: say one of them"))
-	}
-	if o.parallel < 0 {
-		errs = append(errs, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel))
-	}
-	return errors.Join(append(errs, err, o.check(o.out))...)
+	return errors.Join(err, o.check(o.out),
+		refuse(o.causes, "--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"),
+		refuse(cmd.Flag("seed").Changed, "--seed and --seeds: say one of them"),
+		refuse(o.parallel < 0, "--parallel must be at least 1, not %d", o.parallel),
+		refuse(o.servers.backend == attachBackend && o.parallel > 1, "--parallel: a deployment that runs already has one run at a time"))
 }
 
 // again are the flags that run one of the seeds again.
@@ -226,9 +219,6 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return err
 	}
 	list := fleet.Part(o.part, all)
-	if o.servers.backend == attachBackend && o.parallel > 1 {
-		return errors.New("--parallel: a deployment that runs already has one run at a time")
-	}
 	before, out := exists(o.out), o.out
 	if out != "" {
 		err = o.dir(out)

@@ -104,24 +104,14 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out))
 	_, err := parseSeeds(o.seeds)
-	wrong = errors.Join(wrong, err)
-	sweep := o.search == searchSweep
-	for _, w := range []struct {
-		is  bool
-		err error
-	}{
-		{o.parallel < 1 || o.shrink < 1, errors.New("--parallel and --shrink must be at least 1")},
-		{!sweep && o.search != searchRandom, names.Unknown("search", o.search, []string{searchRandom, searchSweep})},
-		{!sweep && o.pairs != 0, errors.New("--pairs is of --search sweep")},
-		{sweep && o.noted(), errors.New("--shard and --resume are of --search random")},
-		{sweep && o.again != 0, errors.New("--again is of --search random and of --replay")},
-	} {
-		if w.is {
-			wrong = errors.Join(wrong, w.err)
-		}
-	}
+	sweep, random := o.search == searchSweep, o.search == searchRandom
+	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out), err,
+		refuse(o.parallel < 1 || o.shrink < 1, "--parallel and --shrink must be at least 1"),
+		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{searchRandom, searchSweep})),
+		refuse(!sweep && o.pairs != 0, "--pairs is of --search sweep"),
+		refuse(sweep && o.noted(), "--shard and --resume are of --search random"),
+		refuse(sweep && o.again != 0, "--again is of --search random and of --replay"))
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
 		return errors.Join(wrong, err)
 	}
