@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -9,31 +8,27 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockchaos/lockchaos/adapters/etcd"
-	"github.com/lockchaos/lockchaos/internal/etcdserver"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
-func start(t *testing.T) *etcdserver.Server {
+// start starts an etcd with nothing in it, and returns the address of one of its members.
+func start(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real server; -short leaves them out")
-	}
-	if _, err := etcdserver.Find(); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	s, err := etcdserver.Start(t.Context())
+	runtest.NeedStore(t, topologies.StoreEtcd)
+	members, err := topologies.ByName(topologies.EtcdCluster)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
+	d, err := runtest.Backend{}.Start(t.Context(), members)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d.Server("etcd-1").Observer().Options().Addr
 }
 
-func open(t *testing.T, s *etcdserver.Server, ttl time.Duration) (*etcd.Locker, *clientv3.Client) {
+func open(t *testing.T, at string, ttl time.Duration) (*etcd.Locker, *clientv3.Client) {
 	t.Helper()
-	c, err := etcd.Dial(s.Endpoint())
+	c, err := etcd.Dial(at)
 	require.NoError(t, err)
 	l := etcd.New(c, ttl)
 	t.Cleanup(func() {
@@ -45,10 +40,10 @@ func open(t *testing.T, s *etcdserver.Server, ttl time.Duration) (*etcd.Locker, 
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	at := start(t)
 	locktest.Run(t, func(t *testing.T) lock.Locker {
 		t.Helper()
-		l, c := open(t, s, time.Minute)
+		l, c := open(t, at, time.Minute)
 		_, err := c.Delete(t.Context(), "/lockchaos/", clientv3.WithPrefix())
 		require.NoError(t, err)
 		return l
@@ -58,8 +53,8 @@ func TestContract(t *testing.T) {
 // A hold is lost with its session.
 func TestSessionThatEnds(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	l, c := open(t, s, 5*time.Second)
+	at := start(t)
+	l, c := open(t, at, 5*time.Second)
 	h, err := l.Acquire(t.Context(), "orders", lock.Options{})
 	require.NoError(t, err)
 	leases, err := c.Leases(t.Context())

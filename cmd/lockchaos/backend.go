@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -45,7 +44,6 @@ const (
 type serverFlags struct {
 	backend string
 	image   string
-	server  string
 	attach  attach.Backend
 
 	tls, tlsInsecure bool
@@ -58,9 +56,8 @@ var attachFlags = []string{ //nolint:gochecknoglobals // a constant
 }
 
 func (s *serverFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (servers that run already), or auto: process or container, the first that this machine can run")
+	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (servers that run already), or auto: process or container, the first that this machine can run. "+process.BinaryVariable+" names a program in place of redis-server, such as valkey-server")
 	f.StringVar(&s.image, "image", "", "container: the image (default: the one that make image built, else "+container.OfficialImage+")")
-	f.StringVar(&s.server, "server", "", "process: the server program of Redis, or one that takes its place, such as valkey-server (default: what "+process.BinaryVariable+" names, else redis-server)")
 	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of some sentinels or cluster nodes, or of all independent servers or members")
 	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: the name of the master at the sentinels (default: the only one that they have)")
 	f.StringVar(&s.attach.Username, "username", "", "attach: the user name at the servers; the password is read from "+passwordVariable)
@@ -84,31 +81,26 @@ func (s *serverFlags) validate(cmd *cobra.Command) error {
 	if s.backend == autoBackend && len(given) > 0 {
 		s.backend = attachBackend
 	}
-	var errs []error
+	var err error
 	switch {
 	case s.backend == "docker", s.backend == "podman":
-		errs = append(errs, fmt.Errorf("unknown backend %q: containers are --backend %s", s.backend, containerBackend))
+		err = fmt.Errorf("unknown backend %q: containers are --backend %s", s.backend, containerBackend)
 	case !slices.Contains(backendNames(), s.backend):
-		errs = append(errs, names.Unknown("backend", s.backend, backendNames()))
+		err = names.Unknown("backend", s.backend, backendNames())
 	case s.backend == attachBackend:
-		errs = append(errs, s.completeAttach())
+		err = s.completeAttach()
 	case len(given) > 0:
-		errs = append(errs, fmt.Errorf("%s: for --backend attach only", strings.Join(given, ", ")))
+		err = fmt.Errorf("%s: for --backend attach only", strings.Join(given, ", "))
 	}
-	if s.image != "" && s.backend != containerBackend {
-		errs = append(errs, errors.New("--image: for --backend container only"))
+	return errors.Join(err, refuse(s.image != "" && s.backend != containerBackend, "--image: for --backend container only"))
+}
+
+// startsOwn refuses a backend that starts no servers: those of others are not emptied.
+func (s *serverFlags) startsOwn() error {
+	if known := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(known, s.backend) {
+		return names.Unknown("backend of servers that may be emptied", s.backend, known)
 	}
-	switch {
-	case s.server == "":
-	case s.backend == autoBackend, s.backend == processBackend:
-		if _, err := exec.LookPath(s.server); err != nil {
-			errs = append(errs, fmt.Errorf("--server %s: there is no such program", s.server))
-		}
-		errs = append(errs, os.Setenv(process.BinaryVariable, s.server))
-	default:
-		errs = append(errs, errors.New("--server: for --backend process only"))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // completeAttach adds what no flag says.
@@ -140,34 +132,35 @@ func (s *serverFlags) completeAttach() error {
 // openServers returns the backend that was asked for, and its name. What auto took is
 // told once.
 func (a *app) openServers(ctx context.Context, s *serverFlags, log *slog.Logger, store string) (topologies.Backend, string, error) {
-	return s.open(ctx, log, store, func(took string) {
+	b, name, took, err := s.open(ctx, log, store)
+	if took != "" {
 		a.took.Do(func() { fmt.Fprintln(a.stderr, took) })
-	})
+	}
+	return b, name, err
 }
 
 // open returns the backend that was asked for, and its name. Its servers are of a store,
-// one of those that topologies name. It tells what auto took, and why.
-func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string, tell func(took string)) (topologies.Backend, string, error) {
+// one of those that topologies name. It says what auto took, and why.
+func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) (b topologies.Backend, name, took string, err error) {
 	switch s.backend {
 	case containerBackend:
-		return container.Backend{Image: s.image, Log: log}, s.backend, nil
+		return container.Backend{Image: s.image, Log: log}, s.backend, "", nil
 	case attachBackend:
 		b := s.attach
 		b.Log = log
-		return b, s.backend, nil
+		return b, s.backend, "", nil
 	case processBackend:
-		return process.Backend{Log: log}, s.backend, nil
+		return process.Backend{Log: log}, s.backend, "", nil
 	}
 	binary, noProcess := process.Find(ctx, store)
 	if noProcess == nil {
-		tell(fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version))
+		took = fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version)
 	}
 	if noProcess == nil || store != topologies.StoreRedis || os.Getenv(process.BinaryVariable) != "" { // the user who names a binary wants that one
-		return process.Backend{Log: log}, processBackend, noProcess
+		return process.Backend{Log: log}, processBackend, took, noProcess
 	}
 	if _, noEngine := container.Available(ctx); noEngine != nil {
-		return nil, "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
+		return nil, "", "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
 	}
-	tell(fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess))
-	return container.Backend{Log: log}, containerBackend, nil
+	return container.Backend{Log: log}, containerBackend, fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,10 +21,10 @@ func TestBatch(t *testing.T) {
 	jobs := []int{1, 2, 3, 4, 5}
 	t.Run("all jobs in their order", func(t *testing.T) {
 		var done []int
-		require.NoError(t, batch(t.Context(), 1, jobs, alike(func(_ context.Context, job int) error {
+		require.NoError(t, batch(t.Context(), 1, jobs, func(_ context.Context, job int) error {
 			done = append(done, job)
 			return nil
-		})))
+		}))
 		require.Equal(t, jobs, done)
 	})
 	t.Run("no more at a time than there are workers", func(t *testing.T) {
@@ -36,58 +37,51 @@ func TestBatch(t *testing.T) {
 				now += change
 				most, all = max(most, now), all+max(change, 0)
 			}
-			require.NoError(t, batch(t.Context(), 3, jobs, alike(func(context.Context, int) error {
+			require.NoError(t, batch(t.Context(), 3, jobs, func(context.Context, int) error {
 				count(1)
 				time.Sleep(time.Second) // of virtual time
 				count(-1)
 				return nil
-			})))
+			}))
 			require.Equal(t, 3, most)
 			require.Equal(t, 5, all)
 		})
 	})
 	t.Run("an error ends what is under way", func(t *testing.T) {
 		var begun atomic.Int64
-		err := batch(t.Context(), 2, jobs, alike(func(ctx context.Context, job int) error {
+		err := batch(t.Context(), 2, jobs, func(ctx context.Context, job int) error {
 			begun.Add(1)
 			if job == 2 {
 				return broken
 			}
 			<-ctx.Done() // or the test hangs
 			return harnessError{ctx.Err()}
-		}))
+		})
 		require.Equal(t, broken, err, "and not that the others were ended for it")
 		require.EqualValues(t, 2, begun.Load())
 	})
 	t.Run("the end of the context is no error", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var done []int
-		require.NoError(t, batch(ctx, 1, jobs, alike(func(_ context.Context, job int) error {
+		require.NoError(t, batch(ctx, 1, jobs, func(_ context.Context, job int) error {
 			done = append(done, job)
 			cancel()
 			return nil
-		})))
-		require.Equal(t, []int{1}, done)
-	})
-	t.Run("each worker is ended", func(t *testing.T) {
-		var ends atomic.Int64
-		err := batch(t.Context(), 2, jobs, func(context.Context) (worker[int], error) {
-			return worker[int]{
-				do:  func(context.Context, int) error { return nil },
-				end: func() error { ends.Add(1); return broken },
-			}, nil
-		})
-		require.Equal(t, broken, err)
-		require.EqualValues(t, 2, ends.Load())
-	})
-	t.Run("a worker that can't be opened", func(t *testing.T) {
-		require.Equal(t, broken, batch(t.Context(), 2, jobs, func(context.Context) (worker[int], error) {
-			return worker[int]{}, broken
 		}))
+		require.Equal(t, []int{1}, done)
 	})
 	t.Run("a panic is passed on", func(t *testing.T) {
 		defer func() { require.IsType(t, &crew.Panic{}, recover()) }()
-		_ = batch(t.Context(), 2, jobs, alike(func(context.Context, int) error { panic("a defect") }))
+		_ = batch(t.Context(), 2, jobs, func(context.Context, int) error { panic("a defect") })
 		t.Fatal("it went on")
+	})
+	t.Run("what could not be undone is told of, whichever of several runs ended first", func(t *testing.T) {
+		ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
+		require.Equal(t, broken, mostSevere(ended, broken))
+		require.Equal(t, broken, mostSevere(broken, ended))
+		require.Equal(t, broken, mostSevere(verdictError(exitInvalid), broken))
+		require.Equal(t, ended, mostSevere(ended, nil))
+		require.Equal(t, ended, mostSevere(nil, ended))
+		require.NoError(t, mostSevere(nil, nil))
 	})
 }

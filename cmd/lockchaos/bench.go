@@ -19,9 +19,10 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/bench"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/internal/etcdserver"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // etcdLock is a lock that lives on no topology of Redis servers.
@@ -35,7 +36,7 @@ func (a *app) benchCommand() *cobra.Command {
 	p := bench.Plan{}
 	servers := serverFlags{}
 	var locks, workloads []string
-	var files benchFiles
+	var out, format string
 	var clients int
 	var rate float64
 	cmd := &cobra.Command{
@@ -46,15 +47,18 @@ least that Redis needs for this work (docs/benchmarks.md has the method). A lock
 another language, exec:COMMAND, takes part where no client waits; what of its figures
 can't be compared is said below the tables.
 
-With --benchfmt, the rounds are written as Go's benchmarks are, so that benchstat says what
-changed since an earlier result, or shows results of several machines side by side.
+The folder --out has the rounds as Go's benchmarks are written (bench.txt), so that benchstat
+says what changed since an earlier result, or shows results of several machines side by side.
 
 Workloads:
 ` + benchWorkloads(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), validBackend(servers.backend)); err != nil {
+			if err := errors.Join(aboveZero(cmd, "rounds", "budget", "duration", "warm-up", "clients"), servers.startsOwn()); err != nil {
 				return err
+			}
+			if formats := []string{"text", "json", "markdown", "benchfmt"}; !slices.Contains(formats, format) {
+				return names.Unknown("format", format, formats)
 			}
 			var err error
 			if p.Workloads, err = bench.WorkloadsByName(workloads...); err != nil {
@@ -69,9 +73,9 @@ Workloads:
 					w.Rate, w.About = rate, w.About+"; at another rate"
 				}
 			}
-			etcdServer := &sharedEtcd{}
-			defer etcdServer.close()
-			if p.Systems, err = a.benchSystems(locks, p.Topology, etcdServer); err != nil {
+			etcds := &sharedEtcd{}
+			defer etcds.close()
+			if p.Systems, err = a.benchSystems(cmd.Context(), locks, p.Topology, etcds); err != nil {
 				return err
 			}
 			if err := p.Validate(); err != nil {
@@ -87,15 +91,17 @@ Workloads:
 				most = "at most about"
 			}
 			fmt.Fprintf(a.stderr, "%d workloads, %d locks beside the baselines: %s %v\n", len(p.Workloads), len(p.Systems), most, about)
-			progress := newBenchProgress(a.stderr, about)
-			p.Progress = progress.show
+			progress, begun := newProgress(a.stderr), time.Now()
+			p.Progress = func(workload, system string, round int) {
+				progress.show(workload, fmt.Sprintf("%v of about %v · %s · round %d · %s", time.Since(begun).Round(time.Second), about, workload, round, system))
+			}
 			r, err := p.Run(cmd.Context())
 			progress.end()
 			if err != nil {
 				return harnessError{err}
 			}
 			r.Program, r.Command = version(), "lockchaos bench"+changedFlags(cmd)
-			return errors.Join(asHarness(files.write(r)), a.printBench(r, files))
+			return errors.Join(asHarness(writeBench(out, r)), a.printBench(r, format))
 		},
 	}
 	f := cmd.Flags()
@@ -110,11 +116,8 @@ Workloads:
 	f.IntVar(&clients, "clients", 0, "number of workers, instead of the number of each workload")
 	f.Float64Var(&rate, "rate", 0, "open loop: operations that begin per second, instead of the rate of each workload")
 	f.Uint64Var(&p.Seed, "seed", 1, "fixes the order of turns")
-	f.StringVar(&files.json, "json", "", "write the figures to this file; - prints them instead of the tables")
-	f.StringVar(&files.html, "html", "", "write a page with plots to this file")
-	f.StringVar(&files.markdown, "markdown", "", "write the tables to this file; - prints them")
-	f.StringVar(&files.benchfmt, "benchfmt", "", "write the rounds to this file, for benchstat; - prints them")
-	f.StringVar(&files.dir, "out", "", "write bench.json, bench.html, bench.md and bench.txt, for benchstat, into this folder")
+	f.StringVar(&out, "out", "", "write bench.json, bench.html, bench.md and bench.txt, for benchstat, into this folder")
+	f.StringVar(&format, "format", "text", "print the results as text, json, markdown or benchfmt, for benchstat")
 	return cmd
 }
 
@@ -130,40 +133,23 @@ func benchWorkloads() string {
 	return b.String() + "* are run by default"
 }
 
-func validBackend(name string) error {
-	known := []string{autoBackend, processBackend, containerBackend}
-	switch {
-	case name == attachBackend:
-		return errors.New("backend attach: a benchmark empties the servers between two turns; use process or container")
-	case !slices.Contains(known, name):
-		return names.Unknown("backend", name, known)
-	default:
-		return nil
-	}
-}
-
 // benchSystems are the locks of those names.
-func (a *app) benchSystems(chosen []string, topology string, server *sharedEtcd) ([]bench.System, error) {
+func (a *app) benchSystems(ctx context.Context, chosen []string, topology string, etcds *sharedEtcd) ([]bench.System, error) {
 	var systems []bench.System
 	var errs []error
 	known := slices.Concat(a.locks, harness.Locks{{Name: etcdLock}})
 	for _, name := range chosen {
-		if name == etcdLock {
-			if _, err := etcdserver.Find(); err != nil {
-				errs = append(errs, fmt.Errorf("lock etcd: %w: install etcd-server, or name the program in %s", err, etcdserver.BinaryVariable))
-			}
-			systems = append(systems, server.system())
-			continue
-		}
 		l, err := known.ByName(name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		switch {
+		case name == etcdLock:
+			_, err = process.FindEtcd(ctx)
+			systems = append(systems, etcds.system())
+		case err == nil && !l.Exclusive():
+			err = fmt.Errorf("lock %s admits several at once, which the benchmark would call a violation", name)
+		case err == nil:
+			systems = append(systems, benchSystem(l, topology))
 		}
-		if !l.Exclusive() {
-			errs = append(errs, fmt.Errorf("lock %s admits several at once, which the benchmark would call a violation", name))
-		}
-		systems = append(systems, benchSystem(l, topology))
+		errs = append(errs, err)
 	}
 	return systems, errors.Join(errs...)
 }
@@ -257,28 +243,34 @@ func benchProgram(l harness.LockSpec) bench.System {
 	}
 }
 
-// A sharedEtcd is started when it is first needed.
+// onlyMember is the one of a [sharedEtcd].
+const onlyMember = "etcd-1"
+
+// A sharedEtcd is an etcd of one member, which is started when it is first needed.
 type sharedEtcd struct {
 	mu     sync.Mutex
-	server *etcdserver.Server
+	member topologies.Deployment
 }
 
 func (s *sharedEtcd) endpoint(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.server == nil {
-		server, err := etcdserver.Start(ctx)
+	if s.member == nil {
+		t, err := topologies.ByName(topologies.EtcdCluster)
 		if err != nil {
 			return "", err
 		}
-		s.server = server
+		t.Nodes, t.Links = slices.DeleteFunc(t.Nodes, func(n topologies.Node) bool { return n.Kind == topologies.Etcd && n.Name != onlyMember }), nil
+		if s.member, err = (process.Backend{}).Start(ctx, t); err != nil {
+			return "", err
+		}
 	}
-	return s.server.Endpoint(), nil
+	return s.member.Server(onlyMember).Observer().Options().Addr, nil
 }
 
 func (s *sharedEtcd) close() {
-	if s.server != nil {
-		_ = s.server.Close()
+	if s.member != nil {
+		_ = s.member.Close()
 	}
 }
 
@@ -309,115 +301,54 @@ func (s *sharedEtcd) system() bench.System {
 	}
 }
 
-// benchFiles are where the results go besides the terminal.
-type benchFiles struct{ json, html, markdown, benchfmt, dir string }
-
-func (f benchFiles) write(r bench.Results) error {
-	writes := map[string]func(io.Writer) error{}
-	add := func(path string, write func(io.Writer) error) {
-		if path != "" && path != "-" {
-			writes[path] = write
-		}
+// benchFormats write the results.
+func benchFormats(r bench.Results) map[string]func(io.Writer) error {
+	return map[string]func(io.Writer) error{
+		"json": func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			return enc.Encode(r)
+		},
+		"html": r.WritePage, "markdown": r.WriteMarkdown, "benchfmt": r.WriteBenchfmt,
 	}
-	asJSON := func(w io.Writer) error { return benchJSON(w, r) }
-	add(f.json, asJSON)
-	add(f.html, r.WritePage)
-	add(f.markdown, r.WriteMarkdown)
-	add(f.benchfmt, r.WriteBenchfmt)
-	if f.dir != "" {
-		if err := os.MkdirAll(f.dir, 0o755); err != nil {
-			return fmt.Errorf("write results: %w", err)
-		}
-		add(filepath.Join(f.dir, "bench.json"), asJSON)
-		add(filepath.Join(f.dir, "bench.html"), r.WritePage)
-		add(filepath.Join(f.dir, "bench.md"), r.WriteMarkdown)
-		add(filepath.Join(f.dir, "bench.txt"), r.WriteBenchfmt)
+}
+
+// writeBench writes the results into a folder.
+func writeBench(dir string, r bench.Results) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write results: %w", err)
 	}
 	var errs []error
-	for path, write := range writes {
-		errs = append(errs, writeTo(path, write))
+	for name, format := range map[string]string{"bench.json": "json", "bench.html": "html", "bench.md": "markdown", "bench.txt": "benchfmt"} {
+		errs = append(errs, history.WriteFile(filepath.Join(dir, name), benchFormats(r)[format]))
 	}
 	return errors.Join(errs...)
 }
 
-func writeTo(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-func benchJSON(w io.Writer, r bench.Results) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
-
 // printBench shows the results. A lock that did not keep others out is a finding; of a driver
 // that completed nothing in a slice nothing is known.
-func (a *app) printBench(r bench.Results, f benchFiles) error {
-	var err error
-	switch {
-	case f.json == "-":
-		err = benchJSON(a.stdout, r)
-	case f.markdown == "-":
-		err = r.WriteMarkdown(a.stdout)
-	case f.benchfmt == "-":
-		err = r.WriteBenchfmt(a.stdout)
-	default:
+func (a *app) printBench(r bench.Results, format string) error {
+	write := benchFormats(r)[format]
+	if write == nil {
 		width, _ := onTerminal(a.stdout)
-		err = r.WriteText(a.stdout, width)
+		write = func(w io.Writer) error { return r.WriteText(w, width) }
 	}
-	if err != nil {
+	if err := write(a.stdout); err != nil {
 		return asHarness(err)
 	}
+	var verdict error
 	for _, w := range r.Workloads {
 		for _, s := range w.Systems {
 			switch {
 			case s.Broken():
 				return verdictError(exitInvalid)
 			case strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 }):
-				err = verdictError(exitUnknown)
+				verdict = verdictError(exitUnknown)
 			}
 		}
 	}
-	return err
-}
-
-// A benchProgress says what is being measured: on a line that is rewritten, or on
-// a new one for each workload.
-type benchProgress struct {
-	w        io.Writer
-	about    time.Duration
-	begun    time.Time
-	width    int
-	live     bool
-	workload string
-}
-
-func newBenchProgress(w io.Writer, about time.Duration) *benchProgress {
-	width, live := onTerminal(w)
-	return &benchProgress{w: w, about: about, begun: time.Now(), width: width, live: live}
-}
-
-func (p *benchProgress) show(workload, system string, round int) {
-	took := time.Since(p.begun).Round(time.Second)
-	switch {
-	case p.live:
-		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(fmt.Sprintf("%v of about %v · %s · round %d · %s", took, p.about, workload, round, system), p.width-1))
-	case workload != p.workload:
-		fmt.Fprintf(p.w, "%v of about %v · %s\n", took, p.about, workload)
-	}
-	p.workload = workload
-}
-
-// end clears the live line.
-func (p *benchProgress) end() {
-	if p.live {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
+	return verdict
 }

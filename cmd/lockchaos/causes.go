@@ -50,13 +50,13 @@ the runs themselves in its folder causes.`,
 			if err != nil {
 				return fmt.Errorf("causes %s: %w", args[0], err)
 			}
-			servers := serverFlags{backend: run.Backend}
-			backend, name, err := a.openServers(cmd.Context(), &servers, a.log(io.Discard), topologies.StoreOf(r.Topology))
+			in, err := readRecord(args[0])
 			if err != nil {
 				return err
 			}
-			measured := a.measureCauses(cmd.Context(), args[0], r, backend, name)
-			return worst(a.conclude(args[0], asJSON), asHarness(measured))
+			in.Report = harness.Judge(cmd.Context(), in.Run, in.History)
+			measured := a.measureCauses(cmd.Context(), args[0], &in, r, &serverFlags{backend: run.Backend})
+			return worst(a.conclude(args[0], asJSON), measured)
 		},
 	}
 	cmd.Flags().BoolVar(&allowExec, "allow-exec", false, "run the command that the record names as its lock (exec:COMMAND)")
@@ -65,12 +65,8 @@ the runs themselves in its folder causes.`,
 }
 
 // measureCauses plays a run on real servers again, and notes in its record what that shows.
-func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun, backend topologies.Backend, name string) (err error) {
-	in, err := readRecord(dir)
-	if err != nil {
-		return err
-	}
-	if in.Report = harness.Judge(ctx, in.Run, in.History); in.Report.Verdict != checker.Invalid {
+func (a *app) measureCauses(ctx context.Context, dir string, in *reports.Input, r harness.RandomRun, s *serverFlags) (err error) {
+	if in.Report.Verdict != checker.Invalid {
 		fmt.Fprintln(a.stderr, "nothing to measure: the run has no violation")
 		return nil
 	}
@@ -78,15 +74,19 @@ func (a *app) measureCauses(ctx context.Context, dir string, r harness.RandomRun
 	if err != nil {
 		return err
 	}
+	backend, name, err := a.openServers(ctx, s, a.log(io.Discard), topologies.StoreOf(r.Topology))
+	if err != nil {
+		return err
+	}
 	if err := os.RemoveAll(filepath.Join(dir, causes.Dir)); err != nil { // of an earlier measurement
-		return fmt.Errorf("remove earlier runs: %w", err)
+		return harnessError{fmt.Errorf("remove earlier runs: %w", err)}
 	}
 	backend, stop := harness.Pool(backend)
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = asHarness(errors.Join(err, stop(), reports.WriteDir(dir, *in))) }()
 	var all []causes.Experiment
 	var cost time.Duration
-	for _, c := range causes.Clusters(in) {
-		e := causes.Recorded(in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
+	for _, c := range causes.Clusters(*in) {
+		e := causes.Recorded(*in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
 		all, cost = append(all, e), cost+e.Cost()
 		fmt.Fprintf(a.stderr, "%s from %s to %s: %d ways to play it, %d to %d times each\n", e.Kind, say.Instant(e.From), say.Instant(e.Until), e.Ways(), e.Least, e.Most)
 	}
@@ -125,8 +125,7 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 	if err != nil {
 		return err
 	}
-	o := simulateOptions{parallel: 1}
-	pool, err := o.pool()
+	pool, err := newSimulationPool(1)
 	if err != nil {
 		return err
 	}
@@ -137,7 +136,8 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 			kinds = append(kinds, c.Kind)
 		}
 	}
-	return a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+	_, err = a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+	return err
 }
 
 // finder plays cases in a pool, each once.
@@ -149,26 +149,35 @@ func finder(pool *simulation.Pool) causes.Finder {
 }
 
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
-func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) error {
+func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) ([]history.Cause, error) {
 	control, err := a.locks.ByName(locks.Control(c.Topology))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	run, err := history.Dir(dir).Run()
-	if err != nil {
-		return err
-	}
-	run.Causes = nil
-	for _, kind := range kinds {
-		cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
-		if err != nil {
-			return asHarness(err)
+	return noteInRecord(ctx, dir, func(run *history.Run) error {
+		run.Causes = nil
+		for _, kind := range kinds {
+			cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
+			if err != nil {
+				return err
+			}
+			run.Causes = append(run.Causes, cause)
 		}
-		run.Causes = append(run.Causes, cause)
+		return nil
+	})
+}
+
+// noteInRecord changes the record of a run, and writes its reports again. It returns the causes that the record has.
+func noteInRecord(ctx context.Context, dir string, change func(*history.Run) error) ([]history.Cause, error) {
+	run, err := history.Dir(dir).Run()
+	if err == nil {
+		err = change(&run)
 	}
-	if err := history.Dir(dir).WriteRun(run); err != nil {
-		return harnessError{err}
+	if err == nil {
+		err = history.Dir(dir).WriteRun(run)
 	}
-	_, err = judge(ctx, dir)
-	return err
+	if err == nil {
+		_, err = judge(ctx, dir)
+	}
+	return run.Causes, asHarness(err)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/importers"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -34,14 +34,10 @@ const (
 // A judging is what the user wants to know of recorded histories.
 type judging struct {
 	*app
-	json, explain bool
-	properties    []string
-	from, minimal string
-	out, html     string // where reports of a history go
-	clockError    time.Duration
-	clocksTold    bool // it was given, if only as 0
-
-	checkers []checker.Checker
+	json, explain      bool
+	from, minimal, out string // out is where the reports of a history go
+	clockError         time.Duration
+	clocksTold         bool // it was given, if only as 0
 }
 
 func (a *app) checkCommand() *cobra.Command {
@@ -59,7 +55,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			j.clocksTold = cmd.Flags().Changed("clock-error")
-			if err := errors.Join(j.validate(), j.validOut(args), j.validClocks(args)); err != nil {
+			if err := j.validate(args); err != nil {
 				return err
 			}
 			var result error
@@ -67,7 +63,10 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 				if i > 0 && !j.json {
 					a.printf("\n")
 				}
-				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.Context(), cmd.InOrStdin(), arg) })
+				err := bounded(cmd.Context(), func(ctx context.Context) error { return j.one(ctx, cmd.InOrStdin(), arg) })
+				if cause := context.Cause(cmd.Context()); cause != nil {
+					return cause
+				}
 				if beyond, ok := errors.AsType[memoryError](err); ok {
 					return worst(result, j.beyondMemory(beyond, arg, args[i+1:]))
 				}
@@ -84,59 +83,33 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.BoolVar(&j.json, "json", false, "print results.json instead of the summary")
 	f.BoolVar(&j.explain, "explain", false, "print the events that prove each violation, and the least part of the history that shows it; with --json, add that part")
 	f.StringVar(&j.minimal, "minimal", "", "write the least part of the history that shows the first violation to this file, as a history")
-	f.StringSliceVar(&j.properties, "properties", nil, "judge only these ("+strings.Join(propertyNames(), ", ")+")")
 	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
-	f.StringVar(&j.html, "html", "", "write the report as one HTML file")
 	f.DurationVar(&j.clockError, "clock-error", 0, "how wrong each clock may be that stamped a history of several machines, such as 50ms: only what holds in spite of it is valid or invalid")
-	f.StringVar(&j.from, "from", "", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release (default lockchaos)")
+	f.StringVar(&j.from, "from", "lockchaos", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release")
 	return cmd
 }
 
-func propertyNames() []string {
-	var list []string
-	for _, c := range checker.Standard() {
-		list = append(list, c.Name())
-	}
-	return list
-}
+func sources() []string { return []string{"lockchaos", "log", "jepsen"} }
 
-// validate finds the checkers, and refuses what can't be meant.
-func (j *judging) validate() error {
-	if sources := []string{"lockchaos", "log", "jepsen"}; j.from != "" && !slices.Contains(sources, j.from) {
-		return names.Unknown("source", j.from, sources)
-	}
-	for _, name := range j.properties {
-		found := false
-		for _, c := range checker.Standard() {
-			if c.Name() == name {
-				j.checkers = append(j.checkers, c)
-				found = true
-			}
-		}
-		if !found {
-			return names.Unknown("property", name, propertyNames())
-		}
-	}
-	return nil
-}
-
-// validClocks refuses errors of clocks that can't be meant.
-func (j *judging) validClocks(args []string) error {
-	switch {
-	case j.clockError < 0:
-		return fmt.Errorf("--clock-error %v: give a time such as 50ms", j.clockError)
-	case j.clockError > maxClockError:
-		return fmt.Errorf("--clock-error %v: give %v at the most", j.clockError, maxClockError)
-	case j.clockError == 0:
-		return nil
-	}
+// validate refuses what can't be meant.
+func (j *judging) validate(args []string) error {
+	wrong := errors.Join(
+		refuse(!slices.Contains(sources(), j.from), "%w", names.Unknown("source", j.from, sources())),
+		refuse(j.out != "" && len(args) > 1, "--out is for one history: name one, or leave it out"),
+		refuse(j.clockError < 0, "--clock-error %v: give a time such as 50ms", j.clockError),
+		refuse(j.clockError > maxClockError, "--clock-error %v: give %v at the most", j.clockError, maxClockError))
 	for _, arg := range args {
-		is, _ := j.ofRun(arg)
-		if info, err := os.Stat(arg); is || err == nil && info.IsDir() {
-			return fmt.Errorf("--clock-error is for histories of several clocks, and %s is of a run, which has one", arg)
-		}
+		ofRun, _ := j.ofRun(arg)
+		info, err := os.Stat(arg)
+		isDir := err == nil && info.IsDir()
+		wrong = errors.Join(wrong,
+			refuse(j.out != "" && isDir, "--out is for a history alone: %s is a run directory, and its reports are rewritten there", arg),
+			refuse(j.clockError > 0 && (ofRun || isDir), "--clock-error is for histories of several clocks, and %s is of a run, which has one", arg))
 	}
-	return nil
+	if wrong == nil && j.out != "" {
+		return emptyDir(j.out)
+	}
+	return wrong
 }
 
 // clocksKnown refuses a history of several clocks of which nothing is known.
@@ -167,19 +140,18 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	return worst(verdictError(exitUnknown), j.write(r))
 }
 
-// one judges what an argument names. Input is read until the signals' context ends, and not ctx, which also
-// ends where the search for an order takes too much memory.
-func (j *judging) one(ctx, signals context.Context, stdin io.Reader, arg string) error {
+// one judges what an argument names.
+func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
-		return j.directory(ctx, arg)
+		return j.ofDir(ctx, arg, true)
 	}
 	ofRun, long := j.ofRun(arg)
 	if ofRun && !long {
-		return j.historyOfRun(ctx, arg)
+		return j.ofDir(ctx, filepath.Dir(arg), false)
 	}
-	name, r := "standard input", io.Reader(&untilReader{ctx: signals, from: stdin})
+	name, r := "standard input", stdin
 	if arg != "-" {
-		f, err := openUntil(signals, arg)
+		f, err := os.Open(arg)
 		if err != nil {
 			return fmt.Errorf("read history: %w", err)
 		}
@@ -197,39 +169,44 @@ func (j *judging) one(ctx, signals context.Context, stdin io.Reader, arg string)
 		j.printf("%s\n", say.OneLine(name))
 	}
 	if results != nil {
-		err = j.write(*results)
-	} else {
-		err = j.print(in, "", j.json)
+		return j.tell(in, arg, "", j.write(*results))
 	}
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(j.keep(in, arg), j.show(in.Report, "")); err != nil {
-		return err
-	}
-	return verdictExit(in.Report.Verdict)
+	return j.tell(in, arg, "", j.print(in, "", j.json))
 }
 
 // minimalFile is where the part of a run's history goes that shows its first
 // violation, if the user wants it explained.
 const minimalFile = "minimal.jsonl"
 
-// directory judges a run again. With --properties its reports stay what they
-// are.
-func (j *judging) directory(ctx context.Context, dir string) error {
-	var in reports.Input
-	var err error
-	shown := dir
-	if len(j.properties) == 0 {
-		in, err = judge(ctx, dir)
-	} else {
-		shown = ""
-		in, err = j.readRun(ctx, dir)
+// ofDir judges a run again, with what its record says. If the directory was named, and not its history alone, its reports
+// are written anew.
+func (j *judging) ofDir(ctx context.Context, dir string, named bool) error {
+	shown, beside, read := dir, filepath.Join(dir, minimalFile), judge
+	if !named {
+		shown, beside, read = "", "", judgeOnly
 	}
+	in, err := read(ctx, dir)
 	if err != nil {
 		return err
 	}
-	return j.tell(ctx, in, shown, filepath.Join(dir, minimalFile))
+	if j.explain || j.minimal != "" {
+		checker.Explain(ctx, in.History, &in.Report)
+	}
+	if !named && !j.json {
+		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Join(dir, reports.HistoryFile)), reports.RunFile)
+	}
+	return j.tell(in, "", beside, j.print(in, shown, j.json))
+}
+
+// tell writes what else was asked for of a history whose summary was printed, or could not be, and returns its verdict.
+func (j *judging) tell(in reports.Input, source, beside string, printed error) error {
+	if printed != nil {
+		return printed
+	}
+	if err := errors.Join(j.keep(in, source), j.show(in.Report, beside)); err != nil {
+		return err
+	}
+	return verdictExit(in.Report.Verdict)
 }
 
 // mostOfRun is how many bytes a history may have that is judged with the record of
@@ -239,51 +216,11 @@ const mostOfRun = 64 << 20
 // ofRun reports whether a file is the history of a run, with its record beside it,
 // and whether it is too long to be judged with that.
 func (j *judging) ofRun(path string) (is, long bool) {
-	if j.from != "" && j.from != "lockchaos" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
+	if j.from != "lockchaos" || filepath.Base(path) != reports.HistoryFile || !history.Dir(filepath.Dir(path)).Exists() {
 		return false, false
 	}
 	info, err := os.Stat(path)
 	return err == nil, err == nil && info.Size() > mostOfRun
-}
-
-// historyOfRun judges the history of a run with what the record of the run says:
-// the verdict is that of the directory. It writes nothing there.
-func (j *judging) historyOfRun(ctx context.Context, path string) error {
-	in, err := j.readRun(ctx, filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	if !j.json {
-		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Clean(path)), reports.RunFile)
-	}
-	return j.tell(ctx, in, "", "")
-}
-
-// readRun reads a run and judges what the user wants judged of it.
-func (j *judging) readRun(ctx context.Context, dir string) (reports.Input, error) {
-	in, err := readRecord(dir)
-	if err != nil {
-		return in, err
-	}
-	budget, cancel := context.WithTimeout(ctx, checkBudget)
-	defer cancel()
-	in.Report = harness.Judge(budget, in.Run, in.History, j.properties...)
-	return in, nil
-}
-
-// tell prints how a run was judged, with the way to its reports where they are
-// shown, and explains it beside the run.
-func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside string) error {
-	if j.explain || j.minimal != "" {
-		checker.Explain(ctx, in.History, &in.Report)
-	}
-	if err := j.print(in, shown, j.json); err != nil {
-		return err
-	}
-	if err := errors.Join(j.keep(in, shown), j.show(in.Report, beside)); err != nil {
-		return err
-	}
-	return verdictExit(in.Report.Verdict)
 }
 
 // read reads a history and judges it: a short one as a whole, a long one as it
@@ -291,38 +228,36 @@ func (j *judging) tell(ctx context.Context, in reports.Input, shown, beside stri
 func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long *reports.Results, err error) {
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
-	judges := j.checkers
-	if j.from == "jepsen" || j.from == "log" {
-		if r, err = history.Plain(r); err != nil {
-			return in, nil, err
+	var judges []checker.Checker
+	if j.from == "lockchaos" {
+		var head bytes.Buffer
+		reader := history.NewReader(io.TeeReader(r, &head))
+		var events []history.Event
+		for err == nil && len(events) < storyEvents {
+			if len(events) == cap(events) {
+				events = slices.Grow(events, min(max(len(events), 1<<12), storyEvents-len(events)))
+			}
+			events, err = reader.ReadSome(events)
 		}
+		if err == nil {
+			return j.stream(ctx, &clocked{Reader: history.NewReader(io.MultiReader(&head, r))})
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		in.History = &history.History{Events: events, Truncated: reader.Truncated()}
+	} else if r, err = history.Plain(r); err == nil {
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
-		} else if in.History, err = importers.Log(r); len(judges) == 0 {
+		} else {
+			in.History, err = importers.Log(r)
 			judges = checker.OfLogs()
 		}
-		if err != nil {
-			return in, nil, err
-		}
-	} else {
-		reader := history.NewReader(r)
-		var first [][]history.Event
-		read := 0
-		for err == nil && read < storyEvents {
-			var events []history.Event
-			events, err = reader.ReadSome(make([]history.Event, 0, 1<<12))
-			first, read = append(first, events), read+len(events)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			in.History = &history.History{Events: slices.Concat(first...), Truncated: reader.Truncated()}
-		case err != nil:
-			return in, nil, err
-		default:
-			return j.stream(ctx, first, reader)
-		}
 	}
-	if err := j.clocksKnown(in.History.Events); err != nil {
+	if err == nil {
+		err = j.clocksKnown(in.History.Events)
+	}
+	if err != nil {
 		return in, nil, err
 	}
 	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
@@ -332,22 +267,18 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	return in, nil, nil
 }
 
-// stream judges a history of which some events were read already.
-func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *history.Reader) (in reports.Input, long *reports.Results, err error) {
-	if err := j.tooLong(); err != nil {
-		return in, nil, err
-	}
-	if j.clockError > 0 {
+// stream judges a long history.
+func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, long *reports.Results, err error) {
+	switch {
+	case j.out != "":
+		return in, nil, fmt.Errorf("--out needs the whole history in memory, and this one has more than %d events: leave it out", storyEvents)
+	case j.clockError > 0:
 		return in, nil, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
-	}
-	if err := j.clocksKnown(slices.Concat(first...)); err != nil {
-		return in, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
-	whole := &resumed{first: first, Reader: rest}
-	in.Report, err = checker.CheckReader(ctx, whole, j.checkers...)
-	if err = cmp.Or(err, j.clocksKnown(whole.clocks)); err != nil {
+	in.Report, err = checker.CheckReader(ctx, r)
+	if err = cmp.Or(err, j.clocksKnown(r.clocks)); err != nil {
 		return in, nil, err
 	}
 	if !j.explain && j.minimal == "" {
@@ -358,7 +289,7 @@ func (j *judging) stream(ctx context.Context, first [][]history.Event, rest *his
 		}
 	}
 	results := reports.Summarize(in)
-	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, rest.Truncated()
+	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, r.Truncated()
 	results.Story, results.Operations = verdictStory(in.Report), nil
 	return in, &results, nil
 }
@@ -392,31 +323,47 @@ func (j *judging) write(r reports.Results) error {
 	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
-// A resumed is a reader of which some events were read already. They are let go
-// as they are read again.
-type resumed struct {
+// A clocked is a reader that keeps the first events of two clocks.
+type clocked struct {
 	*history.Reader
-	first  [][]history.Event
-	clocks []history.Event // the first of each clock
+
+	clocks []history.Event
 }
 
-// ReadSome gives the first events first.
-func (r *resumed) ReadSome(list []history.Event) (_ []history.Event, err error) {
+// ReadSome reads events.
+func (r *clocked) ReadSome(list []history.Event) ([]history.Event, error) {
 	had := len(list)
-	if len(r.first) == 0 {
-		list, err = r.Reader.ReadSome(list)
-	} else {
-		n := min(len(r.first[0]), cap(list)-len(list))
-		list = append(list, r.first[0][:n]...)
-		if r.first[0] = r.first[0][n:]; len(r.first[0]) == 0 {
-			r.first[0], r.first = nil, r.first[1:]
-		}
-	}
+	list, err := r.Reader.ReadSome(list)
 	for i := range list[had:] {
 		e := &list[had+i]
-		if e.Process >= 0 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) && len(r.clocks) < 2 {
+		if e.Process >= 0 && len(r.clocks) < 2 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) {
 			r.clocks = append(r.clocks, *e)
 		}
 	}
 	return list, err
+}
+
+// keep writes the reports of a history alone, as of a run with a copy of it, where they were asked for.
+func (j *judging) keep(in reports.Input, source string) error {
+	if j.out == "" {
+		return nil
+	}
+	dir := history.Dir(j.out)
+	if in.Run.Version == 0 {
+		in.Run = history.Run{
+			Version: history.RunVersion, Program: version(), Command: "lockchaos check " + quoted(source),
+			Duration: max(in.History.End(), 1), Events: int64(len(in.History.Events)), // which say that the record is whole
+		}
+	}
+	err := history.WriteFile(dir.Path(history.EventsFile), func(w io.Writer) error {
+		_, err := w.Write(lines(in.History.Events))
+		return err
+	})
+	if err = errors.Join(err, dir.WriteRun(in.Run), reports.WriteDir(j.out, in)); err != nil {
+		return harnessError{err}
+	}
+	if !j.json {
+		j.printf("  report     %s\n", say.OneLine(filepath.Join(j.out, reports.HTMLFile)))
+	}
+	return nil
 }

@@ -81,12 +81,12 @@ func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, reports.HistoryFile)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	is, _ := (&judging{}).ofRun(path)
+	is, _ := (&judging{from: "lockchaos"}).ofRun(path)
 	require.False(t, is, "no record")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), nil, 0o600))
 	for size, want := range map[int64]bool{mostOfRun: false, mostOfRun + 1: true} {
 		require.NoError(t, os.Truncate(path, size))
-		is, long := (&judging{}).ofRun(path)
+		is, long := (&judging{from: "lockchaos"}).ofRun(path)
 		require.True(t, is)
 		require.Equal(t, want, long)
 	}

@@ -37,14 +37,10 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "lock/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
+		files, err := fs.Glob(os.DirFS(root), pattern)
 		require.NoError(t, err)
 		for _, file := range files {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			name, err := filepath.Rel(root, file)
-			require.NoError(t, err)
-			docs[filepath.ToSlash(name)] = string(b)
+			docs[file] = read(t, file)
 		}
 	}
 	require.Contains(t, docs, "README.md")
@@ -191,44 +187,29 @@ func checkCommand(t *testing.T, where string, words []string) {
 			}
 		}
 	}
-	value := func(flag string) []string {
+	for flag, known := range map[string][]string{
+		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values("workload"),
+		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": append(locks.All().Names(), "etcd"),
+	} {
 		f := cmd.Flags().Lookup(flag)
-		if f == nil || !f.Changed || strings.ToUpper(f.Value.String()) == f.Value.String() {
-			return nil
+		if f == nil || !f.Changed || flag == "workload" && cmd.Name() == "bench" || strings.ToUpper(f.Value.String()) == f.Value.String() {
+			continue
 		}
-		return strings.Split(strings.Trim(f.Value.String(), "[]"), ",")
-	}
-	in("topology", topologies.Names(), value("topology")...)
-	for _, name := range value("lock") {
-		command, isDriver := strings.CutPrefix(name, harness.ProgramPrefix)
-		if !isDriver {
-			in("lock", append(locks.All().Names(), "etcd"), name)
-		} else if strings.HasPrefix(command, "drivers/") {
-			require.FileExists(t, filepath.Join(root, command), at)
-		}
-	}
-	in("backend", []string{"auto", "process", "container", "attach"}, value("backend")...)
-	in("resource", harness.ResourceNames(), value("resource")...)
-	if cmd.Name() != "bench" {
-		var kinds []string
-		for _, k := range harness.Workloads() {
-			kinds = append(kinds, k.Name)
-		}
-		in("workload", kinds, value("workload")...)
-	}
-	in("fault", append(faults.Mixes(), faults.Names(faults.All())...), value("faults")...)
-	switch cmd.Name() {
-	case "reproduce":
-		for _, arg := range cmd.Flags().Args() {
-			if strings.HasSuffix(arg, ".yaml") || strings.ToUpper(arg) == arg {
-				continue
+		for name := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
+			if command, isDriver := strings.CutPrefix(name, harness.ProgramPrefix); !isDriver {
+				in(flag, known, name)
+			} else if strings.HasPrefix(command, "drivers/") {
+				require.FileExists(t, filepath.Join(root, command), at)
 			}
+		}
+	}
+	for _, arg := range cmd.Flags().Args() {
+		switch {
+		case cmd.Name() == "list":
+			in("kind of list", cmd.ValidArgs, strings.Split(arg, "|")...)
+		case cmd.Name() == "reproduce" && !strings.HasSuffix(arg, ".yaml") && strings.ToUpper(arg) != arg:
 			_, _, err := scenarios.Find(arg, locks.All())
 			require.NoError(t, err, at)
-		}
-	case "list":
-		for _, arg := range cmd.Flags().Args() {
-			in("kind of list", cmd.ValidArgs, strings.Split(arg, "|")...)
 		}
 	}
 }
@@ -251,9 +232,7 @@ func TestCommandsOfTheDocumentsExist(t *testing.T) {
 // passed on to lockchaos.
 func TestMakeTargetsOfTheDocumentsExist(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	require.NoError(t, err)
-	makefile := string(b)
+	makefile := read(t, "Makefile")
 	sources := makefile + read(t, "scripts/*") + read(t, "compose/*") + read(t, "docker-compose.yml")
 	commands := map[string]string{"chaos": "run", "reproduce": "reproduce", "bench": "bench", "mutants": "mutants"}
 	for name, doc := range documents(t) {
@@ -353,12 +332,17 @@ func TestCountsOfTheDocumentsAreRight(t *testing.T) {
 	}
 }
 
-// Every Go block of the documents has the syntax of Go.
+// Every Go block of the documents has the syntax of Go, and the tests of a lock among them are those of the example module.
 func TestGoOfTheDocumentsIsGo(t *testing.T) {
 	t.Parallel()
+	example, shown := read(t, "examples/lock_test.go"), 0
 	for name, doc := range documents(t) {
 		for _, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(doc, -1) {
 			source := m[1]
+			if strings.Contains(source, "chaos.New(") {
+				require.Contains(t, example, source, name)
+				shown++
+			}
 			switch {
 			case strings.HasPrefix(source, "package "):
 			case strings.Contains(source, "\nfunc "):
@@ -368,22 +352,6 @@ func TestGoOfTheDocumentsIsGo(t *testing.T) {
 			}
 			_, err := parser.ParseFile(token.NewFileSet(), name, source, 0)
 			require.NoError(t, err, name)
-		}
-	}
-}
-
-// The tests of a lock that the documents show are that of the example module.
-func TestTestsOfTheDocumentsAreThoseOfTheExample(t *testing.T) {
-	t.Parallel()
-	example, err := os.ReadFile(filepath.Join(root, "examples", "lock_test.go"))
-	require.NoError(t, err)
-	shown := 0
-	for name, doc := range documents(t) {
-		for _, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(doc, -1) {
-			if strings.Contains(m[1], "chaos.New(") {
-				require.Contains(t, string(example), m[1], name)
-				shown++
-			}
 		}
 	}
 	require.Equal(t, 2, shown)
@@ -454,12 +422,10 @@ func TestDocumentsAndSourcesNameTheParty(t *testing.T) {
 // A result may come from Go's cache only if no server is part of it.
 func TestPackagesThatAreCachedStartNoServer(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	require.NoError(t, err)
-	cached := regexp.MustCompile(`(?m)^CACHED := ((?:.*\\\n)*.*)`).FindSubmatch(b)
+	cached := regexp.MustCompile(`(?m)^CACHED := ((?:.*\\\n)*.*)`).FindStringSubmatch(read(t, "Makefile"))
 	require.NotNil(t, cached)
-	starts := regexp.MustCompile(`"github.com/lockchaos/lockchaos/(topologies/(process|container|attach)|internal/(runtest|etcdserver|spawn)|lock/redistest)"`)
-	packages := strings.Fields(strings.ReplaceAll(string(cached[1]), "\\\n", " "))
+	starts := regexp.MustCompile(`"github.com/lockchaos/lockchaos/(topologies/(process|container|attach)|internal/(runtest|spawn)|lock/redistest)"`)
+	packages := strings.Fields(strings.ReplaceAll(cached[1], "\\\n", " "))
 	require.Greater(t, len(packages), 10)
 	for _, name := range packages {
 		dir, below := strings.CutSuffix(name, "/...")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -24,13 +25,20 @@ func (a *app) doctorCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			a.doctorProcesses(ctx)
-			a.doctorEtcd(ctx)
-			a.doctorZooKeeper(ctx)
-			a.doctorContainers(ctx)
-			a.doctorCompose(ctx)
-			a.doctorCompiler()
-			a.doctorDrivers()
-			b, name, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis, func(string) {})
+			short, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			a.doctorContainers(short)
+			if path, err := process.FindCompiler(); err != nil {
+				a.finding(false, "C compiler: none (`make compiler`); make test needs it for the race detector, and faults of clocks and disks do")
+			} else {
+				a.finding(true, "C compiler at %s (make test; faults of clocks and disks)", path)
+			}
+			if err := spawn.Families(); err != nil {
+				a.finding(false, "drivers: a process that a driver starts outlives the run if it leaves the driver's process group and clears its environment: %v", err)
+			} else {
+				a.finding(true, "drivers: all processes that a driver starts end with the run (control groups)")
+			}
+			b, name, _, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis)
 			if err != nil {
 				return err
 			}
@@ -48,71 +56,41 @@ func (a *app) finding(good bool, format string, args ...any) {
 	a.printf("%s %s\n", sign, fmt.Sprintf(format, args...))
 }
 
-// doctorProcesses looks for what the process backend needs.
+// doctorProcesses looks for what the process backend needs, for each store.
 func (a *app) doctorProcesses(ctx context.Context) {
 	if runtime.GOOS != "linux" {
 		a.finding(false, "processes: they need Linux, and this is %s", runtime.GOOS)
 		return
 	}
-	binary, err := process.FindBinary(ctx)
-	if err != nil {
-		a.finding(false, "processes: %v", err)
-		return
+	for _, store := range []string{topologies.StoreRedis, topologies.StoreEtcd, topologies.StoreZooKeeper} {
+		needs, is := "; topology "+store+" alone needs it", store
+		binary, err := process.Find(ctx, store)
+		if store == topologies.StoreRedis {
+			needs, is = "", binary.Product+"-server"
+		}
+		if err != nil {
+			a.finding(false, "processes: %v%s", err, needs)
+		} else {
+			a.finding(true, "processes: %s %s at %s", is, binary.Version, binary.Path)
+		}
 	}
-	a.finding(true, "processes: %s-server %s at %s", binary.Product, binary.Version, binary.Path)
 }
 
-// doctorEtcd looks for what topology etcd needs.
-func (a *app) doctorEtcd(ctx context.Context) {
-	if runtime.GOOS != "linux" {
-		return // doctorProcesses said so
-	}
-	binary, err := process.FindEtcd(ctx)
-	if err != nil {
-		a.finding(false, "processes: %v; topology etcd alone needs it", err)
-		return
-	}
-	a.finding(true, "processes: etcd %s at %s (topology etcd)", binary.Version, binary.Path)
-}
-
-// doctorZooKeeper looks for what topology zookeeper needs, but for a compiler.
-func (a *app) doctorZooKeeper(ctx context.Context) {
-	if runtime.GOOS != "linux" {
-		return // doctorProcesses said so
-	}
-	const alone = "topology zookeeper"
-	binary, err := process.FindZooKeeper(ctx)
-	if err != nil {
-		a.finding(false, "processes: %v; %s alone needs it", err, alone)
-		return
-	}
-	a.finding(true, "processes: ZooKeeper %s, run by java at %s (%s)", binary.Version, binary.Path, alone)
-}
-
-// doctorContainers looks for what the container backend needs.
+// doctorContainers looks for what the container backend needs, and `make up`.
 func (a *app) doctorContainers(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	engine, err := container.Available(ctx)
-	if err != nil {
+	image, version, noImage := "", "", err
+	if err == nil {
+		image, version, noImage = container.Image(ctx)
+	}
+	switch {
+	case err != nil:
 		a.finding(false, "containers: %v", err)
-		return
+	case noImage != nil:
+		a.finding(false, "containers: engine %s, but %v", engine, noImage)
+	default:
+		a.finding(true, "containers: engine %s with image %s, Redis %s", engine, image, cmp.Or(version, "of a version that it does not tell"))
 	}
-	image, version, err := container.Image(ctx)
-	if err != nil {
-		a.finding(false, "containers: engine %s, but %v", engine, err)
-		return
-	}
-	if version == "" {
-		version = "of a version that it does not tell"
-	}
-	a.finding(true, "containers: engine %s with image %s, Redis %s", engine, image, version)
-}
-
-// doctorCompose looks for what `make up` needs.
-func (a *app) doctorCompose(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	for _, command := range [][]string{{"docker", "compose", "version", "--short"}, {"docker-compose", "version", "--short"}} {
 		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output(); err == nil {
 			a.finding(true, "compose %s (make up)", strings.TrimSpace(string(out)))
@@ -120,26 +98,6 @@ func (a *app) doctorCompose(ctx context.Context) {
 		}
 	}
 	a.finding(false, "compose: neither docker compose nor docker-compose (`apt-get install docker-compose`); make up alone needs it")
-}
-
-// doctorCompiler looks for what the race detector needs, and the faults of
-// clocks and disks.
-func (a *app) doctorCompiler() {
-	path, err := process.FindCompiler()
-	if err != nil {
-		a.finding(false, "C compiler: none (`make compiler`); make test needs it for the race detector, and faults of clocks and disks do")
-		return
-	}
-	a.finding(true, "C compiler at %s (make test; faults of clocks and disks)", path)
-}
-
-// doctorDrivers looks for what ends all that a driver starts.
-func (a *app) doctorDrivers() {
-	if err := spawn.Families(); err != nil {
-		a.finding(false, "drivers: a process that a driver starts outlives the run if it leaves the driver's process group and clears its environment: %v", err)
-		return
-	}
-	a.finding(true, "drivers: all processes that a driver starts end with the run (control groups)")
 }
 
 // doctorBoot boots the largest topology and takes it down again.

@@ -53,9 +53,13 @@ func (a *app) driverCommand() *cobra.Command {
 // checkDriver prints a line for each check. A check that fails is a violation of
 // the protocol.
 func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, only string, args []string) error {
-	command := shellQuoted(args)
-	if backends := []string{autoBackend, processBackend, containerBackend}; !slices.Contains(backends, servers.backend) {
-		return names.Unknown("backend", servers.backend, backends)
+	words := slices.Clone(args)
+	for i, word := range words {
+		words[i] = quoted(word)
+	}
+	command := strings.Join(words, " ")
+	if err := servers.startsOwn(); err != nil {
+		return err
 	}
 	if topology != "" && !slices.Contains(topologies.Names(), topology) {
 		return names.Unknown("topology", topology, topologies.Names())
@@ -63,7 +67,11 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	all := harness.DriverChecks()
 	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
 	if len(checks) == 0 {
-		return fmt.Errorf("no check has %q in its name; the checks are:\n%s", only, checkNames(all))
+		var known []string
+		for _, c := range all {
+			known = append(known, "\n  "+c.Name)
+		}
+		return fmt.Errorf("no check has %q in its name; the checks are:%s", only, strings.Join(known, ""))
 	}
 	l, err := harness.Program(command)
 	if err != nil {
@@ -118,15 +126,6 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	return nil
 }
 
-// checkNames lists the names of checks, one a line.
-func checkNames(checks []harness.DriverCheck) string {
-	var b strings.Builder
-	for _, c := range checks {
-		fmt.Fprintf(&b, "  %s\n", c.Name)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 // A lastLog keeps the end of what a driver logs.
 type lastLog struct {
 	mu   sync.Mutex
@@ -151,13 +150,4 @@ func (l *lastLog) take() string {
 	text := string(l.text)
 	l.text = nil
 	return text
-}
-
-// shellQuoted joins arguments so that a shell reads them as they are.
-func shellQuoted(args []string) string {
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = quoted(arg)
-	}
-	return strings.Join(words, " ")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,13 +60,11 @@ Exit code 0: each was found again, and not in a version that has it fixed; 1: on
 }
 
 func (a *app) listFindings(all []findings.Finding) error {
-	list := listing{columns: []string{"name", "library", "version", "language", "kind", "found", "fixed in", "report"}}
+	list := table{columns: []string{"name", "library", "version", "language", "kind", "found", "fixed in", "report"}}
 	for _, f := range all {
-		list.rows = append(list.rows, []string{f.Name, f.Library, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue})
+		list.add(f.Name, f.Library, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue)
 	}
-	width, _ := onTerminal(a.stdout)
-	a.printf("%s", list.text(width))
-	return nil
+	return list.text(a.stdout)
 }
 
 func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o findingOptions) error {
@@ -83,32 +82,25 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
 	var verdict error
 	for _, f := range all {
-		runs := f.Rate.Of
-		if o.runs > 0 {
-			runs = o.runs
-		}
+		runs := cmp.Or(o.runs, f.Rate.Of)
 		a.printf("%s: %s %s: %s\n", f.Name, f.Library, f.Version, f.Text)
 		seen, err := p.Play(cmd.Context(), f, f.Packages, runs)
 		if err != nil {
 			return asHarness(err)
 		}
 		a.printf("  %s: found in %s, recorded %s\n", f.Version, seen, f.Rate)
-		if seen.Found == 0 {
-			verdict = verdictError(exitInvalid)
-		}
+		fixed := findings.Rate{}
 		if f.FixedRate != nil {
-			fixed, err := p.Play(cmd.Context(), f, f.FixedPackages, runs)
-			if err != nil {
+			if fixed, err = p.Play(cmd.Context(), f, f.FixedPackages, runs); err != nil {
 				return asHarness(err)
 			}
 			a.printf("  %s: found in %s, recorded %s\n", f.Fixed, fixed, *f.FixedRate)
-			if fixed.Found > 0 {
-				verdict = verdictError(exitInvalid)
-			}
+		}
+		if seen.Found == 0 || fixed.Found > 0 {
+			verdict = verdictError(exitInvalid)
 		}
 		if o.control {
-			seen, err := p.PlayControl(cmd.Context(), f, runs)
-			if err != nil {
+			if seen, err = p.PlayControl(cmd.Context(), f, runs); err != nil {
 				return asHarness(err)
 			}
 			a.printf("  a correct lock: found in %s, recorded %s\n", seen, f.Control)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,14 +13,20 @@ import (
 
 // aboveZero refuses flags that were set to 0, which would mean their default.
 func aboveZero(cmd *cobra.Command, names ...string) error {
-	var errs []error
+	var wrong error
 	for _, name := range names {
 		f := cmd.Flag(name)
-		if v := f.Value.String(); f.Changed && (v == "0" || v == "0s") {
-			errs = append(errs, fmt.Errorf("--%s must be above 0", name))
-		}
+		wrong = errors.Join(wrong, refuse(f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s"), "--%s must be above 0", name))
 	}
-	return errors.Join(errs...)
+	return wrong
+}
+
+// refuse is an error where that is so.
+func refuse(is bool, format string, args ...any) error {
+	if is {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
 }
 
 // changedFlags are the flags that repeat a command: those that were given, but
@@ -34,31 +41,32 @@ func changedFlags(cmd *cobra.Command) string {
 
 // flagsWithSeed are those of changedFlags with another seed; with none if it is empty.
 func flagsWithSeed(cmd *cobra.Command, seed string) string {
-	var b strings.Builder
+	var words []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
-		case "out", "json", "markdown", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok":
+		case "out", "json", "format", "verbose", "help", "all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok":
 			return
 		case "seed":
 			if seed != "" {
-				b.WriteString(" --seed " + seed)
+				words = append(words, " --seed "+seed)
 			}
 			return
-		default:
-			if !f.Changed {
-				return
-			}
 		}
-		b.WriteString(" --" + f.Name)
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			b.WriteString(" " + quoted(strings.Join(list.GetSlice(), ",")))
-		} else if f.Value.Type() != "bool" {
-			b.WriteString(" " + quoted(f.Value.String()))
-		} else if f.Value.String() != "true" {
-			b.WriteString("=" + f.Value.String())
+		list, isList := f.Value.(pflag.SliceValue)
+		switch value := f.Value.String(); {
+		case !f.Changed:
+		case isList:
+			words = append(words, " --"+f.Name+" "+quoted(strings.Join(list.GetSlice(), ",")))
+		case f.Value.Type() != "bool":
+			words = append(words, " --"+f.Name+" "+quoted(value))
+		case value == "true":
+			words = append(words, " --"+f.Name)
+		default:
+			words = append(words, " --"+f.Name+"="+value)
 		}
 	})
-	return b.String()
+	slices.Sort(words)
+	return strings.Join(words, "")
 }
 
 // plain are the words that mean themselves to a shell.

@@ -12,7 +12,7 @@ import (
 func TestChangedFlagsLeaveFilesOfOutputOut(t *testing.T) {
 	cmd := (&app{}).benchCommand()
 	require.NoError(t, cmd.ParseFlags([]string{
-		"--rounds", "7", "--lock", "mutex", "--out", "dir", "--json", "a.json", "--markdown", "a.md",
+		"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json",
 	}))
 	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(cmd))
 	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(cmd, ""))

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/fleet"
-	"github.com/lockchaos/lockchaos/reports"
 )
 
 // A division is what a user can say of a campaign that several processes play.
@@ -31,16 +30,10 @@ func (d *division) register(cmd *cobra.Command) {
 
 // check reads --shard, and joins what is wrong.
 func (d *division) check(out string) (err error) {
-	var wrong error
-	if d.part, err = fleet.ParseShard(d.shard, os.LookupEnv); err != nil {
-		wrong = fmt.Errorf("--shard: %w", err)
-	}
-	for flag, said := range map[string]bool{"shard": d.shard != "", "resume": d.resume} {
-		if said && out == "" {
-			wrong = errors.Join(wrong, fmt.Errorf("--%s: say with --out which folder has the runs", flag))
-		}
-	}
-	return wrong
+	d.part, err = fleet.ParseShard(d.shard, os.LookupEnv)
+	return errors.Join(refuse(err != nil, "--shard: %w", err),
+		refuse(d.shard != "" && out == "", "--shard: say with --out which folder has the runs"),
+		refuse(d.resume && out == "", "--resume: say with --out which folder has the runs"))
 }
 
 // verdict is what the command ends with: with --judged-is-ok no verdict is an error.
@@ -73,24 +66,10 @@ func (d *division) open(dir string, h fleet.Header) (*fleet.Journal, error) {
 	return j, asHarness(err)
 }
 
-// A seedNote is what a journal keeps of a run on real servers.
-type seedNote struct {
-	seedResult
-
-	Mix     string          `json:"mix,omitempty"`
-	Landed  map[string]int  `json:"faults_landed,omitempty"`
-	Failed  map[string]int  `json:"faults_failed,omitempty"`
-	Results reports.Results `json:"results"`
-}
-
-// note appends a run to a journal. The messages of its story are in its run directory.
+// note appends a run to a journal.
 func note(j *fleet.Journal, r seedResult) error {
-	n := seedNote{seedResult: r, Mix: r.joint.Faults, Landed: r.landed, Failed: r.failed, Results: r.results}
-	n.Results.Sequence = nil
-	if r.Dir != "" {
-		n.Dir = filepath.Base(r.Dir)
-	}
-	return noteJob(j, fleet.Run{Job: fleet.Job("", r.Seed), LeftOut: r.leftOut, Dir: n.Dir}, n)
+	r.Dir = base(r.Dir)
+	return noteJob(j, fleet.Run{Job: fleet.Job("", r.Seed), LeftOut: r.leftOut, Dir: r.Dir}, r)
 }
 
 // noteJob appends a job's result to a journal.
@@ -104,39 +83,17 @@ func noteJob(j *fleet.Journal, r fleet.Run, result any) error {
 }
 
 // noted is the run of a line, whose run directory is in a folder, by that name.
-func noted(line fleet.Run, folder, dir string) (seedResult, error) {
-	var n seedNote
-	if err := json.Unmarshal(line.Result, &n); err != nil {
-		return seedResult{}, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+func noted(line fleet.Run, folder, dir string) (r seedResult, err error) {
+	if err = json.Unmarshal(line.Result, &r); err == nil && r.Results == nil {
+		err = errors.New("it has no results")
 	}
-	r := n.seedResult
-	r.landed, r.failed, r.results, r.leftOut = n.Landed, n.Failed, n.Results, line.LeftOut
-	r.joint = reports.NewJointRun(n.Results, dir)
-	r.joint.Faults = n.Mix
+	if err != nil {
+		return r, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	}
 	if r.Dir = ""; dir != "" {
 		r.Dir = filepath.Join(folder, dir)
 	}
 	return r, nil
-}
-
-// adopt returns the run of a job whose process was killed after the run was judged and before it was noted;
-// false if there is none. That of a job that was only begun, or whose run failed, is set aside.
-func adopt(dir string) (seedResult, bool, error) {
-	r := seedResult{Dir: dir, landed: map[string]int{}, failed: map[string]int{}}
-	if in, err := reports.ReadDir(dir); err == nil && !in.Run.Interrupted && in.Run.Failed == "" && exists(filepath.Join(dir, reports.ResultsFile)) {
-		r.Seed, r.Command, r.leftOut, r.results = in.Run.Seed, in.Run.Command, in.Run.SkippedFaults, reports.Summarize(in)
-		r.tell(in, r.results)
-		r.joint = reports.NewJointRun(r.results, filepath.Base(dir))
-		r.joint.Faults, r.Control = in.Run.Faults, in.Run.Control
-		return r, true, nil
-	}
-	if !exists(dir) {
-		return r, false, nil
-	}
-	if _, err := aside(dir, "unfinished"); err != nil {
-		return r, false, err
-	}
-	return r, false, nil
 }
 
 // aside renames a run directory to DIR.WHY-1, or the next number that is free.

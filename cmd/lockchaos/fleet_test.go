@@ -18,10 +18,8 @@ import (
 // A shard that is killed at any moment goes on, and finds what one finds that nothing stops.
 func TestAKilledShardGoesOn_NoRace(t *testing.T) {
 	t.Parallel()
-	program, err := exec.LookPath("lockchaos") // the test binary under this name
-	require.NoError(t, err)
 	simulate := func(out string) *exec.Cmd {
-		return exec.Command(program, "simulate", "--lock", "broken-plain-delete", "--seeds", "1-12", "--parallel", "1", "--shrink", "5", "--judged-is-ok", "--resume", "--out", out)
+		return lockchaos(t, "simulate", "--lock", "broken-plain-delete", "--seeds", "1-12", "--parallel", "1", "--shrink", "5", "--judged-is-ok", "--resume", "--out", out)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
 	out, err := simulate(whole).CombinedOutput()

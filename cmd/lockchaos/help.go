@@ -33,7 +33,7 @@ lockchaos matrix --locks mutex@sentinel,mutex@cluster,etcd-mutex --faults failov
 lockchaos reproduce ghost-lock --lock 'exec:python3 driver.py' --expect invalid
 lockchaos reproduce --all --repeat 3 --parallel 3`,
 		"lockchaos check": `lockchaos check history.jsonl
-lockchaos check --clock-error 50ms --html report.html history.jsonl
+lockchaos check --clock-error 50ms --out report history.jsonl
 zcat history.jsonl.gz | lockchaos check --explain -`,
 		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
 lockchaos simulate --lock redislock --search sweep
@@ -70,107 +70,50 @@ func needed() map[string]string {
 	}
 }
 
-// A flagGroup is a part of a long help text.
-type flagGroup struct {
-	title string
-	flags []string
-}
-
-// flagGroups are how the flags of a command with many are shown, in this order. The
-// rest come last.
-func flagGroups() []flagGroup {
-	return []flagGroup{
-		{"Lock and clients", []string{
-			"lock", "expect", "workload", "clients", "locks", "hold", "think", "lease", "wait", "permits", "rate", "careless", "watchdog", "replica-acks", "resource", "fencing",
-		}},
-		{"Faults and length", []string{"faults", "duration", "seed", "replay", "allow-exec", "control", "causes"}},
-		{"Many runs", []string{"all", "stores", "repeat", "seeds", "parallel", "keep", "shard", "resume", "judged-is-ok"}},
-		{"Servers", []string{"topology", "nodes", "persistence", "min-replicas", "access", "node-timeout", "backend", "image", "server"}},
-		{"Servers that run already (--backend attach)", attachFlags},
-		{"Output", []string{"out", "json"}},
-	}
-}
-
-// mostUngrouped is how many flags a command may have whose help lists them without
-// groups.
-const mostUngrouped = 15
-
-// flagsAnnotation is where a command keeps the list of its flags in groups.
-const flagsAnnotation = "flags"
-
-// groupFlags has the help of a command with many flags list them in groups.
-func (a *app) groupFlags(cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag()
-	all := cmd.LocalFlags()
-	rest := pflag.NewFlagSet("", pflag.ContinueOnError)
-	count := 0
-	all.VisitAll(func(f *pflag.Flag) {
-		count++
-		if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.flags, f.Name) }) {
-			rest.AddFlag(f)
-		}
-	})
-	if count <= mostUngrouped {
-		return
-	}
-	width, _ := onTerminal(a.stdout) // 0: nothing is wrapped
-	var b strings.Builder
-	show := func(title string, flags *pflag.FlagSet) {
-		if flags.HasAvailableFlags() {
-			fmt.Fprintf(&b, "%s:\n%s\n", title, flags.FlagUsagesWrapped(width))
-		}
-	}
-	for _, g := range flagGroups() {
-		part := pflag.NewFlagSet(g.title, pflag.ContinueOnError)
-		part.SortFlags = false
-		for _, name := range g.flags {
-			if f := all.Lookup(name); f != nil {
-				part.AddFlag(f)
-			}
-		}
-		show(g.title, part)
-	}
-	show("Other flags", rest)
-	cmd.Annotations = map[string]string{flagsAnnotation: b.String()}
-}
-
-// usageWithGroups is cobra's template of a help text, with the flags in groups where a
-// command has them.
-func usageWithGroups(template string) string {
-	const list = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
-	return strings.Replace(template, list, `{{with index .Annotations "`+flagsAnnotation+`"}}{{. | trimTrailingWhitespaces}}{{else}}`+list+`{{end}}`, 1)
-}
-
 // values are those that a flag takes, as far as they have names.
 func (a *app) values(flag string) []string {
+	var list []string
 	switch flag {
 	case "topology":
 		return topologies.Names()
 	case "lock":
 		return append(a.locks.Names(), harness.ProgramPrefix)
 	case "workload":
-		var list []string
 		for _, w := range harness.Workloads() {
 			list = append(list, w.Name)
 		}
-		return list
 	case "faults":
 		return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...)
 	case "backend":
 		return backendNames()
-	case "properties":
-		return propertyNames()
 	case "format":
-		return []string{"text", "markdown", "json", "junit", "html"}
+		return reportFormats()
 	case "from":
-		return []string{"lockchaos", "jepsen"}
+		return sources()
 	case "expect":
 		return []string{"valid", "invalid"}
-	case "fail-on":
-		return []string{"worse"}
-	default:
-		return nil
 	}
+	return list
+}
+
+// arguments are those that a command takes, as far as they have names.
+func (a *app) arguments(path string) []string {
+	var list []string
+	switch path {
+	case "lockchaos reproduce":
+		catalogue, _ := scenarios.Catalogue(a.locks)
+		for _, s := range catalogue {
+			list = append(list, s.Name)
+			for _, v := range s.VariantNames() {
+				list = append(list, s.Name+"/"+v)
+			}
+		}
+	case "lockchaos mutants":
+		for _, m := range mutants.Mutants() {
+			list = append(list, m.Name)
+		}
+	}
+	return list
 }
 
 // complete adds to a command, and to those below it, what all of them have:
@@ -181,9 +124,9 @@ func (a *app) complete(cmd *cobra.Command) {
 		cmd.Example = "  " + strings.ReplaceAll(e, "\n", "\n  ")
 	}
 	cmd.SetFlagErrorFunc(flagError)
-	a.groupFlags(cmd)
+	cmd.Flags().SortFlags = false // they are declared in an order that is read best
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if a.values(f.Name) == nil || f.Value.Type() == "bool" {
+		if !slices.Contains([]string{"topology", "lock", "workload", "faults", "backend", "format", "from", "expect"}, f.Name) {
 			return
 		}
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -197,26 +140,9 @@ func (a *app) complete(cmd *cobra.Command) {
 			return list, cobra.ShellCompDirectiveNoFileComp
 		})
 	})
-	if path == "lockchaos reproduce" {
+	if path == "lockchaos reproduce" || path == "lockchaos mutants" {
 		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			catalogue, _ := scenarios.Catalogue(a.locks) // a file of one's own is completed, too
-			var list []string
-			for _, s := range catalogue {
-				list = append(list, s.Name)
-				for _, v := range s.VariantNames() {
-					list = append(list, s.Name+"/"+v)
-				}
-			}
-			return list, cobra.ShellCompDirectiveDefault
-		}
-	}
-	if path == "lockchaos mutants" {
-		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var list []string
-			for _, m := range mutants.Mutants() {
-				list = append(list, m.Name)
-			}
-			return list, cobra.ShellCompDirectiveNoFileComp
+			return a.arguments(path), cobra.ShellCompDirectiveDefault // a file of one's own is completed, too
 		}
 	}
 	if accepts := cmd.Args; accepts != nil {
@@ -228,9 +154,15 @@ func (a *app) complete(cmd *cobra.Command) {
 			case need != "":
 				return errors.New(need)
 			case cmd.HasAvailableSubCommands():
-				return a.unknownCommand(cmd, args[0])
+				var known []string
+				for _, sub := range cmd.Commands() {
+					if !sub.Hidden {
+						known = append(known, sub.Name())
+					}
+				}
+				return names.Unknown("command", args[0], known)
 			case len(args) > 0 && strings.HasPrefix(err.Error(), "unknown command"):
-				return a.unwanted(cmd, args[0])
+				return fmt.Errorf("%s takes no argument %q (%s --help)", path, args[0], path)
 			default:
 				return err
 			}
@@ -241,58 +173,17 @@ func (a *app) complete(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) unknownCommand(cmd *cobra.Command, name string) error {
-	var known []string
-	for _, sub := range cmd.Commands() {
-		if !sub.Hidden {
-			known = append(known, sub.Name())
-		}
-	}
-	return names.Unknown("command", name, known)
-}
-
-// unwanted refuses an argument of a command that takes none, and names the flag whose
-// value it is.
-func (a *app) unwanted(cmd *cobra.Command, arg string) error {
-	for _, flag := range []string{"topology", "lock", "workload", "faults", "backend"} {
-		if cmd.Flags().Lookup(flag) != nil && slices.Contains(a.values(flag), arg) {
-			return fmt.Errorf("%s takes no argument %q: did you mean --%s %s?", cmd.CommandPath(), arg, flag, arg)
-		}
-	}
-	return fmt.Errorf("%s takes no argument %q (%s --help)", cmd.CommandPath(), arg, cmd.CommandPath())
-}
-
-// flagError says what is wrong with a flag, and what would be right.
+// flagError says which flag was meant by one that there is not.
 func flagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	var invalid *pflag.InvalidValueError
-	switch {
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		hint := cmd.CommandPath() + " --help lists all"
-		if scripted := []string{"topology", "seed", "faults", "workload", "duration"}; cmd.Name() == "reproduce" && slices.Contains(scripted, unknown.GetSpecifiedName()) {
-			hint = "a scenario says that itself; " + hint
-		}
-		if cmd.Name() == "matrix" && (unknown.GetSpecifiedName() == "backend" || slices.Contains(attachFlags, unknown.GetSpecifiedName())) {
-			return fmt.Errorf("--%s: matrix starts servers of its own, because each lock has a topology of its own; on servers that run already, `lockchaos run --seeds` compares one lock at a time",
-				unknown.GetSpecifiedName())
-		}
-		if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
-			hint = "did you mean --" + nearest + "? " + hint
-		}
-		return fmt.Errorf("unknown flag: --%s (%s)", unknown.GetSpecifiedName(), hint)
-	case errors.As(err, &invalid):
-		f := invalid.GetFlag()
-		want := map[string]string{
-			"uint64": "a whole number, 0 or more", "int": "a whole number", "int64": "a whole number",
-			"float64": "a number", "duration": "a time such as 30s or 500ms", "bool": "true or false",
-		}[f.Value.Type()]
-		if want == "" {
-			return err
-		}
-		return fmt.Errorf("--%s %q: give %s", f.Name, invalid.GetValue(), want)
-	default:
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return err
 	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	hint := cmd.CommandPath() + " --help lists all"
+	if nearest := names.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
+		hint = "did you mean --" + nearest + "? " + hint
+	}
+	return fmt.Errorf("unknown flag: --%s (%s)", unknown.GetSpecifiedName(), hint)
 }

@@ -17,15 +17,8 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A listing is what `list` prints of one kind of thing: as a table, as JSON or as
-// Markdown, with the same columns.
-type listing struct {
-	columns []string
-	rows    [][]string
-}
-
 func (a *app) listCommand() *cobra.Command {
-	kinds := map[string]func() (listing, error){
+	kinds := map[string]func() (table, error){
 		"topologies": listTopologies,
 		"locks":      a.listLocks,
 		"workloads":  a.listWorkloads,
@@ -64,33 +57,20 @@ func (a *app) listCommand() *cobra.Command {
 			if err != nil {
 				return harnessError{err}
 			}
-			if asJSON {
-				return a.rowsJSON(l)
-			}
-			if asMarkdown {
+			switch {
+			case asJSON:
+				return a.json(l.objects())
+			case asMarkdown:
 				a.printf("%s", l.markdown())
 				return nil
+			default:
+				return l.text(a.stdout)
 			}
-			width, _ := onTerminal(a.stdout) // 0: a line for each row, so that it can be searched
-			a.printf("%s", l.text(width))
-			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "print a Markdown table")
 	return cmd
-}
-
-func (a *app) rowsJSON(l listing) error {
-	rows := []map[string]string{}
-	for _, row := range l.rows {
-		m := map[string]string{}
-		for i, column := range l.columns {
-			m[column] = row[i]
-		}
-		rows = append(rows, m)
-	}
-	return a.json(rows)
 }
 
 // topologiesJSON prints the topologies whole: their nodes and links.
@@ -106,32 +86,32 @@ func (a *app) topologiesJSON() error {
 	return a.json(all)
 }
 
-func listTopologies() (listing, error) {
-	l := listing{columns: []string{"name", "store", "servers", "sentinels", "zones", "links", "options"}}
+func listTopologies() (table, error) {
+	l := table{columns: []string{"name", "store", "servers", "sentinels", "zones", "links", "options"}}
 	for _, name := range topologies.Names() {
 		t, err := topologies.ByName(name)
 		if err != nil {
 			return l, err
 		}
 		count := func(k topologies.Kind) string { return fmt.Sprint(len(t.Of(k))) }
-		l.rows = append(l.rows, []string{
+		l.add(
 			name, t.Store(), fmt.Sprint(len(t.Servers())), count(topologies.Sentinel), count(topologies.Zone), fmt.Sprint(len(t.Links)),
 			strings.Join(topologies.Settable(name), ", "),
-		})
+		)
 	}
 	return l, nil
 }
 
-func (a *app) listLocks() (listing, error) {
-	l := listing{columns: []string{"name", "about"}}
+func (a *app) listLocks() (table, error) {
+	l := table{columns: []string{"name", "about"}}
 	for _, lock := range a.locks {
-		l.rows = append(l.rows, []string{lock.Name, lock.About})
+		l.add(lock.Name, lock.About)
 	}
 	return l, nil
 }
 
-func (a *app) listWorkloads() (listing, error) {
-	l := listing{columns: []string{"name", "default for", "meets", "about"}}
+func (a *app) listWorkloads() (table, error) {
+	l := table{columns: []string{"name", "default for", "meets", "about"}}
 	defaults := map[string][]string{}
 	for _, lock := range a.locks {
 		if w := lock.DefaultWorkload(); w != workload.Contended && !strings.HasPrefix(lock.Name, "broken-") {
@@ -143,23 +123,23 @@ func (a *app) listWorkloads() (listing, error) {
 		defaults[w] = append(defaults[w], "drivers")
 	}
 	for _, w := range harness.Workloads() {
-		l.rows = append(l.rows, []string{w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About})
+		l.add(w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About)
 	}
 	return l, nil
 }
 
-func listFaults() (listing, error) {
-	l := listing{columns: []string{"name", "mix", "target", "params", "about"}}
+func listFaults() (table, error) {
+	l := table{columns: []string{"name", "mix", "target", "params", "about"}}
 	for _, f := range faults.All() {
-		l.rows = append(l.rows, []string{f.Name, string(f.Family), string(f.Target), f.ParamWords(), f.Summary})
+		l.add(f.Name, string(f.Family), string(f.Target), f.ParamWords(), f.Summary)
 	}
 	return l, nil
 }
 
 // listMixes are the faults of random runs, and for each topology whether a correct lock
 // stays valid under them; "-" where they are not drawn.
-func listMixes() (listing, error) {
-	l := listing{columns: append([]string{"faults", "mix", "weight", "target"}, faults.DrawEnvironments()...)}
+func listMixes() (table, error) {
+	l := table{columns: append([]string{"faults", "mix", "weight", "target"}, faults.DrawEnvironments()...)}
 	draws, err := faults.Draws()
 	if err != nil {
 		return l, err
@@ -169,13 +149,13 @@ func listMixes() (listing, error) {
 		for _, safe := range d.On {
 			row = append(row, cmp.Or(safe, "-"))
 		}
-		l.rows = append(l.rows, row)
+		l.add(row...)
 	}
 	return l, nil
 }
 
-func (a *app) listScenarios() (listing, error) {
-	l := listing{columns: []string{"name", "aliases", "topology", "expected", "title"}}
+func (a *app) listScenarios() (table, error) {
+	l := table{columns: []string{"name", "aliases", "topology", "expected", "title"}}
 	catalogue, err := scenarios.Catalogue(a.locks)
 	if err != nil {
 		return l, err
@@ -191,7 +171,7 @@ func (a *app) listScenarios() (listing, error) {
 			if as.Expect.Violation != "" {
 				expected += " (" + as.Expect.Violation + ")"
 			}
-			l.rows = append(l.rows, []string{as.Name, aliases, as.Topology, expected, as.Title})
+			l.add(as.Name, aliases, as.Topology, expected, as.Title)
 		}
 	}
 	return l, nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -127,21 +128,8 @@ func verdictExit(v checker.Verdict) error {
 
 // worst is the exit that counts of several.
 func worst(a, b error) error {
-	rank := func(err error) int {
-		switch exitCode(err) {
-		case exitHarness:
-			return 4
-		case exitUsage:
-			return 3
-		case exitInvalid:
-			return 2
-		case exitUnknown:
-			return 1
-		default:
-			return 0
-		}
-	}
-	if rank(b) > rank(a) {
+	order := []int{exitValid, exitUnknown, exitInvalid, exitUsage, exitHarness}
+	if slices.Index(order, exitCode(b)) > slices.Index(order, exitCode(a)) {
 		return b
 	}
 	return a

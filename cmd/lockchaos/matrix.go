@@ -2,14 +2,11 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,18 +46,18 @@ exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknow
 
 // matrixOptions are what a user can say of a matrix.
 type matrixOptions struct {
-	locks          []string
-	faults, seeds  string
-	length         time.Duration
-	watchdog       time.Duration
-	clients        int
-	parallel       int
-	keep           bool
-	out            string
-	asJSON         bool
-	cells          []reports.MatrixCell
-	options        []*cellOptions // of each cell; nil where no run is possible
-	families, used []string       // used are the stores
+	locks         []string
+	faults, seeds string
+	length        time.Duration
+	watchdog      time.Duration
+	clients       int
+	parallel      int
+	keep          bool
+	out           string
+	asJSON        bool
+	cells         []reports.MatrixCell
+	options       []*cellOptions // of each cell; nil where no run is possible
+	families      []string
 }
 
 // cellOptions are the runs of a cell, as `lockchaos run` would have them.
@@ -70,23 +67,12 @@ type cellOptions struct {
 	cmd *cobra.Command // with the flags of that
 }
 
-// A cellRun is one run of a cell.
-type cellRun struct {
-	cell int
-	seed uint64
-}
-
 // complete makes the cells, and joins what is wrong.
 func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "clients", "watchdog", "parallel", "duration")
-	if len(m.locks) == 0 {
-		wrong = errors.Join(wrong, errors.New("--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"))
-	}
-	if m.parallel < 0 {
-		wrong = errors.Join(wrong, fmt.Errorf("--parallel must be at least 1, not %d", m.parallel))
-	}
 	_, err := parseSeeds(m.seeds)
-	wrong = errors.Join(wrong, err)
+	wrong := errors.Join(err, aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
+		refuse(len(m.locks) == 0, "--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"),
+		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
 	for family := range strings.SplitSeq(m.faults, ",") {
 		all := append(faults.Mixes(), faults.Names(faults.All())...)
 		switch {
@@ -107,7 +93,13 @@ func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error 
 	if wrong != nil {
 		return wrong
 	}
-	return m.eachPossible()
+	for _, family := range m.families {
+		of := slices.DeleteFunc(slices.Clone(m.cells), func(c reports.MatrixCell) bool { return c.Faults != family })
+		if !slices.ContainsFunc(of, func(c reports.MatrixCell) bool { return c.Impossible == "" }) {
+			wrong = errors.Join(wrong, fmt.Errorf("--faults %s: no run is possible: %s", family, of[0].Impossible))
+		}
+	}
+	return wrong
 }
 
 // addRow adds the cells of a lock.
@@ -144,9 +136,6 @@ func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
 		}
 		m.cells, m.options = append(m.cells, c), append(m.options, o)
 	}
-	if store := topologies.StoreOf(topology); !slices.Contains(m.used, store) {
-		m.used = append(m.used, store)
-	}
 	return nil
 }
 
@@ -179,23 +168,6 @@ func (m *matrixOptions) cellOf(lock, topology, family string, known harness.Lock
 	return o, nil
 }
 
-// eachPossible refuses a family of faults of which no run is possible with any lock.
-func (m *matrixOptions) eachPossible() error {
-	var errs []error
-	for _, family := range m.families {
-		why, possible := "", false
-		for i := range m.cells {
-			if c := &m.cells[i]; c.Faults == family {
-				why, possible = cmp.Or(why, c.Impossible), possible || c.Impossible == ""
-			}
-		}
-		if !possible {
-			errs = append(errs, fmt.Errorf("--faults %s: no run is possible: %s", family, why))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // runMatrix makes all runs, and writes and prints the table.
 func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := m.complete(cmd, a.locks); err != nil {
@@ -205,8 +177,8 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err != nil {
 		return err
 	}
-	for _, store := range m.used { // before anything starts
-		if _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), a.log(os.Stderr), store, func(string) {}); err != nil {
+	for _, c := range m.cells { // before anything starts
+		if _, _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), nil, topologies.StoreOf(c.Topology)); err != nil {
 			return err
 		}
 	}
@@ -215,31 +187,33 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := emptyDir(out); err != nil {
 		return err
 	}
-	log, err := createLog(out)
+	var jobs []seedJob
+	for i, o := range m.options {
+		for _, seed := range seeds {
+			if o == nil {
+				continue
+			}
+			c := &m.cells[i]
+			jobs = append(jobs, seedJob{
+				runOptions: &o.runOptions, seed: seed, cell: c, command: "lockchaos run" + o.again(o.cmd, seed),
+				name: fmt.Sprintf("%s on %s · %s · seed %d", c.Lock, c.Topology, c.Faults, seed),
+				dir:  filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
+			})
+		}
+	}
+	c, err := a.newCampaign(out, len(jobs))
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	var jobs []cellRun
-	for i := range m.cells {
-		for _, seed := range seeds {
-			if m.options[i] != nil {
-				jobs = append(jobs, cellRun{i, seed})
-			}
-		}
-	}
-	table := &matrixRuns{app: a, matrixOptions: m, out: out, of: len(jobs)}
-	failure := batch(cmd.Context(), m.parallel, jobs, func(ctx context.Context) (worker[cellRun], error) {
-		w := &matrixWorker{matrixRuns: table, log: log}
-		return worker[cellRun]{do: w.do, end: w.end}, ctx.Err()
+	failure := c.play(cmd.Context(), m.parallel, jobs, func(j seedJob, r seedResult) error {
+		j.cell.Add(r.cell)
+		return nil
 	})
-	if failure != nil && table.failures == nil && table.done == 0 {
+	if failure != nil && c.failures == nil && c.done() == 0 {
 		return errors.Join(failure, removeEmpty(out, before))
 	}
-	slices.SortStableFunc(table.joint, func(x, y reports.JointRun) int {
-		return cmp.Or(cmp.Compare(x.Lock, y.Lock), cmp.Compare(x.Topology, y.Topology), cmp.Compare(x.Seed, y.Seed))
-	})
-	made := reports.NewMatrix(table.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
+	c.sort()
+	made := reports.NewMatrix(c.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
 	made.Command = "lockchaos matrix" + changedFlags(cmd) + " --seeds " + quoted(m.seeds)
 	if err := reports.WriteMatrix(out, made); err != nil {
 		return asHarness(err)
@@ -249,97 +223,5 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	} else if err = reports.WriteMatrixText(a.stdout, made); err == nil {
 		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
 	}
-	if err != nil {
-		return asHarness(err)
-	}
-	if failure == nil && cmd.Context().Err() != nil {
-		failure = context.Cause(cmd.Context())
-	}
-	return worst(table.exit(), mostSevere(table.failures, failure))
-}
-
-// matrixRuns are the runs of a matrix.
-type matrixRuns struct {
-	*app
-	*matrixOptions
-
-	out string
-	of  int // how many there will be
-
-	mu       sync.Mutex
-	done     int
-	result   seedSummary // the counts of all
-	joint    []reports.JointRun
-	failures error // of the harness, in runs that are judged all the same
-}
-
-func (r *matrixRuns) exit() error { return r.result.exit() }
-
-// A matrixWorker makes runs one after the other, on servers that go on to the next run of
-// the same topology.
-type matrixWorker struct {
-	*matrixRuns
-
-	log      *os.File
-	topology string
-	backend  topologies.Backend
-	name     string
-	close    func() error
-}
-
-func (w *matrixWorker) end() error {
-	if w.close == nil {
-		return nil
-	}
-	closing := w.close
-	w.close, w.topology = nil, ""
-	return asHarness(closing())
-}
-
-func (w *matrixWorker) do(ctx context.Context, job cellRun) error {
-	o, c := w.options[job.cell], &w.cells[job.cell]
-	if w.topology != c.Topology {
-		if err := w.end(); err != nil {
-			return err
-		}
-		backend, name, err := w.openServers(ctx, &o.servers, w.app.log(w.log), topologies.StoreOf(c.Topology))
-		if err != nil {
-			return err
-		}
-		w.topology, w.name = c.Topology, name
-		w.backend, w.close = harness.Pool(backend)
-	}
-	dir := filepath.Join(w.out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, job.seed))
-	r, err := w.runSeed(ctx, &o.runOptions, w.backend, w.name, dir, "lockchaos run"+o.again(o.cmd, job.seed), job.seed)
-	if err != nil {
-		return mostSevere(r.failure, err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failures = mostSevere(w.failures, r.failure)
-	if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
-		return nil
-	}
-	w.done++
-	w.result.count(r.Verdict)
-	w.joint = append(w.joint, r.joint)
-	c.Add(r.cell)
-	fmt.Fprintf(w.stderr, "%d of %d · %s on %s · %s · seed %d %s", w.done, w.of, c.Lock, c.Topology, c.Faults, r.Seed, r.Verdict)
-	if r.Found != "" {
-		fmt.Fprintf(w.stderr, " · %s · %s", r.Found, r.Dir)
-	}
-	fmt.Fprintln(w.stderr)
-	return nil
-}
-
-// fileName is a name as part of one of a folder: of a driver, its command.
-func fileName(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.':
-			return r
-		default:
-			return '_'
-		}
-	}, name)
+	return cmp.Or(asHarness(err), worst(c.exit(), c.end(cmd.Context(), failure)))
 }

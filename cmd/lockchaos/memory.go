@@ -40,7 +40,8 @@ func (e memoryError) Error() string {
 
 // bounded runs work that may take much memory for some input. It cancels the
 // context at the first bound. At the second one it returns a [memoryError] without
-// waiting for the work, which nothing can stop: the program must end then.
+// waiting for the work, which nothing can stop, and so it does when ctx ends: the program
+// must end then.
 func bounded(ctx context.Context, work func(context.Context) error) error {
 	soft := debug.SetMemoryLimit(-1)
 	if soft == math.MaxInt64 {
@@ -62,6 +63,8 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 		case err := <-done:
 			worker.Wait()
 			return err
+		case <-ctx.Done(): // what is read may be a pipe without a writer
+			return context.Cause(ctx)
 		case <-tick.C:
 			if next := garbage(ease / 8 * 3); next < percent*7/8 || next > percent*8/7 {
 				percent = next

@@ -24,7 +24,7 @@ import (
 func judged(t *testing.T, limit int, write func(io.Writer) error) (code int, said string, peak int64) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "lockchaos", "check", "-")
+	cmd := lockchaos(t, "check", "-")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", limit))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
 	in, err := cmd.StdinPipe()

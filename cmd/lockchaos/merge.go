@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,7 +57,7 @@ was never played it is 2 at best.`,
 
 // mergeRuns joins runs on real servers.
 func (a *app) mergeRuns(c fleet.Campaign, out string) error {
-	s := seedSummary{Planned: len(c.Runs) + len(c.Missing), Landed: map[string]int{}, Failed: map[string]int{}}
+	s := newSummary(len(c.Runs) + len(c.Missing))
 	taken := map[string]bool{}
 	for _, line := range c.Runs {
 		dir := line.Dir
@@ -99,9 +98,9 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 	}
 	s := simulatedSearch{Search: searchRandom, Kinds: []*simulatedKind{}}
 	for _, line := range c.Runs {
-		var n simulatedNote
-		if err := json.Unmarshal(line.Result, &n); err != nil {
-			return fmt.Errorf("%s: %s: %w", filepath.Join(line.Folder, fleet.JournalFile), line.Job, err)
+		n, err := simulatedNoteOf(line.Run, line.Folder)
+		if err != nil {
+			return err
 		}
 		for _, kind := range n.Result.Findings { // each names a folder
 			if kind == "." || kind != filepath.Base(kind) || !filepath.IsLocal(kind) {

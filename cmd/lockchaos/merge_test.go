@@ -42,7 +42,7 @@ func merge(t *testing.T, args ...string) error {
 func TestMergeStaysInItsFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	result, err := json.Marshal(seedNote{seedResult: seedResult{Seed: 1, Verdict: checker.Invalid}, Results: reports.Results{Verdict: checker.Invalid}})
+	result, err := json.Marshal(seedResult{Seed: 1, Verdict: checker.Invalid, Results: &reports.Results{Verdict: checker.Invalid}})
 	require.NoError(t, err)
 	s := filepath.Join(dir, "shards", "s")
 	var lines []fleet.Run
@@ -104,21 +104,4 @@ func TestSimulatedDenialIsOfTheFirstCase(t *testing.T) {
 		s.add(order, simulation.Result{Denied: []string{"a", "b", "c"}[order]})
 	}
 	require.Equal(t, "a", s.Denied)
-}
-
-// The files are in the order of those of one process, whatever that of the list of seeds is.
-func TestMergeOrdersBySeed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	var lines []fleet.Run
-	for _, seed := range []uint64{2, 1} {
-		result, err := json.Marshal(seedNote{seedResult: seedResult{Seed: seed, Verdict: checker.Valid}, Results: reports.Results{Verdict: checker.Valid, Seed: seed}})
-		require.NoError(t, err)
-		lines = append(lines, fleet.Run{ID: fleet.Job("", seed), Job: fleet.Job("", seed), Result: result})
-	}
-	shard(t, filepath.Join(dir, "s"), fleet.Header{Program: "v1", Command: "c", Seeds: "2,1"}, lines...)
-	require.NoError(t, merge(t, "--out", filepath.Join(dir, "out"), filepath.Join(dir, "s")))
-	b, err := os.ReadFile(filepath.Join(dir, "out", "results.json"))
-	require.NoError(t, err)
-	require.Regexp(t, `(?s)"seed": 1,.*"seed": 2,`, string(b))
 }

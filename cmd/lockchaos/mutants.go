@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -83,17 +81,17 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 	scores := make([]score, 0, len(chosen))
 	began := time.Now()
 	var result error
-	err := batch(ctx, 1, chosen, alike(func(ctx context.Context, m mutants.Mutant) error {
-		fmt.Fprintf(a.stderr, "%d of %d: %s\n", len(scores)+1, len(chosen), m.Name)
+	for i, m := range chosen {
+		fmt.Fprintf(a.stderr, "%d of %d: %s\n", i+1, len(chosen), m.Name)
 		s, err := a.playMutant(ctx, m, out)
-		if err == nil && ctx.Err() == nil { // what was cut short counts for nothing
-			scores = append(scores, s)
-			result = worst(result, s.exit())
+		if err != nil {
+			return err
 		}
-		return err
-	}))
-	if err != nil {
-		return err
+		if ctx.Err() != nil { // what was cut short counts for nothing
+			break
+		}
+		scores = append(scores, s)
+		result = worst(result, s.exit())
 	}
 	if err := a.printScores(scores, len(chosen), asJSON); err != nil {
 		return harnessError{err}
@@ -104,26 +102,37 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 
 func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (score, error) {
 	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
-	bug, took, err := a.trial(ctx, m, false, filepath.Join(out, m.Name))
+	trial := func(dir string, twin bool) (played, error) {
+		if err := emptyDir(dir); err != nil {
+			return played{}, err
+		}
+		r, err := a.play(ctx, play{
+			run:     func(ctx context.Context, c harness.Config) error { return m.Run(ctx, c, twin) },
+			servers: &serverFlags{backend: processBackend}, store: topologies.StoreRedis,
+			Config: harness.Config{Dir: dir, Command: "lockchaos mutants " + m.Name},
+		})
+		return r, errors.Join(r.failed, err)
+	}
+	bug, err := trial(filepath.Join(out, m.Name), false)
 	if err != nil {
 		return s, err
 	}
-	s.Seconds = took.Seconds()
+	s.Seconds = bug.took.Seconds()
 	switch {
-	case bug.Run.AbortReason != "":
-		s.Result, s.Why = unknown, bug.Run.AbortReason
-	case m.Caught(bug.Report):
+	case bug.in.Run.AbortReason != "":
+		s.Result, s.Why = unknown, bug.in.Run.AbortReason
+	case m.Caught(bug.in.Report):
 		s.Result = caught
 	default:
-		s.Result, s.Why = escaped, complaint(bug)
+		s.Result, s.Why = escaped, complaint(bug.in)
 	}
-	twin, took, err := a.trial(ctx, m, true, filepath.Join(out, m.Name+"-twin"))
+	twin, err := trial(filepath.Join(out, m.Name+"-twin"), true)
 	if err != nil {
 		return s, err
 	}
-	s.TwinSeconds, s.Twin = took.Seconds(), twin.Report.Verdict
+	s.TwinSeconds, s.Twin = twin.took.Seconds(), twin.in.Report.Verdict
 	if s.Twin != checker.Valid {
-		s.TwinWhy = complaint(twin)
+		s.TwinWhy = complaint(twin.in)
 	}
 	return s, nil
 }
@@ -140,29 +149,6 @@ func complaint(in reports.Input) string {
 		}
 	}
 	return strings.Join(why, "; ")
-}
-
-// trial plays a mutant or its twin once and judges it.
-func (a *app) trial(ctx context.Context, m mutants.Mutant, twin bool, dir string) (reports.Input, time.Duration, error) {
-	if err := emptyDir(dir); err != nil {
-		return reports.Input{}, 0, err
-	}
-	log, err := createLog(dir)
-	if err != nil {
-		return reports.Input{}, 0, err
-	}
-	defer log.Close()
-	began := time.Now()
-	err = m.Run(ctx, harness.Config{
-		Dir: dir, Backend: process.Backend{Log: a.log(log)}, BackendName: processBackend, Program: version(),
-		Command: "lockchaos mutants " + m.Name, Log: a.log(log),
-	}, twin)
-	if err != nil && !history.Dir(dir).Exists() {
-		return reports.Input{}, 0, harnessError{errors.Join(err, removeEmpty(dir, false))}
-	}
-	took := time.Since(began)
-	in, judged := judge(context.Background(), dir) // also after Ctrl-C
-	return in, took, asHarness(errors.Join(err, judged))
 }
 
 // exit is the answer for one mutant.
@@ -196,12 +182,11 @@ func (a *app) printScores(scores []score, all int, asJSON bool) error {
 			Scores []score `json:"mutants"`
 		}{found, twins, all, scores})
 	}
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "BUG\tCAUGHT BY\tRESULT\tTIME\tTWIN\tTIME")
+	shown := table{columns: []string{"bug", "caught by", "result", "time", "twin", "time"}}
 	for _, s := range scores {
-		fmt.Fprintf(table, "%s\t%s: %s\t%s\t%.1fs\t%s\t%.1fs\n", s.Name, s.Property, s.Violation, s.Result, s.Seconds, s.Twin, s.TwinSeconds)
+		shown.add(s.Name, s.Property+": "+s.Violation, s.Result, fmt.Sprintf("%.1fs", s.Seconds), string(s.Twin), fmt.Sprintf("%.1fs", s.TwinSeconds))
 	}
-	if err := table.Flush(); err != nil {
+	if err := shown.text(a.stdout); err != nil {
 		return err
 	}
 	for _, s := range scores {

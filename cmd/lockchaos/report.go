@@ -64,6 +64,8 @@ func (a *app) reportOne(dir, format string) error {
 	return nil
 }
 
+func reportFormats() []string { return []string{"text", "markdown", "json", "junit", "html"} }
+
 // printReport prints one report.
 func (a *app) printReport(in reports.Input, dir, format string) error {
 	r := reports.Summarize(in)
@@ -78,7 +80,7 @@ func (a *app) printReport(in reports.Input, dir, format string) error {
 		"html":     func(w io.Writer) error { return reports.WriteHTML(w, in) },
 	}[format]
 	if write == nil {
-		return names.Unknown("format", format, []string{"text", "markdown", "json", "junit", "html"})
+		return names.Unknown("format", format, reportFormats())
 	}
 	return asHarness(write(a.stdout))
 }

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,16 +15,15 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
-	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
 func (a *app) reproduceCommand() *cobra.Command {
-	var all, stores, asJSON, control, allowExec bool
+	var all, stores, control, allowExec bool
 	var servers serverFlags
-	var repeat, parallel int
-	var out, lockName, expect string
+	var lockName, expect string
+	r := scenarioBatch{app: a}
 	cmd := &cobra.Command{
 		Use:   "reproduce SCENARIO[/VARIANT]... | FILE.yaml... | --all | --stores",
 		Short: "Play scripted failures, and check that each gives its expected verdict",
@@ -49,59 +45,43 @@ the last two the fault with which they grant a lock twice, without and with a to
 				args = scenarios.Stores()
 			}
 			chosen, err := a.chooseScenarios(args, all, allowExec)
-			if err == nil && lockName != "" {
+			if lockName != "" && err == nil {
 				chosen, err = a.under(chosen, lockName, expect)
 			}
-			if expect != "" && lockName == "" {
-				err = errors.Join(err, errors.New("--expect is for a lock that --lock names: each scenario states the verdict of its own lock"))
-			}
-			if control && lockName == "" {
-				err = errors.Join(err, errors.New("--control is for a lock that --lock names: the variants of a scenario are the controls of its own lock"))
-			}
-			if err := errors.Join(err, servers.validate(cmd)); err != nil {
+			err = errors.Join(err, servers.validate(cmd),
+				refuse(lockName == "" && expect != "", "--expect is for a lock that --lock names: each scenario states the verdict of its own lock"),
+				refuse(lockName == "" && control, "--control is for a lock that --lock names: the variants of a scenario are the controls of its own lock"),
+				refuse(r.repeat < 1, "--repeat must be at least 1, not %d", r.repeat),
+				refuse(r.parallel < 1, "--parallel must be at least 1, not %d", r.parallel),
+				refuse(r.parallel > 1 && servers.backend == attachBackend, "--parallel: servers that run already have one run at a time"))
+			if err != nil {
 				return err
 			}
-			for i := range chosen {
-				chosen[i].servers, chosen[i].flags, chosen[i].control = &servers, changedFlags(cmd), control
-			}
-			if repeat < 1 {
-				return fmt.Errorf("--repeat must be at least 1, not %d", repeat)
-			}
-			if parallel < 1 {
-				return fmt.Errorf("--parallel must be at least 1, not %d", parallel)
-			}
-			if parallel > 1 && servers.backend == attachBackend {
-				return errors.New("--parallel: servers that run already have one run at a time")
-			}
-			if len(chosen) == 1 && repeat == 1 {
-				fmt.Fprintf(a.stderr, "%s\n", chosen[0].again())
-				return a.reproduceOnce(cmd.Context(), chosen[0], out, asJSON)
-			}
-			if out == "" {
-				dir, err := newRunDir("", seedOfScripts, "reproduce")
-				if err != nil {
-					return err
-				}
-				out = dir
-			}
-			r := &scenarioBatch{app: a, repeat: repeat, parallel: parallel, out: out}
 			for _, s := range chosen {
+				s.servers, s.flags, s.control = &servers, changedFlags(cmd), control
 				r.results = append(r.results, &scenarioResult{choice: s})
 			}
-			return r.play(cmd.Context(), asJSON)
+			if r.single = len(chosen) == 1 && r.repeat == 1; r.single {
+				fmt.Fprintf(a.stderr, "%s\n", r.results[0].again())
+			} else if r.out == "" {
+				if r.out, err = newRunDir("", seedOfScripts, "reproduce"); err != nil {
+					return err
+				}
+			}
+			return r.play(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "play every scenario and variant of the catalogue")
 	f.BoolVar(&stores, "stores", false, "play one split brain on each store, and what fools those that it does not, with the cure")
-	f.IntVar(&repeat, "repeat", 1, "number of runs of each scenario")
-	f.IntVar(&parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
+	f.IntVar(&r.repeat, "repeat", 1, "number of runs of each scenario")
+	f.IntVar(&r.parallel, "parallel", 1, "number of runs at a time, each on its own servers (3 suit two cores)")
 	f.StringVar(&lockName, "lock", "", "play them with this lock (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own")
 	f.StringVar(&expect, "expect", "", "with --lock: the verdict that each run must have, valid or invalid (default valid)")
 	f.BoolVar(&control, "control", false, "with --lock: if a run is invalid, have the least lock that is correct on these servers (correct-key, redlock) play the script as well")
-	f.StringVar(&out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
+	f.StringVar(&r.out, "out", "", "the run directory, or with several runs the folder for them (default under reports/runs)")
 	f.BoolVar(&allowExec, "allow-exec", false, "run the command that a FILE names as its lock (exec:COMMAND)")
-	f.BoolVar(&asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
+	f.BoolVar(&r.asJSON, "json", false, "print results.json; of several runs, print the table as JSON")
 	servers.register(f)
 	return cmd
 }
@@ -149,24 +129,26 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		return nil, errors.New("name the scenarios to reproduce, or say --all (lockchaos list scenarios)")
 	}
 	var chosen []choice
+	add := func(s scenarios.Scenario, typed string, variants ...string) error {
+		for _, v := range variants {
+			c := choice{Scenario: s.As(v), of: s, variant: v}
+			if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
+				return fmt.Errorf("scenario %s is named twice", c.Name)
+			}
+			c.typed = cmp.Or(typed, c.Name)
+			chosen = append(chosen, c)
+		}
+		return nil
+	}
 	if all {
 		catalogue, err := scenarios.Catalogue(a.locks)
 		if err != nil {
 			return nil, harnessError{err}
 		}
 		for _, s := range catalogue {
-			for _, v := range append([]string{""}, s.VariantNames()...) {
-				as := s.As(v)
-				chosen = append(chosen, choice{Scenario: as, of: s, variant: v, typed: as.Name})
-			}
+			err = errors.Join(err, add(s, "", append([]string{""}, s.VariantNames()...)...))
 		}
-	}
-	add := func(c choice) error {
-		if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
-			return fmt.Errorf("scenario %s is named twice", c.Name)
-		}
-		chosen = append(chosen, c)
-		return nil
+		return chosen, err
 	}
 	for i, arg := range args {
 		if arg == "all" {
@@ -174,13 +156,11 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		}
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
 			s, err := scenarios.Load(arg, a.locks, allowExec)
+			if err == nil {
+				err = add(s, arg, append([]string{""}, s.VariantNames()...)...)
+			}
 			if err != nil {
 				return nil, err
-			}
-			for _, v := range append([]string{""}, s.VariantNames()...) {
-				if err := add(choice{Scenario: s.As(v), of: s, variant: v, typed: arg}); err != nil {
-					return nil, err
-				}
 			}
 			continue
 		}
@@ -190,11 +170,10 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 				return nil, fmt.Errorf("%s is a variant: say %s/%s", arg, args[i-1], arg)
 			}
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = add(s, "", variant)
 		}
-		as := s.As(variant)
-		if err := add(choice{Scenario: as, of: s, variant: variant, typed: as.Name}); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -259,111 +238,49 @@ func (c choice) limit() bool {
 // again is the command that plays it again.
 func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
-// played is what came of one run of a scenario.
-type played struct {
-	in         reports.Input
-	dir        string
-	run        int // of several, from 1
-	took       time.Duration
-	unexpected error // in what the verdict is another; nil if it is the one that is expected
-	// failed is what the harness could not do, such as to heal a fault.
-	failed error
-}
+// seedOfScripts is recorded for scripts, in which nothing is drawn.
+const seedOfScripts = 0
 
-// play plays a scenario once, in a run directory of its own, and judges it.
-func (a *app) play(ctx context.Context, s choice, out string, what ...string) (played, error) {
+// playScenario plays a scenario once, in a run directory of its own, and judges it.
+func (a *app) playScenario(ctx context.Context, s choice, out string, what ...string) (played, error) {
 	before := exists(out)
 	dir, err := newRunDir(out, seedOfScripts, what...)
 	if err != nil {
 		return played{}, err
 	}
-	log, err := createLog(dir)
-	if err != nil {
+	p := play{
+		name: s.Name, run: s.Run, servers: s.servers, store: topologies.StoreOf(s.Topology), before: before,
+		Config: harness.Config{Dir: dir, Seed: seedOfScripts, Command: s.again()},
+	}
+	if s.control {
+		p.control = func(history.Run) (control, error) { return a.scriptControl(s) }
+	}
+	r, err := a.play(ctx, p)
+	if r.in.History == nil {
 		return played{}, err
 	}
-	defer log.Close()
-	backend, backendName, err := a.openServers(ctx, s.servers, a.log(log), topologies.StoreOf(s.Topology))
-	if err != nil {
-		return played{}, errors.Join(err, removeEmpty(dir, before))
-	}
-	start := time.Now()
-	err = s.Run(ctx, harness.Config{
-		Dir: dir, Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
-		Command: s.again(), Log: a.log(log),
-	})
-	if err != nil && !history.Dir(dir).Exists() {
-		return played{}, harnessError{errors.Join(err, removeEmpty(dir, before))}
-	}
-	p := played{dir: dir, took: time.Since(start)}
-	var judged error
-	p.in, judged = judge(context.Background(), dir) // also after Ctrl-C
-	if err == nil && judged == nil && s.control && p.in.Report.Verdict == checker.Invalid {
-		judged = a.playControl(ctx, s, dir, &p.in.Run, backend, backendName)
-		judged = errors.Join(judged, reports.WriteDir(dir, p.in))
-	}
-	p.unexpected = s.Expect.Met(p.in.Run, p.in.Report)
-	return p, asHarness(errors.Join(err, pointLatest(dir), judged))
+	r.unexpected = s.Expect.Met(r.in.Run, r.in.Report)
+	return r, asHarness(errors.Join(r.failed, err, pointLatest(dir)))
 }
 
-// playControl has the control lock play a script that is invalid. One that can't be asked
-// of it has no control.
-func (a *app) playControl(ctx context.Context, s choice, dir string, run *history.Run, backend topologies.Backend, backendName string) error {
+// scriptControl is the script with the control lock. One that can't be asked of it has no control.
+func (a *app) scriptControl(s choice) (control, error) {
 	l, err := a.locks.ByName(locks.Control(s.Topology))
 	if err != nil {
-		return err
+		return control{}, err
 	}
 	l.Foreign = true // faults of commands are aimed at what it sends
 	as, err := s.of.Under(l, s.variant)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "no control: %v\n", err)
-		return nil
+		return control{}, nil
 	}
-	fmt.Fprintf(a.stderr, "%s is invalid: the same script again with %s\n", s.Name, l.Name)
-	err = as.Run(ctx, harness.Config{
-		Dir: filepath.Join(dir, controlDir), Backend: backend, BackendName: backendName, Seed: seedOfScripts, Program: version(),
-		Command: "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, Log: a.log(io.Discard),
-	})
-	if err != nil {
-		return fmt.Errorf("run the control: %w", err)
-	}
-	return noteControl(ctx, dir, run, l.Name)
-}
-
-// seedOfScripts is recorded for scripts, in which nothing is drawn.
-const seedOfScripts = 0
-
-func (a *app) reproduceOnce(ctx context.Context, s choice, out string, asJSON bool) error {
-	p, err := a.play(ctx, s, out, s.Name)
-	if err != nil {
-		return err
-	}
-	if err := a.print(p.in, p.dir, asJSON); err != nil {
-		return err
-	}
-	if asJSON {
-		return p.exit()
-	}
-	a.printf("\n%s\n", s.outcome(p))
-	return p.exit()
+	return control{l.Name, "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, as.Run}, nil
 }
 
 // unknown reports whether the run shows nothing, one way or the other.
-func (p played) unknown() bool {
-	return p.in.Report.Verdict == checker.Unknown
-}
+func (p played) unknown() bool { return p.in.Report.Verdict == checker.Unknown }
 
 // unsuited reports whether the scenario can't be asked of the lock, which has violated
 // nothing until then.
 func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() }
-
-// exit is the answer of a single run.
-func (p played) exit() error {
-	switch {
-	case p.unexpected == nil:
-		return nil
-	case p.unknown():
-		return verdictError(exitUnknown)
-	default:
-		return verdictError(exitInvalid)
-	}
-}

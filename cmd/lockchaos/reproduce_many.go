@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -21,7 +20,8 @@ type scenarioBatch struct {
 	*app
 
 	repeat, parallel int
-	out              string // the folder of the run directories
+	out              string // the folder of the run directories; of a single run, its directory
+	single, asJSON   bool
 
 	mu      sync.Mutex        // for what the players share
 	results []*scenarioResult // in the order in which they were asked for
@@ -42,8 +42,8 @@ type scenarioJob struct {
 }
 
 // play plays all runs, in order as far as each begins, and prints a table, or its
-// JSON.
-func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
+// JSON; of a single run, its summary.
+func (r *scenarioBatch) play(ctx context.Context) error {
 	began := time.Now()
 	var jobs []scenarioJob
 	for _, t := range r.results {
@@ -51,17 +51,9 @@ func (r *scenarioBatch) play(ctx context.Context, asJSON bool) error {
 			jobs = append(jobs, scenarioJob{t, run + 1})
 		}
 	}
-	failed := batch(ctx, r.parallel, jobs, alike(r.runJob))
-	failed = mostSevere(failed, context.Cause(ctx))
-	if err := r.writeJoint(); err != nil {
-		failed = mostSevere(failed, asHarness(err))
-	}
-	show := r.print
-	if asJSON {
-		show = r.printJSON
-	}
-	if err := show(time.Since(began)); err != nil {
-		return worst(failed, harnessError{err})
+	failed := mostSevere(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
+	if err := r.print(time.Since(began)); err != nil {
+		return worst(failed, err)
 	}
 	if failed != nil { // it was cut short
 		return failed
@@ -99,19 +91,18 @@ func (r *scenarioBatch) writeJoint() error {
 
 // runJob plays one run. What is cut short counts for nothing.
 func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
-	if !r.begin(t) {
-		return nil
+	dir := r.out
+	if !r.single {
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
+		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
 	}
-	dir := filepath.Join(r.out, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
-	p, err := r.app.play(ctx, t.of.choice, dir)
+	p, err := r.playScenario(ctx, t.of.choice, dir, t.of.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, harness.ErrImpossible): // others may be possible
-		if t.of.impossible == nil {
-			t.of.impossible = err
-			fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
-		}
+	case errors.Is(err, harness.ErrImpossible) && !r.single: // others may be possible
+		t.of.impossible = err
+		fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
 		return nil
 	case err != nil && p.dir == "", ctx.Err() != nil:
 		return err
@@ -121,6 +112,7 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 	p.run = t.run
 	t.of.runs = append(t.of.runs, p)
 	switch {
+	case r.single:
 	case p.unsuited():
 		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.of.Name, p.in.Run.Unsuited)
 	case p.unexpected != nil:
@@ -128,17 +120,6 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 		return r.annotate(reports.Summarize(p.in), p.dir)
 	}
 	return nil
-}
-
-// begin says that a run begins, and reports whether it can.
-func (r *scenarioBatch) begin(t scenarioJob) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t.of.impossible != nil {
-		return false
-	}
-	fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
-	return true
 }
 
 // missed says why a run did not give its verdict, and where its report is.
@@ -190,8 +171,7 @@ func (t *scenarioResult) row(repeat int) row {
 		line.Impossible = t.impossible.Error()
 	}
 	var times []time.Duration
-	slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
-	for _, p := range t.runs {
+	for _, p := range t.runs { // which writeJoint has sorted
 		line.Got[p.in.Report.Verdict]++
 		times = append(times, p.took)
 		switch {
@@ -213,38 +193,52 @@ func (t *scenarioResult) row(repeat int) row {
 
 // print prints the table, and what was missed once more below it.
 func (r *scenarioBatch) print(took time.Duration) error {
-	rows := r.rows()
-	table := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SCENARIO\tEXPECTED\tGOT\tRATE\tMEDIAN\tMAX")
+	if r.single {
+		for _, p := range r.results[0].runs {
+			if err := r.app.print(p.in, p.dir, r.asJSON); err != nil {
+				return err
+			}
+			if !r.asJSON {
+				r.printf("\n%s\n", r.results[0].outcome(p))
+			}
+		}
+		return nil
+	}
+	if err := r.writeJoint(); err != nil {
+		return asHarness(err)
+	}
+	if r.asJSON {
+		return r.json(struct {
+			Version int     `json:"version"`
+			Reports string  `json:"reports"`
+			Seconds float64 `json:"seconds"`
+			Rows    []row   `json:"scenarios"`
+		}{1, r.out, took.Seconds(), r.rows()})
+	}
+	shown := table{columns: []string{"scenario", "expected", "got", "rate", "median", "max"}}
+	var below []string
 	ok, leftOut := 0, 0
-	for _, line := range rows {
-		if line.Unsuited != "" {
+	for _, line := range r.rows() {
+		if below = append(below, line.Missed...); line.Unsuited != "" {
 			leftOut++
+			below = append(below, fmt.Sprintf("left out: %s: %s", line.Scenario, line.Unsuited))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%.1fs\t%.1fs\n", line.Scenario, line.expected(), line.got(),
-			line.Met, r.repeat, line.Median, line.Longest)
+		shown.add(line.Scenario, line.expected(), line.got(), fmt.Sprintf("%d/%d", line.Met, r.repeat),
+			fmt.Sprintf("%.1fs", line.Median), fmt.Sprintf("%.1fs", line.Longest))
 		if line.OK {
 			ok++
 		}
 	}
-	if err := table.Flush(); err != nil {
+	if err := shown.text(r.stdout); err != nil {
 		return err
-	}
-	r.printf("\n")
-	for _, line := range rows {
-		for _, missed := range line.Missed {
-			r.printf("%s\n", missed)
-		}
-		if line.Unsuited != "" {
-			r.printf("left out: %s: %s\n", line.Scenario, line.Unsuited)
-		}
 	}
 	also := ""
 	if leftOut > 0 {
 		also = fmt.Sprintf(", %d left out", leftOut)
 	}
-	r.printf("%d of %d gave the verdict that they must%s, in %.0f s; reports in %s\n", ok, len(r.results)-leftOut, also, took.Seconds(), r.out)
+	below = append(below, fmt.Sprintf("%d of %d gave the verdict that they must%s, in %.0f s; reports in %s", ok, len(r.results)-leftOut, also, took.Seconds(), r.out))
+	r.printf("\n%s\n", strings.Join(below, "\n"))
 	return nil
 }
 
@@ -269,15 +263,6 @@ func (line row) got() string {
 	return strings.Join(verdicts, ", ")
 }
 
-func (r *scenarioBatch) printJSON(took time.Duration) error {
-	return r.json(struct {
-		Version int     `json:"version"`
-		Reports string  `json:"reports"`
-		Seconds float64 `json:"seconds"`
-		Rows    []row   `json:"scenarios"`
-	}{1, r.out, took.Seconds(), r.rows()})
-}
-
 // leftOut reports whether the scenario can't be asked of the lock, as every run found.
 func (t *scenarioResult) leftOut() bool {
 	return len(t.runs) > 0 && !slices.ContainsFunc(t.runs, func(p played) bool { return !p.unsuited() })
@@ -295,15 +280,9 @@ func (t *scenarioResult) exit(repeat int) error {
 	}
 	met, unknown := 0, 0
 	for _, p := range t.runs {
-		if p.failed != nil {
-			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.failed)
-		}
-	}
-	for _, p := range t.runs {
-		if t.Expect.Verdict == string(checker.Valid) && p.in.Report.Verdict == checker.Invalid {
-			return verdictError(exitInvalid)
-		}
 		switch {
+		case p.failed != nil:
+			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.failed)
 		case p.unexpected == nil:
 			met++
 		case p.unknown():
@@ -311,7 +290,10 @@ func (t *scenarioResult) exit(repeat int) error {
 		}
 	}
 	must := repeat
-	if !t.EveryTime {
+	switch {
+	case t.Expect.Verdict == string(checker.Valid) && slices.ContainsFunc(t.runs, func(p played) bool { return p.in.Report.Verdict == checker.Invalid }):
+		return verdictError(exitInvalid)
+	case !t.EveryTime:
 		must = repeat - repeat/10
 	}
 	switch {

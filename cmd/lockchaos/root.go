@@ -47,7 +47,6 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.mergeCommand(), a.reproduceCommand(), a.checkCommand(), a.causesCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
 		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.simulationWorkerCommand(),
 	)
-	root.SetUsageTemplate(usageWithGroups(root.UsageTemplate()))
 	a.complete(root)
 	return root
 }
@@ -75,23 +74,10 @@ func onTerminal(w io.Writer) (width int, ok bool) {
 	return width, err == nil
 }
 
-// colour reports whether to write colours: on a terminal that has them. NO_COLOR says
-// no, FORCE_COLOR and CLICOLOR_FORCE say yes also where there is none.
+// colour reports whether to write colours: on a terminal that has them, unless NO_COLOR says no.
 func (a *app) colour() bool {
 	_, ok := onTerminal(a.stdout)
-	return wantsColour(ok, os.Getenv)
-}
-
-func wantsColour(terminal bool, env func(string) string) bool {
-	forced := func(name string) bool { v := env(name); return v != "" && v != "0" && v != "false" }
-	switch {
-	case env("NO_COLOR") != "":
-		return false
-	case forced("FORCE_COLOR"), forced("CLICOLOR_FORCE"):
-		return true
-	default:
-		return terminal && env("TERM") != "dumb"
-	}
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // printf prints to standard output. What does not print in its texts, such as in the name of a file, is escaped.

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -70,13 +68,9 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 			return err
 		}
 	}
-	wrong := errors.Join(
-		aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.checkSeeds(cmd), o.servers.validate(cmd))
+	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.servers.validate(cmd), o.checkSeeds(cmd))
 	if o.servers.backend == attachBackend {
-		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers))
-		if o.causes {
-			wrong = errors.Join(wrong, errors.New("--causes: only servers of ours are played again"))
-		}
+		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers), refuse(o.causes, "--causes: only servers of ours are played again"))
 	}
 	if o.replay != "" {
 		return wrong
@@ -95,108 +89,54 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 
 // runOnce runs one seed, and shows its report.
 func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
-	before := exists(o.out)
+	ctx, before := cmd.Context(), exists(o.out)
 	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
 	if err != nil {
 		return err
 	}
-	log, err := createLog(dir)
-	if err != nil {
+	again := "lockchaos run" + o.again(cmd, o.seed)
+	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
+	progress := newProgress(a.stderr)
+	p := play{
+		name: fmt.Sprintf("seed %d", o.seed), run: o.Run, servers: &o.servers, store: topologies.StoreOf(o.Topology), before: before,
+		Config: harness.Config{
+			Dir: dir, Seed: o.seed, Command: again, Progress: progress.run(fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed)),
+			Notice: func(what string) {
+				progress.end()
+				fmt.Fprintln(a.stderr, what)
+			},
+		},
+	}
+	if o.control {
+		p.control = o.controlled(a.locks, dir)
+	}
+	r, err := a.play(ctx, p)
+	progress.end()
+	if r.in.History == nil {
 		return err
 	}
-	defer log.Close()
-	again := "lockchaos run" + o.again(cmd, o.seed)
-	backend, backendName, err := a.openServers(cmd.Context(), &o.servers, a.log(log), topologies.StoreOf(o.Topology))
-	if err != nil {
-		return errors.Join(err, removeEmpty(dir, before))
+	if err = errors.Join(err, r.failed); err == nil && o.causes && ctx.Err() == nil {
+		err = a.measureCauses(ctx, dir, &r.in, o.RandomRun, &o.servers)
 	}
-	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
-	progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed))
-	err = o.Run(cmd.Context(), harness.Config{
-		Dir: dir, Backend: backend, BackendName: backendName, Seed: o.seed, Program: version(), Command: again,
-		Log: a.log(log), Progress: progress.show,
-		Notice: func(what string) {
-			progress.end()
-			fmt.Fprintln(a.stderr, what)
-		},
-	})
-	progress.end()
-	if err != nil && !history.Dir(dir).Exists() {
-		return harnessError{errors.Join(err, removeEmpty(dir, before))}
-	}
-	if err == nil && o.control {
-		err = a.runControl(cmd.Context(), o, dir, backend, backendName)
-	}
-	if err == nil && o.causes && cmd.Context().Err() == nil {
-		err = a.measureCauses(cmd.Context(), dir, o.RandomRun, backend, backendName)
-	}
-	verdict := a.conclude(dir, o.asJSON)
+	verdict := a.finish(r.in, dir, o.asJSON)
 	if !o.asJSON {
-		err = errors.Join(err, a.tellTried(o, dir))
+		tried := map[string]int{}
+		for _, name := range harness.Tried(r.in.Run, r.in.History) {
+			tried[name]++
+		}
+		_, line, wrong := o.untried(tried)
+		a.printf("%s", line)
+		err = errors.Join(err, wrong)
 	}
 	return worst(verdict, asHarness(errors.Join(err, pointLatest(dir))))
 }
 
-// tellTried says which faults of one message the run had, and which another seed may have.
-func (a *app) tellTried(o *runOptions, dir string) error {
-	in, err := readRecord(dir)
-	if err != nil {
-		return err
+// controlled is the run in a directory with the control lock.
+func (o *runOptions) controlled(known harness.Locks, dir string) func(history.Run) (control, error) {
+	return func(run history.Run) (control, error) {
+		r, err := o.controlRun(known, run)
+		return control{r.Lock.Name, "lockchaos run --replay " + quoted(filepath.Join(dir, controlDir)), r.Run}, err
 	}
-	tried := map[string]int{}
-	for _, name := range harness.Tried(in.Run, in.History) {
-		tried[name]++
-	}
-	not, err := o.notTried(tried)
-	a.printf("%s", untried(tried, not))
-	return err
-}
-
-// controlDir is the run directory of the control, in that of the run.
-const controlDir = "control"
-
-// runControl repeats a run that is invalid with the control lock, and notes in its
-// record what came of that.
-func (a *app) runControl(ctx context.Context, o *runOptions, dir string, backend topologies.Backend, backendName string) error {
-	in, err := judge(ctx, dir)
-	if err != nil || in.Report.Verdict != checker.Invalid {
-		return err
-	}
-	return a.controlSeed(ctx, o, o.seed, dir, &in.Run, backend, backendName)
-}
-
-// controlSeed repeats the run of a seed with the control lock.
-func (a *app) controlSeed(ctx context.Context, o *runOptions, seed uint64, dir string, run *history.Run, backend topologies.Backend, backendName string) error {
-	r, err := o.controlRun(a.locks, *run)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stderr, "seed %d is invalid: the same plan again with %s\n", seed, r.Lock.Name)
-	show, end := func(harness.Progress) {}, func() {}
-	if o.seeds == "" { // of several runs at a time, none is shown
-		progress := newProgress(a.stderr, fmt.Sprintf("%s · %s · seed %d", o.Topology, r.Lock.Name, seed))
-		show, end = progress.show, progress.end
-	}
-	at := filepath.Join(dir, controlDir)
-	err = r.Run(ctx, harness.Config{
-		Dir: at, Backend: backend, BackendName: backendName, Seed: seed, Program: version(),
-		Command: "lockchaos run --replay " + quoted(at), Log: a.log(io.Discard), Progress: show,
-	})
-	end()
-	if err != nil {
-		return fmt.Errorf("run the control: %w", err)
-	}
-	return noteControl(ctx, dir, run, r.Lock.Name)
-}
-
-// noteControl judges the control of a run, and notes in the run's record what came of it.
-func noteControl(ctx context.Context, dir string, run *history.Run, name string) error {
-	control, err := judge(ctx, filepath.Join(dir, controlDir))
-	if err != nil {
-		return err
-	}
-	run.Control = &history.Control{Lock: name, Dir: controlDir, Verdict: string(control.Report.Verdict)}
-	return history.Dir(dir).WriteRun(*run)
 }
 
 // controlRun is the run with the control lock.
@@ -269,12 +209,17 @@ func asHarness(err error) error {
 	return harnessError{err}
 }
 
-// conclude judges a run, writes its reports and prints the summary.
+// conclude judges a run again, writes its reports and prints the summary.
 func (a *app) conclude(dir string, asJSON bool) error {
 	in, err := judge(context.Background(), dir) // also after Ctrl-C
 	if err != nil {
 		return asHarness(err) // the record is our own
 	}
+	return a.finish(in, dir, asJSON)
+}
+
+// finish prints the summary of a run, whose verdict is the answer.
+func (a *app) finish(in reports.Input, dir string, asJSON bool) error {
 	if err := a.print(in, dir, asJSON); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // besideReplay are the flags that mean something beside --replay: where the
 // servers are, and where the output goes.
 var besideReplay = append([]string{ //nolint:gochecknoglobals // a constant
-	"replay", "allow-exec", "backend", "image", "server", "out", "json", "verbose", "help",
+	"replay", "allow-exec", "backend", "image", "out", "json", "verbose", "help",
 }, attachFlags...)
 
 // onlyBesideReplay refuses flags other than those that mean something beside --replay.
@@ -27,7 +27,7 @@ func onlyBesideReplay(cmd *cobra.Command, allowed ...string) error {
 			others = append(others, "--"+f.Name)
 		}
 	})
-	if len(others) > 0 {
+	if slices.Sort(others); len(others) > 0 {
 		return fmt.Errorf("--replay runs what is in the record: leave out %s", strings.Join(others, ", "))
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -36,27 +36,19 @@ func parseSeeds(list string) ([]uint64, error) {
 
 // checkSeeds joins what is wrong with the flags for many runs.
 func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
-	var errs []error
-	if o.seeds == "" {
-		for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
-			if cmd.Flag(name).Changed {
-				errs = append(errs, fmt.Errorf("--%s: with --seeds only", name))
-			}
-		}
-		return errors.Join(errs...)
+	var wrong error
+	for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
+		wrong = errors.Join(wrong, refuse(o.seeds == "" && cmd.Flag(name).Changed, "--%s: with --seeds only", name))
 	}
-	if o.causes {
-		errs = append(errs, errors.New("--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"))
+	if o.seeds == "" {
+		return wrong
 	}
 	_, err := parseSeeds(o.seeds)
-	errs = append(errs, err)
-	if cmd.Flag("seed").Changed {
-		errs = append(errs, errors.New("--seed and --seeds: say one of them"))
-	}
-	if o.parallel < 0 {
-		errs = append(errs, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel))
-	}
-	return errors.Join(append(errs, o.check(o.out))...)
+	return errors.Join(err, o.check(o.out),
+		refuse(o.causes, "--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"),
+		refuse(cmd.Flag("seed").Changed, "--seed and --seeds: say one of them"),
+		refuse(o.parallel < 0, "--parallel must be at least 1, not %d", o.parallel),
+		refuse(o.servers.backend == attachBackend && o.parallel > 1, "--parallel: a deployment that runs already has one run at a time"))
 }
 
 // again are the flags that run one of the seeds again.
@@ -86,14 +78,16 @@ type seedResult struct {
 	Tried []string `json:"tried,omitempty"`
 	// Control is what came of the same seed with the control lock; nil: it was not run.
 	Control *history.Control `json:"control,omitempty"`
+	// Mix are the faults that were asked for; Landed counts those that were of effect, and Failed those that were not.
+	Mix    string         `json:"mix,omitempty"`
+	Landed map[string]int `json:"faults_landed,omitempty"`
+	Failed map[string]int `json:"faults_failed,omitempty"`
+	// Results are for the joint files; without the messages of the story, which are in the run directory.
+	Results *reports.Results `json:"results,omitempty"`
 
-	joint   reports.JointRun
 	cell    reports.MatrixRun
-	results reports.Results
-	leftOut []string       // faults that were asked for, and that could not be here
-	failure error          // of the harness
-	landed  map[string]int // faults that were of effect
-	failed  map[string]int // and those that were not
+	leftOut []string // faults that were asked for, and that could not be here
+	failure error    // of the harness
 }
 
 // A seedSummary is what came of many seeds.
@@ -120,124 +114,179 @@ type seedSummary struct {
 	joint []reports.JointRun // of all runs
 }
 
-// runSeeds runs many seeds, several at a time, and prints how many were valid.
-// Each of those that run at a time has servers of its own, which go on to the next
-// run if they are as good as new.
+func newSummary(planned int) seedSummary {
+	return seedSummary{Planned: planned, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
+}
+
+// A seedJob is a run of a campaign.
+type seedJob struct {
+	*runOptions
+
+	seed               uint64
+	name, dir, command string // the command makes it again
+	cell               *reports.MatrixCell
+}
+
+// A campaign makes many random runs, several at a time. Their servers go on to the next run if they are as good as new.
+type campaign struct {
+	*app
+	seedSummary
+
+	file     *os.File // of its log
+	mu       sync.Mutex
+	servers  map[string]openedServers // by their store
+	failures error                    // of the harness, in runs that are judged all the same
+}
+
+type openedServers struct {
+	topologies.Backend
+
+	name  string
+	close func() error
+}
+
+// newCampaign begins a campaign of so many runs in a folder.
+func (a *app) newCampaign(out string, planned int) (*campaign, error) {
+	file, err := createLog(out)
+	if err != nil {
+		return nil, err
+	}
+	return &campaign{app: a, seedSummary: newSummary(planned), file: file, servers: map[string]openedServers{}}, nil
+}
+
+// play makes the runs, and has each noted.
+func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob, noted func(seedJob, seedResult) error) (err error) {
+	defer func() {
+		for _, s := range c.servers {
+			err = mostSevere(err, asHarness(s.close()))
+		}
+		err = mostSevere(err, asHarness(c.file.Close()))
+	}()
+	return batch(ctx, parallel, jobs, func(ctx context.Context, j seedJob) error {
+		r, err := c.runSeedTwice(ctx, j)
+		if err != nil {
+			return mostSevere(r.failure, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.failures = mostSevere(c.failures, r.failure)
+		if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
+			return nil
+		}
+		c.add(r)
+		landed := 0
+		for _, n := range r.Landed {
+			landed += n
+		}
+		fmt.Fprintf(c.stderr, "%d of %d · %s %s · %s took effect", c.done(), c.Planned, j.name, r.Verdict, say.Count(landed, "fault"))
+		if r.Found != "" {
+			fmt.Fprintf(c.stderr, " · %s · %s", r.Found, r.Dir)
+		}
+		fmt.Fprintln(c.stderr)
+		return noted(j, r)
+	})
+}
+
+// end is the answer of a campaign, which failure ended, or ctx.
+func (c *campaign) end(ctx context.Context, failure error) error {
+	return mostSevere(c.failures, cmp.Or(failure, context.Cause(ctx)))
+}
+
+// open opens the servers of a run, once for all runs with the same store.
+func (c *campaign) open(ctx context.Context, o *runOptions) (openedServers, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	store := topologies.StoreOf(o.Topology)
+	if s, ok := c.servers[store]; ok {
+		return s, nil
+	}
+	backend, name, err := c.openServers(ctx, &o.servers, c.log(c.file), store)
+	s := openedServers{backend, name, func() error { return nil }}
+	if err != nil {
+		return s, err
+	}
+	if name != attachBackend {
+		s.Backend, s.close = harness.Pool(backend)
+	}
+	c.servers[store] = s
+	return s, nil
+}
+
+// runSeeds runs many seeds, and prints how many were valid.
 func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	all, err := parseSeeds(o.seeds)
 	if err != nil {
 		return err
 	}
-	seeds := fleet.Part(o.part, all)
-	if o.servers.backend == attachBackend && o.parallel > 1 {
-		return errors.New("--parallel: a deployment that runs already has one run at a time")
+	list := fleet.Part(o.part, all)
+	before, out := exists(o.out), o.out
+	if out != "" {
+		err = o.dir(out)
+	} else {
+		out, err = newRunDir("", all[0], o.Topology, o.Lock.Name, "seeds")
 	}
-	before := exists(o.out)
-	out, err := seedsDir(o)
 	if err != nil {
 		return err
 	}
-	s := seedSummary{Topology: o.Topology, Lock: o.Lock.Name, Seeds: o.seeds, Planned: len(seeds), Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
 	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds})
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	log, err := createLog(out) // of the process that has the journal
+	c, err := a.newCampaign(out, len(list)) // of the process that has the journal
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	left, err := s.resume(journal, out, seeds)
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex  // of s and failures
-	var failures error // of the harness, in runs that are judged all the same
-	failure := batch(cmd.Context(), o.parallel, left, func(ctx context.Context) (worker[uint64], error) {
-		backend, name, err := a.openServers(ctx, &o.servers, a.log(log), topologies.StoreOf(o.Topology))
-		if err != nil {
-			return worker[uint64]{}, err
-		}
-		w := worker[uint64]{}
-		if name != attachBackend {
-			var closeAll func() error
-			backend, closeAll = harness.Pool(backend)
-			w.end = func() error { return asHarness(closeAll()) }
-		}
-		w.do = func(ctx context.Context, seed uint64) error {
-			dir := seedDir(out, seed)
-			r, err := a.runSeedTwice(ctx, o, backend, name, dir, "lockchaos run"+o.again(cmd, seed), seed)
-			if err != nil {
-				return mostSevere(r.failure, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			failures = mostSevere(failures, r.failure)
-			if ctx.Err() == nil { // else it was cut short, and counts for nothing but its failure
-				s.add(r)
-				a.tellSeed(r, s, len(seeds))
-				if r.failure == nil { // else it is made when the campaign is resumed
-					return note(journal, r)
-				}
-			}
-			return nil
-		}
-		return w, nil
-	})
-	if failure != nil && failures == nil && s.done() == 0 {
-		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
-	}
-	s.sort()
-	if err := reports.WriteJoint(out, s.joint, len(seeds)); err != nil {
-		return asHarness(err)
-	}
-	if s.NotTried, err = o.notTried(s.Tried); err != nil {
-		return asHarness(err)
-	}
-	if err := a.printSeeds(s, o.asJSON, out); err != nil {
-		return err
-	}
-	if failure == nil && cmd.Context().Err() != nil {
-		failure = context.Cause(cmd.Context())
-	}
-	return worst(o.verdict(s.exit()), mostSevere(failures, failure))
-}
-
-// resume takes the runs of a journal, and returns the seeds that it does not have.
-func (s *seedSummary) resume(j *fleet.Journal, out string, seeds []uint64) (left []uint64, err error) {
+	c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
 	played := map[string]bool{}
-	for _, r := range j.Runs() {
+	for _, r := range journal.Runs() {
 		before, err := noted(r, out, r.Dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		played[r.Job] = true
-		s.add(before)
+		c.add(before)
 	}
-	for _, seed := range seeds {
+	var jobs []seedJob
+	for _, seed := range list {
+		j := seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)}
 		if played[fleet.Job("", seed)] {
 			continue
 		}
-		r, judged, err := adopt(seedDir(out, seed))
-		switch {
-		case err != nil:
-			return nil, err
-		case !judged:
-			left = append(left, seed)
-			continue
+		if exists(j.dir) { // of a process that was killed, or of a run that failed
+			if _, err := aside(j.dir, "unfinished"); err != nil {
+				return err
+			}
 		}
-		if err := note(j, r); err != nil {
-			return nil, err
-		}
-		s.add(r)
+		jobs = append(jobs, j)
 	}
-	return left, nil
-}
-
-// seedDir is the run directory of a seed, among those of others.
-func seedDir(out string, seed uint64) string {
-	return filepath.Join(out, fmt.Sprintf("seed-%d", seed))
+	failure := c.play(cmd.Context(), o.parallel, jobs, func(_ seedJob, r seedResult) error {
+		if r.failure != nil { // it is made when the campaign is resumed
+			return nil
+		}
+		return note(journal, r)
+	})
+	if failure != nil && c.failures == nil && c.done() == 0 {
+		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
+	}
+	c.sort()
+	if err := reports.WriteJoint(out, c.joint, len(list)); err != nil {
+		return asHarness(err)
+	}
+	line := ""
+	if c.NotTried, line, err = o.untried(c.Tried); err != nil {
+		return asHarness(err)
+	}
+	if o.asJSON {
+		err = a.json(c.seedSummary)
+	} else {
+		a.printSeeds(c.seedSummary)
+		a.printf("%srun directories in %s\n", line, out)
+	}
+	if err != nil {
+		return err
+	}
+	return worst(o.verdict(c.exit()), c.end(cmd.Context(), failure))
 }
 
 // mostSevere is the worst of two errors, of which one that says no more than that
@@ -249,127 +298,99 @@ func mostSevere(a, b error) error {
 	return worst(a, b)
 }
 
-// seedsDir makes the folder for the runs.
-func seedsDir(o *runOptions) (string, error) {
-	if o.out != "" {
-		return o.out, o.dir(o.out)
-	}
-	name := filepath.Join(runsDir, strings.Join([]string{time.Now().UTC().Format("20060102T150405Z"), o.Topology, o.Lock.Name, "seeds"}, "-"))
-	return name, emptyDir(name)
-}
-
 // runSeedTwice makes one run, and makes it again if it is unknown: how far its faults and its clients came may be chance.
 // The directory of the first stays.
-func (a *app) runSeedTwice(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seedResult, error) {
-	r, err := a.runSeed(ctx, o, backend, backendName, dir, command, seed)
+func (c *campaign) runSeedTwice(ctx context.Context, j seedJob) (seedResult, error) {
+	r, err := c.runSeed(ctx, j)
 	if err != nil || r.failure != nil || r.Verdict != checker.Unknown || ctx.Err() != nil {
 		return r, err
 	}
-	first, err := aside(dir, "unknown")
+	first, err := aside(j.dir, "unknown")
 	if err != nil {
 		return r, err
 	}
-	fmt.Fprintf(a.stderr, "seed %d unknown · %s · %s; once more\n", seed, r.Found, first)
-	again, err := a.runSeed(ctx, o, backend, backendName, dir, command, seed)
+	fmt.Fprintf(c.stderr, "%s unknown · %s · %s; once more\n", j.name, r.Found, first)
+	again, err := c.runSeed(ctx, j)
 	again.First = r.Found
 	return again, err
 }
 
-// runSeed makes one run, which that command repeats, and removes its directory if it was
-// valid.
-func (a *app) runSeed(ctx context.Context, o *runOptions, backend topologies.Backend, backendName, dir, command string, seed uint64) (seedResult, error) {
-	s := seedResult{Seed: seed, Dir: dir, Command: command, landed: map[string]int{}, failed: map[string]int{}}
-	log, err := createLog(dir)
+// runSeed makes one run.
+func (c *campaign) runSeed(ctx context.Context, j seedJob) (seedResult, error) {
+	s := seedResult{Seed: j.seed, Command: j.command, Landed: map[string]int{}, Failed: map[string]int{}}
+	servers, err := c.open(ctx, j.runOptions)
 	if err != nil {
 		return s, err
 	}
-	defer log.Close()
-	err = o.Run(ctx, harness.Config{
-		Dir: dir, Backend: backend, BackendName: backendName, Seed: seed, Program: version(), Command: s.Command, Log: a.log(log),
-	})
-	if err != nil {
-		err = harnessError{fmt.Errorf("seed %d: %w", seed, err)}
+	p := play{name: j.name, run: j.Run, drop: !j.keep, Config: harness.Config{
+		Dir: j.dir, Seed: j.seed, Command: j.command, Backend: servers.Backend, BackendName: servers.name,
+	}}
+	if j.control {
+		p.control = j.controlled(c.locks, j.dir)
 	}
-	if err != nil && !history.Dir(dir).Exists() {
-		return s, errors.Join(err, removeEmpty(dir, false))
-	}
-	s.failure = err // other seeds may have more luck
-	in, err := readRecord(dir)
-	if err != nil {
-		return s, harnessError{err}
-	}
-	judging, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkBudget)
-	defer cancel()
-	if s.failure != nil {
-		in.Run.Failed = cmp.Or(in.Run.Failed, s.failure.Error())
+	r, err := c.app.play(ctx, p)
+	if r.failed != nil {
+		s.failure = harnessError{fmt.Errorf("seed %d: %w", j.seed, r.failed)} // other seeds may have more luck
 		s.Found = s.failure.Error()
 	}
-	in.Report = harness.Judge(judging, in.Run, in.History)
-	results := reports.Summarize(in)
-	s.tell(in, results)
-	if err := a.annotate(results, dir); err != nil {
-		return s, err
+	if err != nil {
+		return s, harnessError{fmt.Errorf("seed %d: %w", j.seed, err)}
 	}
-	if o.control && s.failure == nil && s.Verdict == checker.Invalid {
-		if err := a.controlSeed(ctx, o, seed, dir, &in.Run, backend, backendName); err != nil {
-			return s, harnessError{fmt.Errorf("seed %d: %w", seed, err)}
-		}
-		s.Control = in.Run.Control
+	results := reports.Summarize(r.in)
+	s.tell(r.in, results)
+	s.Dir, s.Mix, s.leftOut, s.Control = r.dir, r.in.Run.Faults, r.in.Run.SkippedFaults, r.in.Run.Control
+	if j.cell != nil {
+		s.cell = reports.NewMatrixRun(r.in, base(r.dir))
 	}
-	s.results = reports.Summarize(in)
-	s.joint, s.cell = reports.NewJointRun(s.results, filepath.Base(dir)), reports.NewMatrixRun(in, filepath.Base(dir))
-	s.joint.Faults, s.leftOut = in.Run.Faults, in.Run.SkippedFaults
-	if s.Verdict == checker.Valid && !o.keep {
-		s.Dir, s.joint.Dir, s.cell.Dir = "", "", ""
-	}
-	if s.Dir == "" {
-		if err := os.RemoveAll(dir); err != nil {
-			return s, harnessError{fmt.Errorf("remove run directory: %w", err)}
-		}
-		return s, nil
-	}
-	return s, asHarness(reports.WriteDir(dir, in))
+	err = c.annotate(results, r.dir)
+	results.Sequence = nil
+	s.Results = &results
+	return s, err
 }
 
 // tell takes from a judged run what is told of it.
 func (s *seedResult) tell(in reports.Input, results reports.Results) {
 	s.Verdict, s.Tried = in.Report.Verdict, harness.Tried(in.Run, in.History)
-	if s.Found == "" && s.Verdict == checker.Invalid {
-		s.Found = results.Story.Headline + " (" + strings.Join(violated(in.Report), ", ") + ")"
-	}
+	var violated []string
 	for _, r := range in.Report.Results {
-		if s.Found == "" && r.Verdict == s.Verdict && r.Verdict != checker.Valid {
+		switch {
+		case s.Found != "" || r.Verdict != s.Verdict || r.Verdict == checker.Valid:
+		case r.Verdict == checker.Invalid:
+			violated = append(violated, fmt.Sprintf("%s: %d", r.Name, max(r.Total, len(r.Violations))))
+		default:
 			s.Found = r.Name + ": " + r.Summary
 		}
+	}
+	if len(violated) > 0 {
+		s.Found = results.Story.Headline + " (" + strings.Join(violated, ", ") + ")"
 	}
 	for _, e := range in.History.Events {
 		switch {
 		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-			s.landed[e.Fault]-- // of effect, and no request met it
-			s.failed[e.Fault]++
+			s.Landed[e.Fault]-- // of effect, and no request met it
+			s.Failed[e.Fault]++
 		case e.Op != history.Inject:
 		case e.Type == history.OK:
-			s.landed[e.Fault]++
+			s.Landed[e.Fault]++
 		case e.Type == history.Fail:
-			s.failed[e.Fault]++
+			s.Failed[e.Fault]++
 		}
 	}
 }
 
-// violated are the properties that do not hold, with the number of their violations.
-func violated(r checker.Report) []string {
-	var names []string
-	for _, p := range r.Results {
-		if p.Verdict == checker.Invalid {
-			names = append(names, fmt.Sprintf("%s: %d", p.Name, max(p.Total, len(p.Violations))))
-		}
+// base is the name of a run directory in its folder; empty for none.
+func base(dir string) string {
+	if dir == "" {
+		return ""
 	}
-	return names
+	return filepath.Base(dir)
 }
 
-// count counts a verdict.
-func (s *seedSummary) count(v checker.Verdict) {
-	switch v {
+func (s *seedSummary) add(r seedResult) {
+	joint := reports.NewJointRun(*r.Results, base(r.Dir))
+	joint.Faults = r.Mix
+	s.joint = append(s.joint, joint)
+	switch r.Verdict {
 	case checker.Valid:
 		s.Valid++
 	case checker.Invalid:
@@ -377,18 +398,10 @@ func (s *seedSummary) count(v checker.Verdict) {
 	default:
 		s.Unknown++
 	}
-}
-
-func (s *seedSummary) add(r seedResult) {
-	s.count(r.Verdict)
-	if r.Verdict != checker.Valid {
-		s.Runs = append(s.Runs, r)
-	}
-	s.joint = append(s.joint, r.joint)
-	for name, n := range r.landed {
+	for name, n := range r.Landed {
 		s.Landed[name] += n
 	}
-	for name, n := range r.failed {
+	for name, n := range r.Failed {
 		s.Failed[name] += n
 	}
 	for _, name := range r.Tried {
@@ -397,12 +410,18 @@ func (s *seedSummary) add(r seedResult) {
 		}
 		s.Tried[name]++
 	}
+	if r.Verdict != checker.Valid {
+		r.Results = nil
+		s.Runs = append(s.Runs, r)
+	}
 }
 
-// sort orders the runs by their seeds.
+// sort orders the runs by their locks, topologies and seeds.
 func (s *seedSummary) sort() {
 	slices.SortStableFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
-	slices.SortStableFunc(s.joint, func(a, b reports.JointRun) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortStableFunc(s.joint, func(a, b reports.JointRun) int {
+		return cmp.Or(cmp.Compare(a.Lock, b.Lock), cmp.Compare(a.Topology, b.Topology), cmp.Compare(a.Seed, b.Seed))
+	})
 }
 
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
@@ -419,27 +438,7 @@ func (s *seedSummary) exit() error {
 	}
 }
 
-// tellSeed tells of a run that is done.
-func (a *app) tellSeed(r seedResult, s seedSummary, of int) {
-	landed := 0
-	for _, n := range r.landed {
-		landed += n
-	}
-	noun := "faults"
-	if landed == 1 {
-		noun = "fault"
-	}
-	fmt.Fprintf(a.stderr, "%d of %d · seed %d %s · %d %s took effect", s.done(), of, r.Seed, r.Verdict, landed, noun)
-	if r.Found != "" {
-		fmt.Fprintf(a.stderr, " · %s · %s", r.Found, r.Dir)
-	}
-	fmt.Fprintln(a.stderr)
-}
-
-func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
-	if asJSON {
-		return a.json(s)
-	}
+func (a *app) printSeeds(s seedSummary) {
 	for _, r := range s.Runs {
 		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
 		if r.Control != nil {
@@ -454,45 +453,36 @@ func (a *app) printSeeds(s seedSummary, asJSON bool, out string) error {
 	if len(s.Failed) > 0 {
 		a.printf("faults that did not: %s\n", counted(s.Failed))
 	}
-	a.printf("%srun directories in %s\n", untried(s.Tried, s.NotTried), out)
-	return nil
-}
-
-// notTried are the faults of one message that plans of the run may have and that none of its runs had.
-func (o *runOptions) notTried(tried map[string]int) ([]string, error) {
-	if o.replay != "" {
-		return nil, nil // it has the plan that it has
-	}
-	all, err := o.Tries()
-	return slices.DeleteFunc(all, func(name string) bool { return tried[name] > 0 }), err
 }
 
 // mostUntried bounds what is named of what was not tried.
 const mostUntried = 6
 
-// untried is a line on what was not tried yet; empty where there is nothing to try.
-func untried(tried map[string]int, not []string) string {
-	if len(tried)+len(not) == 0 {
-		return ""
+// untried are the faults of one message that plans of the run may have and that none of its runs had, and a line on them;
+// empty where there is nothing to try.
+func (o *runOptions) untried(tried map[string]int) (not []string, line string, err error) {
+	if o.replay == "" { // else it has the plan that it has
+		not, err = o.Tries()
+		not = slices.DeleteFunc(not, func(name string) bool { return tried[name] > 0 })
 	}
-	line := fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
+	if err != nil || len(tried)+len(not) == 0 {
+		return not, "", err
+	}
+	line = fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
 	if len(not) > 0 {
 		line += "; not tried yet: " + strings.Join(not[:min(len(not), mostUntried)], "; ")
 	}
 	if more := len(not) - mostUntried; more > 0 {
 		line += fmt.Sprintf("; and %d more (other seeds)", more)
 	}
-	return line + "\n"
+	return not, line + "\n", nil
 }
 
 // counted is "cut 3, hold 2".
 func counted(counts map[string]int) string {
-	if len(counts) == 0 {
-		return "none"
-	}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
 	}
-	return strings.Join(words, ", ")
+	return cmp.Or(strings.Join(words, ", "), "none")
 }

@@ -30,20 +30,17 @@ func newRunDir(chosen string, seed uint64, what ...string) (string, error) {
 		parts[i] = fileName(part)
 	}
 	name := filepath.Join(runsDir, strings.Join(parts, "-"))
-	if err := os.MkdirAll(runsDir, 0o755); err != nil {
-		return "", harnessError{fmt.Errorf("make run directory: %w", err)}
-	}
+	err := os.MkdirAll(runsDir, 0o755)
 	dir := name
-	for n := 2; ; n++ {
-		err := os.Mkdir(dir, 0o755)
-		switch {
-		case err == nil:
+	for n := 2; err == nil; n++ {
+		if err = os.Mkdir(dir, 0o755); err == nil {
 			return dir, nil
-		case !errors.Is(err, os.ErrExist):
-			return "", harnessError{fmt.Errorf("make run directory: %w", err)}
 		}
-		dir = name + "." + strconv.Itoa(n) // another run began in the same second
+		if errors.Is(err, os.ErrExist) { // another run began in the same second
+			dir, err = name+"."+strconv.Itoa(n), nil
+		}
 	}
+	return "", harnessError{fmt.Errorf("make run directory: %w", err)}
 }
 
 // emptyDir makes a folder that the user chose, or makes sure that it is empty.
@@ -51,10 +48,7 @@ func emptyDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return harnessError{fmt.Errorf("make run directory: %w", err)}
-		}
-		return nil
+		return asHarness(os.MkdirAll(dir, 0o755))
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("--out %s is no folder", dir)
 	case err != nil:
@@ -69,29 +63,22 @@ func emptyDir(dir string) error {
 // createLog makes the harness's own log, as JSON lines.
 func createLog(dir string) (*os.File, error) {
 	logs := filepath.Join(dir, history.LogsDir)
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, harnessError{fmt.Errorf("make log: %w", err)}
-	}
-	f, err := os.Create(filepath.Join(logs, "lockchaos.log"))
+	err := os.MkdirAll(logs, 0o755)
 	if err != nil {
 		return nil, harnessError{fmt.Errorf("make log: %w", err)}
 	}
-	return f, nil
+	f, err := os.Create(filepath.Join(logs, "lockchaos.log"))
+	return f, asHarness(err)
 }
 
 // removeEmpty removes a run directory in which nothing was recorded; of one that
 // was there before, only what was put into it.
 func removeEmpty(dir string, before bool) error {
-	if err := os.RemoveAll(filepath.Join(dir, history.LogsDir)); err != nil {
-		return fmt.Errorf("remove run directory: %w", err)
+	err := os.RemoveAll(filepath.Join(dir, history.LogsDir))
+	if err == nil && !before {
+		err = os.Remove(dir)
 	}
-	if before {
-		return nil
-	}
-	if err := os.Remove(dir); err != nil {
-		return fmt.Errorf("remove run directory: %w", err)
-	}
-	return nil
+	return err
 }
 
 func exists(path string) bool {
@@ -107,10 +94,11 @@ func pointLatest(dir string) error {
 	}
 	// In two steps, so that there always is one.
 	next := filepath.Join(runsDir, ".latest-"+filepath.Base(dir))
-	if err := os.Symlink(filepath.Base(dir), next); err != nil {
-		return fmt.Errorf("point latest: %w", err)
+	err := os.Symlink(filepath.Base(dir), next)
+	if err == nil {
+		err = os.Rename(next, filepath.Join(runsDir, "latest"))
 	}
-	if err := os.Rename(next, filepath.Join(runsDir, "latest")); err != nil {
+	if err != nil {
 		return fmt.Errorf("point latest: %w", err)
 	}
 	return updateIndex(runsDir)
@@ -122,6 +110,18 @@ const checkBudget = time.Minute
 // judge judges the run in a directory and writes its reports there; not if the
 // user ended it.
 func judge(ctx context.Context, dir string) (reports.Input, error) {
+	in, err := judgeOnly(ctx, dir)
+	if err != nil {
+		return in, err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.As(cause, new(easeError)) {
+		return in, cause
+	}
+	return in, asHarness(reports.WriteDir(dir, in))
+}
+
+// judgeOnly judges the run in a directory, and writes nothing.
+func judgeOnly(ctx context.Context, dir string) (reports.Input, error) {
 	in, err := readRecord(dir)
 	if err != nil {
 		return in, err
@@ -129,12 +129,6 @@ func judge(ctx context.Context, dir string) (reports.Input, error) {
 	budget, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
 	in.Report = harness.Judge(budget, in.Run, in.History)
-	if cause := context.Cause(ctx); cause != nil && !errors.As(cause, new(easeError)) {
-		return in, cause
-	}
-	if err := reports.WriteDir(dir, in); err != nil {
-		return in, harnessError{err}
-	}
 	return in, nil
 }
 
@@ -147,4 +141,16 @@ func readRecord(dir string) (reports.Input, error) {
 	}
 	in.History, err = history.Dir(dir).History()
 	return in, err
+}
+
+// fileName is a name as part of one of a folder: of a driver, its command.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.':
+			return r
+		default:
+			return '_'
+		}
+	}, name)
 }

@@ -39,12 +39,9 @@ func TestServe(t *testing.T) {
 	base := strings.TrimSpace(line)
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+/$`, base)
 
-	ask := func(method, path, host string) (int, string, http.Header) {
-		req, err := http.NewRequestWithContext(ctx, method, base+path, http.NoBody)
+	ask := func(path string) (int, string, http.Header) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
 		require.NoError(t, err)
-		if host != "" {
-			req.Host = host
-		}
 		resp, err := http.DefaultTransport.RoundTrip(req)
 		require.NoError(t, err)
 		defer resp.Body.Close()
@@ -52,33 +49,25 @@ func TestServe(t *testing.T) {
 		require.NoError(t, err)
 		return resp.StatusCode, string(body), resp.Header
 	}
-	code, body, header := ask(http.MethodGet, "", "")
+	code, body, header := ask("")
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, `href="./one/report.html"`)
 	require.NotEmpty(t, header.Get("Refresh"))
-	code, body, header = ask(http.MethodGet, "one/report.html", "")
+	code, body, header = ask("one/report.html")
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, "results.json is missing")
 	require.NotEmpty(t, header.Get("Refresh"))
 	require.NoFileExists(t, filepath.Join(run, reports.HTMLFile))
 
 	record(reports.HTMLFile, "the report")
-	_, body, header = ask(http.MethodGet, "one/report.html", "")
+	_, body, header = ask("one/report.html")
 	require.Equal(t, "the report", body)
 	require.Empty(t, header.Get("Refresh"))
-	_, body, _ = ask(http.MethodGet, "one/run.json", "localhost")
-	require.Contains(t, body, `"seed":1`)
-
 	for _, path := range []string{"../secret", "..%2fsecret", "%2e%2e/secret", "one/../../secret"} {
-		code, body, _ = ask(http.MethodGet, path, "")
+		code, body, _ = ask(path)
 		require.NotEqual(t, http.StatusOK, code, path)
 		require.NotEqual(t, "secret", body, path)
 	}
-	code, _, _ = ask(http.MethodPost, "", "")
-	require.Equal(t, http.StatusMethodNotAllowed, code)
-	code, _, _ = ask(http.MethodGet, "", "evil.example:80")
-	require.Equal(t, http.StatusForbidden, code)
-
 	stop()
 	require.NoError(t, <-ended)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -38,6 +39,16 @@ type foreign struct {
 func awaits(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	require.Eventually(t, holds, patience, 2*time.Millisecond, what)
+}
+
+// lockchaos is the program, which is the test binary under this name. It ends with the tests.
+func lockchaos(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("lockchaos")
+	require.NoError(t, err)
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // toxiproxy is the program, built once for all tests. The folder of the tests'
@@ -94,22 +105,14 @@ func (f foreign) proxies() string {
 		return err.Error()
 	}
 	defer response.Body.Close()
-	said, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err.Error()
-	}
+	said, _ := io.ReadAll(response.Body)
 	return string(said)
 }
 
 // command is the program, attached to it.
 func (f foreign) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	program, err := exec.LookPath("lockchaos") // the test binary under this name
-	require.NoError(t, err)
-	args = append([]string{"run", "--backend", "attach", "--toxiproxy", f.api, "--yes", "--out", filepath.Join(t.TempDir(), "run")}, args...)
-	cmd := exec.Command(program, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
+	return lockchaos(t, append(args, "--backend", "attach", "--toxiproxy", f.api, "--yes", "--out", filepath.Join(t.TempDir(), "run"))...)
 }
 
 // TestWhateverEndsAnAttachedRunItsFaultsAreMended ends runs while a fault is in
@@ -124,7 +127,7 @@ func TestWhateverEndsAnAttachedRunItsFaultsAreMended(t *testing.T) {
 		"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "a reader that has read enough": pipe,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := f.command(t, "--duration", "10m")
+			cmd := f.command(t, "run", "--duration", "10m")
 			output := f.start(t, cmd)
 			awaits(t, "a fault", func() bool { return f.proxies() != before })
 			if end == pipe {
@@ -136,7 +139,7 @@ func TestWhateverEndsAnAttachedRunItsFaultsAreMended(t *testing.T) {
 			require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%v", cmd.ProcessState)
 			require.JSONEq(t, before, f.proxies())
 			f.requireClean(t)
-			run, err := os.ReadFile(filepath.Join(cmd.Args[len(cmd.Args)-3], "run.json"))
+			run, err := os.ReadFile(filepath.Join(cmd.Args[len(cmd.Args)-1], "run.json"))
 			require.NoError(t, err)
 			require.Contains(t, string(run), `"interrupted": true`)
 		})
@@ -203,10 +206,7 @@ steps:
 		t.Run(name, func(t *testing.T) {
 			f := runForeign(t)
 			before := f.proxies()
-			program, err := exec.LookPath("lockchaos")
-			require.NoError(t, err)
-			cmd := exec.Command(program, append(args, "--backend", "attach", "--toxiproxy", f.api, "--yes", "--out", filepath.Join(t.TempDir(), "runs"))...)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd := f.command(t, args...)
 			var said bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &said, &said
 			require.NoError(t, cmd.Start())
@@ -228,13 +228,13 @@ func TestTheNextRunMendsWhatAKilledOneLeft(t *testing.T) {
 	f := runForeign(t)
 	before := f.proxies()
 	// The locks of the killed run are its own until their leases end.
-	mending := []string{"--faults", "none", "--duration", "1s", "--lock", "memory"}
+	mending := []string{"run", "--faults", "none", "--duration", "1s", "--lock", "memory"}
 	for name, signals := range map[string][]os.Signal{
 		"SIGKILL":     {syscall.SIGKILL},
 		"two SIGINTs": {syscall.SIGINT, syscall.SIGINT},
 	} {
 		t.Run(name, func(t *testing.T) {
-			killed := f.command(t, "--duration", "10m")
+			killed := f.command(t, "run", "--duration", "10m")
 			f.start(t, killed)
 			awaits(t, "a fault", func() bool { return f.proxies() != before })
 			for _, s := range signals {
@@ -261,38 +261,34 @@ func TestTheNextRunMendsWhatAKilledOneLeft(t *testing.T) {
 func TestAnAttachedRunSaysWhatItCantDo(t *testing.T) {
 	t.Parallel()
 	f := runForeign(t)
-	at := f.server.Options().Addr
 	dir := t.TempDir()
-	single := func(name, more, steps string) string {
+	script := func(name, more, step string) string {
 		path := filepath.Join(dir, name+".yaml")
-		text := "name: " + name + "\ntitle: x\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" + more + "steps:\n" + steps
+		text := "name: " + name + "\ntitle: x\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" + more + "steps:\n  - " + step + "\n"
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	acquire := "  - {client: a, acquire: l}\n"
-	proxied := []string{"--backend", "attach", "--toxiproxy", f.api, "--yes"}
-	bare := []string{"--backend", "attach", "--endpoints", at, "--yes"}
-	tests := []struct {
-		name string
+	for name, tt := range map[string]struct {
 		args []string
+		bare bool // without the toxiproxy
 		code int
 		want string
 	}{
-		{"no fault is possible", append([]string{"run", "--duration", "1s"}, bare...), 254, "no toxiproxy is named, so that no link can be broken"},
-		{"none is wanted", append([]string{"run", "--duration", "1s", "--faults", "none"}, bare...), 0, "VALID"},
-		{"a mix by name", append([]string{"run", "--duration", "1s", "--faults", "network,process"}, proxied...), 254, "kill, pause, restart, restart-empty can't be done here: no compose project is named"},
-		{"other servers", append([]string{"run", "--duration", "1s", "--persistence", "always"}, proxied...), 254, "persistence always was asked for, and the servers have none"},
-		{"a server of its own", append([]string{"run", "--duration", "1s", "--faults", "none", "--resource", "redis"}, proxied...), 254, "a resource on Redis needs a server of its own"},
-		{"a scenario that restarts", append([]string{"reproduce", "restart-double-grant"}, proxied...), 254, "restart can't be done here: no compose project is named"},
-		{"a scenario with other servers", append([]string{"reproduce", single("aof", "servers: {persistence: always}\n", acquire)}, proxied...), 254, "persistence always was asked for, and the servers have none"},
-		{"a link without a proxy", append([]string{"reproduce", single("cut", "", "  - {inject: cut, target: zone-a}\n")}, bare...), 254, "cut can't be done here: no toxiproxy is named"},
-		{"one that can be played", append([]string{"reproduce", "lease-too-short"}, proxied...), 0, "gave the verdict"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			program, err := exec.LookPath("lockchaos")
-			require.NoError(t, err)
-			cmd := exec.Command(program, append(slices.Clone(tt.args), "--out", filepath.Join(t.TempDir(), "run"))...)
+		"no fault is possible":   {[]string{"run", "--duration", "1s"}, true, 254, "no toxiproxy is named, so that no link can be broken"},
+		"none is wanted":         {[]string{"run", "--duration", "1s", "--faults", "none"}, true, 0, "VALID"},
+		"a mix by name":          {[]string{"run", "--faults", "network,process"}, false, 254, "kill, pause, restart, restart-empty can't be done here: no compose project is named"},
+		"other servers":          {[]string{"run", "--persistence", "always"}, false, 254, "persistence always was asked for, and the servers have none"},
+		"a server of its own":    {[]string{"run", "--faults", "none", "--resource", "redis"}, false, 254, "a resource on Redis needs a server of its own"},
+		"a script that restarts": {[]string{"reproduce", "restart-double-grant"}, false, 254, "restart can't be done here: no compose project is named"},
+		"one with other servers": {[]string{"reproduce", script("aof", "servers: {persistence: always}\n", "{client: a, acquire: l}")}, false, 254, "persistence always was asked for, and the servers have none"},
+		"a link without a proxy": {[]string{"reproduce", script("cut", "", "{inject: cut, target: zone-a}")}, true, 254, "cut can't be done here: no toxiproxy is named"},
+		"one that can be played": {[]string{"reproduce", "lease-too-short"}, false, 0, "gave the verdict"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := f.command(t, tt.args...)
+			if tt.bare {
+				cmd = lockchaos(t, append(tt.args, "--endpoints", f.server.Options().Addr, "--yes", "--out", filepath.Join(t.TempDir(), "run"))...)
+			}
 			out, _ := cmd.CombinedOutput()
 			require.Equal(t, tt.code, cmd.ProcessState.ExitCode(), "%s", out)
 			require.Contains(t, string(out), tt.want)
@@ -307,41 +303,17 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "engine.sock")
 	engine, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	asked := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var all []net.Conn
-		for {
-			c, err := engine.Accept()
-			if err != nil {
-				for _, c := range all {
-					_ = c.Close()
-				}
-				return
-			}
-			if all = append(all, c); len(all) == 1 {
-				close(asked)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		require.NoError(t, engine.Close())
-		<-done
-	})
-	program, err := exec.LookPath("lockchaos")
-	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, engine.Close()) })
 	var said bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "run")
-	cmd := exec.Command(program, "run", "--topology", "single", "--backend", "container", "--out", dir)
+	cmd := lockchaos(t, "run", "--topology", "single", "--backend", "container", "--out", dir)
 	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+socket)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	require.NoError(t, cmd.Start())
-	select {
-	case <-asked:
-	case <-time.After(patience):
-		t.Error("the engine got no request")
-	}
+	require.NoError(t, engine.(*net.UnixListener).SetDeadline(time.Now().Add(patience)))
+	asked, err := engine.Accept()
+	require.NoError(t, err)
+	defer asked.Close()
 	send(t, cmd, syscall.SIGINT)
 	_ = cmd.Wait()
 	require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s", said.String())
@@ -351,15 +323,7 @@ func TestCtrlCWhileTheEngineIsLookedForIsAnInterruption(t *testing.T) {
 // needServers skips the test where servers can't be run.
 func needServers(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	if _, err := process.FindBinary(t.Context()); err != nil {
-		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	runtest.NeedStore(t, topologies.StoreRedis)
 }
 
 // Ctrl-C ends the whole of a command that plays several scenarios, one or some at
@@ -367,8 +331,6 @@ func needServers(t *testing.T) {
 func TestCtrlCEndsAllScenarios(t *testing.T) {
 	t.Parallel()
 	needServers(t)
-	program, err := exec.LookPath("lockchaos")
-	require.NoError(t, err)
 	script := filepath.Join(t.TempDir(), "waits.yaml")
 	require.NoError(t, os.WriteFile(script, []byte(`
 name: waits
@@ -384,7 +346,7 @@ steps:
 		t.Run(fmt.Sprintf("%d at a time", parallel), func(t *testing.T) {
 			t.Parallel()
 			out := t.TempDir()
-			cmd := exec.Command(program, "reproduce", script, "lease-too-short",
+			cmd := lockchaos(t, "reproduce", script, "lease-too-short",
 				"--repeat", "3", "--parallel", strconv.Itoa(parallel), "--out", out)
 			stderr, err := cmd.StderrPipe()
 			require.NoError(t, err)
@@ -415,11 +377,9 @@ steps:
 func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
 	t.Parallel()
 	needServers(t)
-	program, err := exec.LookPath("lockchaos")
-	require.NoError(t, err)
 	tmp, out := t.TempDir(), t.TempDir()
 	command := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(program, append(args, "--out", filepath.Join(out, "run"))...)
+		cmd := lockchaos(t, append(args, "--out", filepath.Join(out, "run"))...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 		return cmd
 	}

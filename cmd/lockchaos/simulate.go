@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -58,7 +57,6 @@ type simulateOptions struct {
 	parallel int
 	shrink   int
 	pairs    int
-	swept    string
 	replay   string
 	again    int
 	out      string
@@ -92,7 +90,6 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
 	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
-	f.StringVar(&o.swept, "swept", "", "sweep: a file that notes what was played; what it has is not played again")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
 	f.StringVar(&o.replay, "replay", "", "a run directory of a simulated run, or its run.json: run the same again, and say whether it is the same")
@@ -107,38 +104,27 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	wrong := aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again")
-	if o.parallel < 1 || o.shrink < 1 {
-		wrong = errors.Join(wrong, errors.New("--parallel and --shrink must be at least 1"))
-	}
-	if o.search != searchRandom && o.search != searchSweep {
-		wrong = errors.Join(wrong, names.Unknown("search", o.search, []string{searchRandom, searchSweep}))
-	}
-	if o.search != searchSweep && (o.pairs != 0 || o.swept != "") {
-		wrong = errors.Join(wrong, errors.New("--pairs and --swept are of --search sweep"))
-	}
-	if o.search == searchSweep && o.noted() {
-		wrong = errors.Join(wrong, errors.New("--shard and --resume are of --search random; a sweep goes on with --swept"))
-	}
-	wrong = errors.Join(wrong, o.check(o.out))
 	_, err := parseSeeds(o.seeds)
-	wrong = errors.Join(wrong, err)
+	sweep, random := o.search == searchSweep, o.search == searchRandom
+	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out), err,
+		refuse(o.parallel < 1 || o.shrink < 1, "--parallel and --shrink must be at least 1"),
+		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{searchRandom, searchSweep})),
+		refuse(!sweep && o.pairs != 0, "--pairs is of --search sweep"),
+		refuse(sweep && o.noted(), "--shard and --resume are of --search random"),
+		refuse(sweep && o.again != 0, "--again is of --search random and of --replay"))
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
 		return errors.Join(wrong, err)
-	}
-	if o.again != 0 && o.search == searchSweep {
-		wrong = errors.Join(wrong, errors.New("--again is of --search random and of --replay"))
 	}
 	return errors.Join(wrong, o.Validate(o.lock))
 }
 
-// pool makes the workers, which are this program.
-func (o *simulateOptions) pool() (*simulation.Pool, error) {
+// newSimulationPool makes the workers, which are this program.
+func newSimulationPool(workers int) (*simulation.Pool, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, harnessError{fmt.Errorf("start worker: %w", err)}
 	}
-	return simulation.NewPool(o.parallel, path, simulationWorker), nil
+	return simulation.NewPool(workers, path, simulationWorker), nil
 }
 
 // A simulated kind of violation is what a search found of it.
@@ -201,28 +187,27 @@ type simulationJob struct {
 // simulate searches, makes what it found small, and shows it.
 func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	ctx := cmd.Context()
-	pool, err := o.pool()
+	pool, err := newSimulationPool(o.parallel)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	begun := time.Now()
 	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Exact: simulation.Exact(), Kinds: []*simulatedKind{}}
-	progress := newProgress(a.stderr, fmt.Sprintf("simulated %s · %s", o.Topology, o.lock.Name))
+	progress := newProgress(a.stderr)
 	var mu sync.Mutex
 	play := func(jobs []simulationJob, done func(simulationJob, simulation.Result) error) error {
-		return batch(ctx, o.parallel, jobs, func(context.Context) (worker[simulationJob], error) {
-			return worker[simulationJob]{do: func(ctx context.Context, j simulationJob) error {
-				r, err := pool.Do(ctx, j.Job)
-				if err != nil {
-					return asHarness(err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				s.add(j.order, r)
-				tell(progress, s, time.Since(begun))
-				return done(j, r)
-			}}, nil
+		return batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulationJob) error {
+			r, err := pool.Do(ctx, j.Job)
+			if err != nil {
+				return asHarness(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.add(j.order, r)
+			progress.show("", fmt.Sprintf("simulated %s · %s · %d of %d cases · %.0f a second · %d invalid",
+				s.Topology, s.Lock, s.Cases, s.Of, float64(s.Cases)/time.Since(begun).Seconds(), s.Convicts))
+			return done(j, r)
 		})
 	}
 	if o.search == searchSweep {
@@ -240,7 +225,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	}
 	s.sort()
 	if o.noted() { // that of a process before, which may be killed now and leave run directories in part
-		if err := os.Remove(filepath.Join(o.out, searchFile)); err != nil && !os.IsNotExist(err) {
+		if err := os.RemoveAll(filepath.Join(o.out, searchFile)); err != nil {
 			return harnessError{fmt.Errorf("make the search's result: %w", err)}
 		}
 	}
@@ -251,14 +236,9 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		if err != nil {
 			return err
 		}
-		if err := a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
+		if k.Causes, err = a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
 			return err
 		}
-		run, err := history.Dir(k.Dir).Run()
-		if err != nil {
-			return harnessError{err}
-		}
-		k.Causes = run.Causes
 		if o.confirm {
 			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind, until)
 			if err != nil {
@@ -272,32 +252,12 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 			return asHarness(err)
 		}
 	}
-	return errors.Join(a.printSimulation(s, o), o.verdict(s.exit()))
-}
-
-// tell shows how far a search is.
-func tell(p *progress, s simulatedSearch, elapsed time.Duration) {
-	line := fmt.Sprintf("%s · %d of %d cases · %.0f a second · %d invalid", p.title, s.Cases, s.Of, float64(s.Cases)/elapsed.Seconds(), s.Convicts)
-	switch {
-	case p.live:
-		fmt.Fprintf(p.w, "\r\x1b[K%s", clip(line, p.width-1))
-	case elapsed-p.said >= sayEvery:
-		p.said = elapsed
-		fmt.Fprintln(p.w, line)
+	if o.asJSON {
+		err = a.json(s)
+	} else {
+		a.printSimulation(s, o)
 	}
-}
-
-// jobs are the cases of a random search.
-func (o *simulateOptions) jobs() ([]simulationJob, error) {
-	seeds, err := parseSeeds(o.seeds)
-	if err != nil {
-		return nil, err
-	}
-	var jobs []simulationJob
-	for i, seed := range fleet.Part(o.part, seeds) {
-		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
-	}
-	return jobs, nil
+	return errors.Join(err, o.verdict(s.exit()))
 }
 
 func (s *simulatedSearch) add(order int, r simulation.Result) {
@@ -337,14 +297,14 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 		k.Plan = append(k.Plan, f.String())
 	}
 	out := ""
-	switch {
-	case o.noted():
+	if o.noted() {
 		out = filepath.Join(o.out, k.Kind)
-		if err := os.RemoveAll(out); err != nil { // which a process left that was killed
-			return r, harnessError{fmt.Errorf("make run directory: %w", err)}
-		}
-	case first:
+		err = os.RemoveAll(out) // which a process left that was killed
+	} else if first {
 		out = o.out
+	}
+	if err != nil {
+		return r, harnessError{fmt.Errorf("make run directory: %w", err)}
 	}
 	k.Dir, err = a.writeSimulation(out, o.lock, r)
 	return r, err
@@ -363,14 +323,10 @@ func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Resul
 	return dir, errors.Join(err, asHarness(pointLatest(dir)))
 }
 
-func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
-	if o.asJSON {
-		return a.json(s)
-	}
+func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) {
 	a.printKinds(s)
 	if c := s.Sweep; c != nil {
-		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs · %d cases played before\n",
-			c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes, c.Before)
+		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs\n", c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes)
 	}
 	if o.again > 0 {
 		a.printf("%d of %d repetitions were the same run · %s build\n", s.Same, s.Repeated, buildName(s.Exact))
@@ -378,7 +334,6 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) error {
 	if len(s.Kinds) > 0 && !o.confirm {
 		a.printf("simulated, and not confirmed on real servers\n")
 	}
-	return nil
 }
 
 // printKinds prints what a search found.
@@ -451,17 +406,15 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	record, err := simulation.RecordOf(run)
+	if err == nil {
+		if o.lock, err = a.locks.ByName(record.Case.Lock); err == nil {
+			err = record.Case.Validate(o.lock)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.replay, err)
 	}
-	if o.lock, err = a.locks.ByName(record.Case.Lock); err == nil {
-		err = record.Case.Validate(o.lock)
-	}
-	if err != nil {
-		return fmt.Errorf("--replay %s: %w", o.replay, err)
-	}
-	o.parallel = 1
-	pool, err := o.pool()
+	pool, err := newSimulationPool(1)
 	if err != nil {
 		return err
 	}
@@ -474,25 +427,23 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 	if err != nil {
 		return err
 	}
+	build := buildName(simulation.Exact())
 	fmt.Fprintf(a.stderr, "replayed identically: %s (history %s, recorded %s)\n", yesNo(r.Hash == record.Hash), r.Hash, record.Hash)
 	if run.Program != version() {
 		fmt.Fprintf(a.stderr, "recorded by %s, and replayed by %s: what a lock does may have changed\n", run.Program, version())
 	}
 	if record.Exact != simulation.Exact() {
-		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), buildName(simulation.Exact()))
+		fmt.Fprintf(a.stderr, "recorded by the %s build, and replayed by the %s one, which are two different runs: see docs/simulation.md\n", buildName(record.Exact), build)
 	}
 	if o.again > 0 {
-		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, buildName(simulation.Exact()))
+		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, build)
 	}
-	if o.confirm {
-		if len(r.Findings) > 0 { // the record is of one
-			kind := r.Findings[0]
-			found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, kind, time.Now().Add(o.limit))
-			if err != nil {
-				return asHarness(err)
-			}
-			fmt.Fprintf(a.stderr, "%s: %s\n", kind, confirmed(dir, &found))
+	if o.confirm && len(r.Findings) > 0 { // the record is of one
+		found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, r.Findings[0], time.Now().Add(o.limit))
+		if err != nil {
+			return asHarness(err)
 		}
+		fmt.Fprintf(a.stderr, "%s: %s\n", r.Findings[0], confirmed(dir, &found))
 	}
 	return a.conclude(dir, o.asJSON)
 }

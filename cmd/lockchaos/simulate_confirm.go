@@ -35,79 +35,72 @@ const confirmation = "confirm"
 // confirmSimulation plays a simulated run on real servers, and notes in its record
 // whether they show the same violation. No attempt begins after until. The directory has the run and its reports.
 func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string, until time.Time) (history.Confirmation, error) {
-	var found history.Confirmation
-	in, err := readRecord(dir)
+	found := history.Confirmation{Violation: kind}
+	in, err := judgeOnly(ctx, dir)
 	if err != nil {
 		return found, err
 	}
-	in.Report = harness.Judge(ctx, in.Run, in.History)
-	v, ok := firstOf(in.Report, kind)
-	if !ok {
+	var first *checker.Violation
+	for _, r := range in.Report.Results {
+		for i := range r.Violations {
+			if first == nil && r.Violations[i].Kind == kind {
+				first = &r.Violations[i]
+			}
+		}
+	}
+	if first == nil {
 		return found, fmt.Errorf("the simulated run in %s shows no %s", dir, kind)
 	}
-	found.Violation = kind
-	scripts, err := confirm.Scripts(r.Case, l, *r.Outcome, v)
-	if err != nil {
-		found.Why = "it can't be played: " + err.Error()
-		return found, a.noteConfirmation(dir, found)
+	if scripts, wrong := confirm.Scripts(r.Case, l, *r.Outcome, *first); wrong != nil {
+		found.Why = "it can't be played: " + wrong.Error()
+	} else if err = a.playScripts(ctx, dir, r.Case, scripts, until, &found); err != nil {
+		return found, err
 	}
+	_, err = noteInRecord(context.Background(), dir, func(run *history.Run) error {
+		run.Confirmation = &found
+		return nil
+	})
+	return found, err
+}
+
+// playScripts writes the scripts and plays them until one shows the violation.
+func (a *app) playScripts(ctx context.Context, dir string, c simulation.Case, scripts []confirm.Script, until time.Time, found *history.Confirmation) error {
+	at := func(name string) string { return filepath.Join(dir, confirmation, name) }
 	for _, s := range scripts {
-		file := filepath.Join(dir, confirmation, s.Form+".yaml")
+		file := at(s.Form + ".yaml")
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, s.YAML, 0o644)); err != nil { //nolint:gosec // others may read it
-			return found, harnessError{fmt.Errorf("write scenario: %w", err)}
+			return harnessError{fmt.Errorf("write scenario: %w", err)}
 		}
-		if found.Scenario == "" {
-			found.Scenario = relative(dir, file)
-		}
+		found.Scenario = cmp.Or(found.Scenario, confirmation+"/"+s.Form+".yaml")
 	}
 	for _, s := range scripts {
 		for left := attemptsOfForm; left > 0; left-- {
 			if err := ctx.Err(); err != nil {
-				return found, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			if time.Now().After(until) {
 				found.Why = cmp.Or(found.Why, "no attempt was made") + "; the time of --confirm-limit is over"
-				return found, a.noteConfirmation(dir, found)
+				return nil
 			}
 			found.Attempts++
-			fmt.Fprintf(a.stderr, "%s: attempt %d on real servers, %s script\n", kind, found.Attempts, s.Form)
-			run := filepath.Join(dir, confirmation, fmt.Sprintf("%s-%d", s.Form, found.Attempts))
-			p, err := a.play(ctx, choice{
-				Scenario: s.Scenario, of: s.Scenario, typed: filepath.Join(dir, confirmation, s.Form+".yaml"), servers: &serverFlags{backend: processBackend},
-			}, run, s.Scenario.Name)
+			fmt.Fprintf(a.stderr, "%s: attempt %d on real servers, %s script\n", found.Violation, found.Attempts, s.Form)
+			name := fmt.Sprintf("%s-%d", s.Form, found.Attempts)
+			p, err := a.playScenario(ctx, choice{
+				Scenario: s.Scenario, of: s.Scenario, typed: at(s.Form + ".yaml"), servers: &serverFlags{backend: processBackend},
+			}, at(name), s.Scenario.Name)
 			if err != nil {
-				return found, err
+				return err
 			}
-			if found.Why = doubt(r.Case, s.Scenario, p.in, p.unexpected); found.Why == "" {
-				found.Confirmed, found.Run, found.Scenario = true, relative(dir, run), relative(dir, filepath.Join(dir, confirmation, s.Form+".yaml"))
-				return found, a.noteConfirmation(dir, found)
+			if found.Why = doubt(c, s.Scenario, p.in, p.unexpected); found.Why == "" {
+				found.Confirmed, found.Run, found.Scenario = true, confirmation+"/"+name, confirmation+"/"+s.Form+".yaml"
+				return nil
 			}
 			if p.in.Run.AbortReason != "" && p.took > longAttempt {
 				break // it waited for what does not come
 			}
 		}
 	}
-	return found, a.noteConfirmation(dir, found)
-}
-
-// relative is the path of a file in the directory.
-func relative(dir, file string) string {
-	if path, err := filepath.Rel(dir, file); err == nil {
-		return filepath.ToSlash(path)
-	}
-	return file
-}
-
-// firstOf is the first violation of a kind.
-func firstOf(report checker.Report, kind string) (checker.Violation, bool) {
-	for _, r := range report.Results {
-		for _, v := range r.Violations {
-			if v.Kind == kind {
-				return v, true
-			}
-		}
-	}
-	return checker.Violation{}, false
+	return nil
 }
 
 // doubt says why a run on real servers does not confirm a simulated one; empty if it
@@ -118,7 +111,8 @@ func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, unexpected
 	if unexpected != nil {
 		return unexpected.Error()
 	}
-	if c.Careless || !ofAccesses(s.Expect.Violation) || slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient }) {
+	k, _ := checker.KindOf(s.Expect.Violation)
+	if c.Careless || !k.ByAccess || slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient }) {
 		return ""
 	}
 	ends, lost := map[string]time.Duration{}, map[string]bool{}
@@ -133,26 +127,6 @@ func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, unexpected
 		}
 	}
 	return ""
-}
-
-// ofAccesses reports whether violations of that kind are proved by accesses of clients.
-func ofAccesses(kind string) bool {
-	k, _ := checker.KindOf(kind)
-	return k.ByAccess
-}
-
-// noteConfirmation writes it into the record of the simulated run, and the reports again.
-func (a *app) noteConfirmation(dir string, found history.Confirmation) error {
-	run, err := history.Dir(dir).Run()
-	if err != nil {
-		return err
-	}
-	run.Confirmation = &found
-	if err := history.Dir(dir).WriteRun(run); err != nil {
-		return harnessError{err}
-	}
-	_, err = judge(context.Background(), dir)
-	return err
 }
 
 // confirmed says in a line what came of a confirmation.

@@ -27,14 +27,26 @@ type simulatedNote struct {
 	Result simulation.Result `json:"result"`
 }
 
+// simulatedNoteOf reads a line of the journal in a folder.
+func simulatedNoteOf(line fleet.Run, folder string) (n simulatedNote, err error) {
+	if err = json.Unmarshal(line.Result, &n); err != nil {
+		err = fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	}
+	return n, err
+}
+
 // noted reports whether the search is one of a campaign, which has a journal.
 func (o *simulateOptions) noted() bool { return o.shard != "" || o.resume }
 
 // random plays the cases of a random search; of a campaign, those that its journal does not have.
 func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play func([]simulationJob, func(simulationJob, simulation.Result) error) error) error {
-	jobs, err := o.jobs()
+	seeds, err := parseSeeds(o.seeds)
 	if err != nil {
 		return err
+	}
+	var jobs []simulationJob
+	for i, seed := range fleet.Part(o.part, seeds) {
+		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
 	}
 	s.Of = len(jobs)
 	if !o.noted() {
@@ -50,11 +62,9 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 	defer j.Close()
 	played := map[string]simulatedNote{}
 	for _, r := range j.Runs() {
-		var n simulatedNote
-		if err := json.Unmarshal(r.Result, &n); err != nil {
-			return fmt.Errorf("%s: %s: %w", filepath.Join(o.out, fleet.JournalFile), r.Job, err)
+		if played[r.Job], err = simulatedNoteOf(r, o.out); err != nil {
+			return err
 		}
-		played[r.Job] = n
 	}
 	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
 		n, there := played[fleet.Job("", job.Seed)]

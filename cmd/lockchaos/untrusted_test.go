@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,14 +20,11 @@ import (
 // The first signal ends a check that waits for its input: what runs it under a limit of time is not kept waiting.
 func TestASignalEndsACheckThatWaits(t *testing.T) {
 	t.Parallel()
-	program, err := exec.LookPath("lockchaos") // the test binary under this name
-	require.NoError(t, err)
 	for name, arg := range map[string]string{"standard input": "-", "a pipe without a writer": "pipe", "a pipe whose writer is silent": "./pipe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), program, "check", arg)
+			cmd := lockchaos(t, "check", arg)
 			cmd.Dir = t.TempDir()
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			pipe := filepath.Join(cmd.Dir, "pipe")

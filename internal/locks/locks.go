@@ -33,29 +33,15 @@ func All() harness.Locks {
 
 // Control is the name of the lock that does the least that is correct on a topology.
 func Control(topology string) string {
-	if topology == topologies.EtcdCluster {
-		return "etcd-mutex-leased"
-	}
-	if topology == topologies.ZooKeeperEnsemble {
-		return "zookeeper-lock-leased"
-	}
-	if topology == topologies.Independent {
-		return "redlock"
-	}
-	return "correct-key"
+	return cmp.Or(map[string]string{
+		topologies.EtcdCluster: "etcd-mutex-leased", topologies.ZooKeeperEnsemble: "zookeeper-lock-leased", topologies.Independent: "redlock",
+	}[topology], "correct-key")
 }
 
 // Default is the name of the lock that is put under test on a topology when none is
 // named.
 func Default(topology string) string {
-	if topology == topologies.EtcdCluster {
-		return "etcd-mutex"
-	}
-	if topology == topologies.ZooKeeperEnsemble {
-		return "zookeeper-lock"
-	}
-	if topology == topologies.Independent {
-		return "redlock"
-	}
-	return "mutex"
+	return cmp.Or(map[string]string{
+		topologies.EtcdCluster: "etcd-mutex", topologies.ZooKeeperEnsemble: "zookeeper-lock", topologies.Independent: "redlock",
+	}[topology], "mutex")
 }

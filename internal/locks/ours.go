@@ -113,11 +113,21 @@ func config(o harness.LockOptions) lock.Config {
 
 // ours opens a lock that a client of package lock makes.
 func ours(locker func(*lock.Client) lock.Locker) harness.Opener {
+	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return locker(c) })
+}
+
+// serves opens a service that a client of package lock makes.
+func serves(serve func(*lock.Client, harness.LockOptions) service) harness.Opener {
+	return with(func(c *lock.Client, _ redis.UniversalClient, o harness.LockOptions) lock.Locker { return serve(c, o) })
+}
+
+// with opens a lock that is made of a client of package lock and of its server.
+func with(open func(*lock.Client, redis.UniversalClient, harness.LockOptions) lock.Locker) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		c, err := lock.New(servers[0], config(o))
 		if err != nil {
 			return nil, nil, err
 		}
-		return locker(c), c.Close, nil
+		return open(c, servers[0], o), c.Close, nil
 	}
 }

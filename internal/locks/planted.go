@@ -19,7 +19,7 @@ func planted() harness.Locks {
 		{
 			Name: "broken-etcd-deaf", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
 			About: "planted bug: as etcd-mutex, but a holder does not heed that its session has ended",
-			Open:  openEtcd(nothing),
+			Open:  openEtcd(false, true),
 		},
 		{
 			Name: "broken-first-member", Together: true, Subscribes: true,
@@ -36,24 +36,14 @@ func planted() harness.Locks {
 		{
 			Name: "broken-queue-jumping", Fair: true,
 			About: "planted bug: requests are numbered in order of arrival, but granted in another order",
-			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-				c, err := lock.New(servers[0], config(o))
-				if err != nil {
-					return nil, nil, err
-				}
-				return broken.QueueJumping(servers[0], c), c.Close, nil
-			},
+			Open: with(func(c *lock.Client, server redis.UniversalClient, _ harness.LockOptions) lock.Locker {
+				return broken.QueueJumping(server, c)
+			}),
 		},
 		{
 			Name: "broken-uncounted-reentry", Reentrant: true, Subscribes: true,
 			About: "planted bug: the first release of a re-entrant lock ends all grants of its owner",
-			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-				c, err := lock.New(servers[0], config(o))
-				if err != nil {
-					return nil, nil, err
-				}
-				return broken.UncountedReentry(c), c.Close, nil
-			},
+			Open:  ours(func(c *lock.Client) lock.Locker { return broken.UncountedReentry(c) }),
 		},
 		{
 			Name: "broken-unseen-readers", Kind: history.KindRW, Reentrant: true, Subscribes: true,

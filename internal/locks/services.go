@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
@@ -28,17 +26,6 @@ func (s service) Ask(ctx context.Context, r workload.Request, o lock.Options) (*
 // Acquire asks for one lock, in its usual way.
 func (s service) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	return s(ctx, workload.Request{Locks: []string{name}}, o)
-}
-
-// serves opens a service that a client of package lock makes.
-func serves(serve func(*lock.Client, harness.LockOptions) service) harness.Opener {
-	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		c, err := lock.New(servers[0], config(o))
-		if err != nil {
-			return nil, nil, err
-		}
-		return serve(c, o), c.Close, nil
-	}
 }
 
 // single is the one lock that a request is for.

@@ -1,9 +1,6 @@
 package locks
 
 import (
-	"context"
-	"errors"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/adapters/zookeeper"
@@ -36,23 +33,14 @@ func onZooKeeper() harness.Locks {
 // openZooKeeper opens a lock on the members that the clients of a zone know.
 func openZooKeeper(heed zookeeper.Heed, open func(zookeeper.Config) (*zookeeper.Locker, error)) harness.Opener {
 	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		if o.At == nil || o.At.Dial == nil {
-			return nil, nil, errors.New("a lock on ZooKeeper is opened in a run, which says where the members are")
-		}
-		c := zookeeper.Config{TTL: o.Watchdog, Heed: heed, Dial: o.At.Dial}
-		for _, server := range o.At.Servers {
-			c.Servers = append(c.Servers, server.Addr)
-		}
-		l, err := open(c)
+		servers, err := members(o)
 		if err != nil {
 			return nil, nil, err
 		}
-		if heed == zookeeper.Leased {
-			return l, l.Close, nil
+		l, err := open(zookeeper.Config{TTL: o.Watchdog, Heed: heed, Dial: o.At.Dial, Servers: servers})
+		if err != nil {
+			return nil, nil, err
 		}
-		return lock.LockerFunc(func(ctx context.Context, name string, asked lock.Options) (*lock.Hold, error) {
-			asked.Lease = 0 // the recipe knows of none but its session's timeout
-			return l.Acquire(ctx, name, asked)
-		}), l.Close, nil
+		return sessionLock(l, heed == zookeeper.Leased), l.Close, nil
 	}
 }
