@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -106,13 +107,14 @@ func absolute(t *testing.T, file string) string {
 // such words in their name.
 func check(t *testing.T, command, topology string, only ...string) (wrong []string) {
 	t.Helper()
-	checks := slices.DeleteFunc(harness.DriverChecks(), func(c harness.DriverCheck) bool {
+	checks := slices.DeleteFunc(conformance.Checks(), func(c conformance.Check) bool {
 		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
 	})
 	require.GreaterOrEqual(t, len(checks), max(len(only), 1))
-	err := harness.CheckDriver(t.Context(), runtest.Servers(), command, topology, checks, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
-		if err != nil {
-			wrong = append(wrong, c.Name+": "+err.Error())
+	err := conformance.Driver(t.Context(), runtest.Servers(), command, topology, checks, func(o conformance.Outcome) {
+		t.Log(o.Log)
+		if o.Wrong != nil {
+			wrong = append(wrong, o.Name+": "+o.Wrong.Error())
 		}
 	})
 	require.NoError(t, err)

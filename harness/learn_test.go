@@ -118,8 +118,8 @@ func TestLearn_AnotherDatabase(t *testing.T) {
 func TestTries_areMet(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	l := plantedSpec("watched", watchdog(false))
-	l.Watchdog = true
+	l := runtest.Lock("mutex")
+	l.Foreign, l.Watchdog, l.Commands = true, true, harness.OwnCommands()
 	r := harness.RandomRun{
 		Topology: topologies.Single, Lock: l, Kind: harness.ProgramWorkload + ",watchdog", Faults: "drop-reply,delay-command", Length: 12 * time.Second,
 		Plan: faults.Schedule{

@@ -125,26 +125,39 @@ func withLog(err error, logged string) error {
 // shell, so that it leads its process group.
 func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
 
+// Start starts the driver of a command for the clients of the place. What it returns ends what the driver left.
+func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d *driver.Driver, end func(), err error) {
+	end = func() {}
+	var refused error
+	d, err = driver.Start(context.Background(), driver.Config{
+		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
+		Watchdog: watchdog, Log: log, Joins: at.Joins, Temp: at.Temp,
+		Started: func(group int) {
+			if adopted, err := at.Adopt(group); err != nil {
+				refused = err
+			} else {
+				end = adopted
+			}
+		},
+	})
+	if err == nil && refused != nil {
+		return nil, nil, errors.Join(refused, d.Close())
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return d, end, nil
+}
+
 // openProgram starts a driver for the clients of a zone.
 func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), error) {
 	log, err := at.Log()
 	if err != nil {
 		return nil, nil, err
 	}
-	var end func()
-	var refused error
-	d, err := driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Watchdog: o.Watchdog, Log: log,
-		Joins: at.Joins, Temp: at.Temp,
-		Started: func(group int) { end, refused = at.Adopt(group) },
-	})
-	if err == nil && refused != nil {
-		err = errors.Join(refused, d.Close())
-	}
+	d, end, err := at.Start(command, o.Watchdog, log)
 	if err != nil {
-		if end != nil {
-			end()
-		}
 		return nil, nil, errors.Join(err, log.Close())
 	}
 	tell := sync.OnceFunc(func() {

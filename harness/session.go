@@ -271,7 +271,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
-	st.before, _ = requests(st.deployment)
+	st.before, _ = Requests(st.deployment)
 }
 
 // Declare records what the lock under test promises under these names.

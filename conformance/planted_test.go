@@ -1,4 +1,4 @@
-package harness_test
+package conformance_test
 
 import (
 	"cmp"
@@ -16,6 +16,11 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+)
+
+const (
+	extendOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
+	deleteOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
 )
 
 // A planted lock is one key that expires, on one server, as one process of a service opens it. It is
