@@ -128,7 +128,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 		return failed(err)
 	}
 	f := locktest.Features{
-		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.UsesIndependent(), Callers: 100,
+		Reentrant: l.Reentrant, Fenced: l.Token, SplitVotes: l.Quorum, Callers: 100,
 	}
 	checks := locktest.Checks(f)
 	g := &guard{}
@@ -222,15 +222,10 @@ func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.C
 	g := &guard{}
 	options := d.ClientOptions(d.Topology().Of(topologies.Zone)[0])
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = answerLimit, answerLimit, answerLimit
-	servers := topologies.Clients(options)
-	defer func() {
-		for _, rdb := range servers {
-			_ = rdb.Close()
-		}
-	}()
-	locker, closeLock, err := g.of(l).Begin()(servers, harness.LockOptions{})
+	guarded := g.of(l)
+	locker, closeLock, err := guarded.Connect(guarded.Begin(), options, harness.LockOptions{})
 	if err != nil {
-		return fmt.Errorf("open lock %s: %w", l.Name, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()

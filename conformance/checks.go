@@ -1,6 +1,6 @@
 package conformance
 
-import "github.com/lockchaos/lockchaos/driver"
+import "github.com/lockchaos/lockchaos/promises"
 
 const (
 	// ownerInOneStep is what a user has to change where a release is not one step.
@@ -8,19 +8,19 @@ const (
 )
 
 // What is promised.
-func reentrant(p driver.Promises) bool  { return p.Reentrant }
-func extendable(p driver.Promises) bool { return p.Extend }
+func reentrant(p promises.Promises) bool  { return p.Reentrant }
+func extendable(p promises.Promises) bool { return p.Extend }
 
 // Checks lists the checks of a driver, in order.
 func Checks() []Check {
 	return []Check{
 		{Name: "a free lock is granted, and given back", play: grantsFree},
 		{
-			Name: "a grant asks the servers", Needs: func(p driver.Promises) bool { return !p.HandsOver && !p.Reentrant }, play: asksServers, links: true,
+			Name: "a grant asks the servers", Needs: func(p promises.Promises) bool { return !p.HandsOver && !p.Reentrant }, play: asksServers, links: true,
 			change: "ask the servers for each grant; a process that hands a lock over within itself promises hands_over",
 		},
 		{
-			Name: "a grant needs a majority of the servers", Needs: func(p driver.Promises) bool { return p.Quorum }, play: needsMajority, links: true,
+			Name: "a grant needs a majority of the servers", Needs: func(p promises.Promises) bool { return p.Quorum }, play: needsMajority, links: true,
 			change: "grant only what more than half of the servers have confirmed",
 		},
 		{
@@ -43,7 +43,7 @@ func Checks() []Check {
 		{Name: "a grant over slow links is believed for no longer than the servers keep it", play: slowGrant, links: true},
 		{Name: "a grant whose first reply is lost is believed for no longer than the servers keep it", play: retriedGrant, links: true},
 		{
-			Name: "a hold without a lease is kept", Needs: func(p driver.Promises) bool { return p.Watchdog }, play: keepsWatched, links: true,
+			Name: "a hold without a lease is kept", Needs: func(p promises.Promises) bool { return p.Watchdog }, play: keepsWatched, links: true,
 			change: "extend the key until the release, at least three times a lease; or do not promise watchdog",
 		},
 		{
@@ -57,7 +57,7 @@ func Checks() []Check {
 		{Name: "a release whose requests are slow leaves the next holder alone", play: releasesSlowly, links: true, redis: true},
 		{Name: "a grant that is cut off half way is over with its lease", play: halfGrant, links: true, redis: true},
 		{
-			Name: "waiters are granted the lock in the order of their requests", Needs: func(p driver.Promises) bool { return p.Fair }, play: servesInOrder, links: true,
+			Name: "waiters are granted the lock in the order of their requests", Needs: func(p promises.Promises) bool { return p.Fair }, play: servesInOrder, links: true,
 			change: "grant in the order of the queue; or do not promise fair",
 		},
 		{
@@ -66,7 +66,7 @@ func Checks() []Check {
 		},
 		{Name: "an extension whose requests are slow is believed only while the lock is held", Needs: extendable, play: extendsSlowly, links: true, redis: true},
 		{
-			Name: "tokens grow from grant to grant", Needs: func(p driver.Promises) bool { return p.Token }, play: tokensGrow,
+			Name: "tokens grow from grant to grant", Needs: func(p promises.Promises) bool { return p.Token }, play: tokensGrow,
 			change: "take the token from one counter on the servers, in the step that grants (INCR in the script); or do not promise token",
 		},
 		{Name: "nothing is granted while the links are cut", play: grantsNothingCutOff, links: true, change: "answer ok only once the servers have confirmed the grant"},

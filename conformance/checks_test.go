@@ -35,7 +35,7 @@ func one(t *testing.T, config harness.Config) topologies.Deployment {
 // promising is a lock that promises as much as the lock of a check must.
 func promising(check, name string, plants ...plant) harness.LockSpec {
 	l := plantedSpec(name, plants...)
-	l.Tokens = check == "tokens grow from grant to grant"
+	l.Token = check == "tokens grow from grant to grant"
 	l.Watchdog = check == "a hold without a lease is kept"
 	return l
 }

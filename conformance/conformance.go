@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -44,7 +45,7 @@ type Check struct {
 	// Name is the sentence.
 	Name string
 	// Needs says whether it is promised; nil: every lock must.
-	Needs func(driver.Promises) bool
+	Needs func(promises.Promises) bool
 	// change is what a user has to change where the check fails; empty where what went wrong says so itself.
 	change string
 	play   func(*play)
@@ -81,7 +82,7 @@ func Topology(l harness.LockSpec) string {
 	switch {
 	case cmp.Or(l.Store, topologies.StoreRedis) != topologies.StoreRedis:
 		return topologies.NamesOf(l.Store)[0]
-	case l.UsesIndependent():
+	case l.Quorum:
 		return topologies.Independent
 	default:
 		return topologies.Single

@@ -48,7 +48,7 @@ func asksServers(p *play) {
 	p.grant("a.2", p.name, long)
 	if after, _ := harness.Requests(p.d); counted && maps.Equal(before, after) {
 		p.fail("no request reached the servers over the links: %s answers from memory, or reaches the servers past the proxies. "+
-			"If the library hands a lock over within its process, %s", p.who(), p.word(`promise "hands_over"`, "set GrantsLocally"))
+			"If the library hands a lock over within its process, %s", p.who(), p.word(`promise "hands_over"`, "set HandsOver"))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 const (
@@ -64,7 +65,7 @@ func plantedSpec(name string, plants ...plant) harness.LockSpec {
 
 func misbehavedOnce(name string, met *atomic.Bool, plants ...plant) harness.LockSpec {
 	return harness.LockSpec{
-		Name: name, Foreign: true, Commands: harness.OwnCommands(),
+		Name: name, Promises: promises.Full(promises.Promises{}), Foreign: true, Commands: harness.OwnCommands(),
 		Open: func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
 			p := &planted{rdb: servers[0], process: rand.Text(), met: met}
 			p.token = func(string) string { return rand.Text() }

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -48,23 +47,8 @@ func inGo(l harness.LockSpec) opener {
 	return func(d topologies.Deployment, zone string, timeout time.Duration, _ io.Writer) (subject, func(), error) {
 		at, options := harness.PlaceIn(d, zone), d.ClientOptions(zone)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
-		servers := topologies.Clients(options)
-		end := func() {
-			for _, rdb := range servers {
-				_ = rdb.Close()
-			}
-		}
-		locker, closeLock, err := open(servers, harness.LockOptions{At: &at})
-		if err != nil {
-			end()
-			return nil, nil, fmt.Errorf("open lock %s: %w", l.Name, err)
-		}
-		return lockInGo{locker, l}, func() {
-			if closeLock != nil {
-				closeLock()
-			}
-			end()
-		}, nil
+		locker, end, err := l.Connect(open, options, harness.LockOptions{At: &at})
+		return lockInGo{locker, l}, end, err
 	}
 }
 
@@ -100,10 +84,7 @@ func (lockInGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h
 
 // Hello says what the lock promises, in the words of the protocol.
 func (l lockInGo) Hello() driver.Hello {
-	return driver.Hello{Name: l.spec.Name, Parallel: manyClients, Promises: driver.Promises{
-		Extend: !l.spec.NoExtend, Lost: !l.spec.NoNotice, Token: l.spec.Tokens, Reentrant: l.spec.Reentrant, Fair: l.spec.Fair, Wait: true,
-		Watchdog: l.spec.Watchdog, HandsOver: l.spec.GrantsLocally, Quorum: l.spec.UsesIndependent(), ReleaseTells: !l.spec.SilentRelease,
-	}}
+	return driver.Hello{Name: l.spec.Name, Parallel: manyClients, Promises: l.spec.Promises}
 }
 
 // Err is nil: there is no protocol.

@@ -57,7 +57,7 @@ func (st *Session) unreached() string {
 		return ""
 	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
 		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the %s promises a lock on a majority of them", granted, servers, len(met), who)
-	case !st.lock.Reentrant && !st.lock.GrantsLocally: // each grant asks a server
+	case !st.lock.Reentrant && !st.lock.HandsOver: // each grant asks a server
 		if asked < granted {
 			return fmt.Sprintf("the lock was granted %d times, "+why, granted, asked)
 		}

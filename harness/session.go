@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
@@ -258,7 +256,7 @@ func (st *Session) Declare(names ...string) {
 		}
 		st.recorder.Record(history.Event{
 			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Fair,
+			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Place,
 		})
 	}
 }
@@ -269,19 +267,12 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
-	var servers []redis.UniversalClient
-	if st.lock.onRedis() {
-		servers = topologies.Clients(options)
-	}
-	for _, rdb := range servers {
-		st.closers = append(st.closers, func() { _ = rdb.Close() })
-	}
 	o.Observer = st.Renewals()
 	o.At = st.place(zone)
 	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
-	locker, closeLocker, err := st.open(servers, o)
+	locker, closeLocker, err := st.lock.Connect(st.open, options, o)
 	if err != nil {
-		return nil, fmt.Errorf("open lock %s for %s: %w", st.lock.Name, zone, err)
+		return nil, fmt.Errorf("for clients of %s: %w", zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
 	return counted{locker, zone, &st.grants}, nil
@@ -328,8 +319,8 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	before = errors.Join(before, st.keep(ctx))
 	healed := st.HealAll(ctx)
 	st.recordLingering()
-	if d, ok := st.deployment.(interface{ discard() }); ok && (healed != nil || st.moved) {
-		d.discard()
+	if d, ok := st.deployment.(topologies.Reusable); ok && (healed != nil || st.moved) {
+		d.Reuse(nil)
 	}
 	if err := checkClaim(st.deployment); err != nil {
 		st.run.ClaimLostTo = err.Error()
