@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // A Lock is a lock under test: [New] makes one of a function that opens it.
@@ -37,7 +38,7 @@ type Open func(s Servers) (l lock.Locker, closeLock func() error, err error)
 // by what it promises.
 func New(name string, open Open) Lock {
 	l := Lock{
-		Name: name, About: "a lock under test", Foreign: true,
+		Name: name, About: "a lock under test", Foreign: true, Promises: promises.Full(promises.Promises{}),
 		Commands: harness.OwnCommands(),
 	}
 	if open == nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -48,8 +49,8 @@ func Smoke(t *testing.T, l Lock) {
 	}
 	if l.Kind != history.KindSemaphore {
 		g := &guard{}
-		var unmapped *harness.UnmappedError
-		if errors.As(harness.CheckRefusal(t.Context(), process.Backend{}, g.of(l)), &unmapped) && len(g.noted()) == 0 {
+		var unmapped *conformance.UnmappedError
+		if errors.As(conformance.Refusal(t.Context(), process.Backend{}, g.of(l)), &unmapped) && len(g.noted()) == 0 {
 			t.Fatalf("chaos.Smoke: %v.\nSay what it means where the lock is opened: chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", unmapped)
 		}
 	}
@@ -102,7 +103,7 @@ func (v verdict) failure() string {
 	switch {
 	case v.err == nil:
 		return ""
-	case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, harness.ErrNotFree):
+	case errors.Is(v.err, locktest.ErrNotFree), errors.Is(v.err, conformance.ErrNotFree):
 		return fmt.Sprintf("%s: %v\n%s", v.name, v.err, hintEndless)
 	default:
 		return fmt.Sprintf("%s: %v", v.name, v.err)
@@ -122,12 +123,12 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 		return []verdict{{name: "a lock with leases and one holder", skipped: "the contract is that of a lock with leases and one holder"}}
 	}
 	failed := func(err error) []verdict { return append(verdicts, verdict{name: "the servers", err: err}) }
-	t, err := topologies.New(harness.CheckTopology(l), topologies.Options{})
+	t, err := topologies.New(conformance.Topology(l), topologies.Options{})
 	if err != nil {
 		return failed(err)
 	}
 	f := locktest.Features{
-		Reentrant: l.Reentrant, Fenced: l.Tokens, SplitVotes: l.UsesIndependent(), Callers: 100,
+		Reentrant: l.Reentrant, Fenced: l.Token, SplitVotes: l.Quorum, Callers: 100,
 	}
 	checks := locktest.Checks(f)
 	g := &guard{}
@@ -135,7 +136,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 	verdicts = make([]verdict, len(checks))
 	var all sync.WaitGroup
 	all.Go(func() {
-		err = harness.Each(ctx, process.Backend{}, t, contractLanes, len(checks), func(d topologies.Deployment, i int) {
+		err = conformance.Each(ctx, process.Backend{}, t, contractLanes, len(checks), func(d topologies.Deployment, i int) {
 			v := &verdicts[i]
 			v.name = checks[i].Name
 			if blocked.Load() {
@@ -177,14 +178,14 @@ func linkChecks(ctx context.Context, l Lock) (verdicts []verdict) {
 			case <-over:
 			}
 		}
-		err := harness.CheckLock(ctx, process.Backend{}, l, func(c harness.DriverCheck, skipped bool, wrong error) {
+		err := conformance.Lock(ctx, process.Backend{}, l, func(o conformance.Outcome) {
 			switch {
-			case skipped:
-				tell(verdict{name: c.Name, skipped: "not promised"})
-			case errors.Is(wrong, errors.ErrUnsupported):
-				tell(verdict{name: c.Name, skipped: wrong.Error()})
+			case o.Skipped:
+				tell(verdict{name: o.Name, skipped: "not promised"})
+			case errors.Is(o.Wrong, errors.ErrUnsupported):
+				tell(verdict{name: o.Name, skipped: o.Wrong.Error()})
 			default:
-				tell(verdict{name: c.Name, err: wrong})
+				tell(verdict{name: o.Name, err: o.Wrong})
 			}
 		})
 		if err != nil {
@@ -221,15 +222,10 @@ func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.C
 	g := &guard{}
 	options := d.ClientOptions(d.Topology().Of(topologies.Zone)[0])
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = answerLimit, answerLimit, answerLimit
-	servers := topologies.Clients(options)
-	defer func() {
-		for _, rdb := range servers {
-			_ = rdb.Close()
-		}
-	}()
-	locker, closeLock, err := g.of(l).Begin()(servers, harness.LockOptions{})
+	guarded := g.of(l)
+	locker, closeLock, err := guarded.Connect(guarded.Begin(), options, harness.LockOptions{})
 	if err != nil {
-		return fmt.Errorf("open lock %s: %w", l.Name, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()

@@ -25,6 +25,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // play is the variable that makes a driver of this test binary.
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 func act(role string) int {
 	hello := driver.Hello{
 		Name: "memory", Version: "1", Language: "go", Parallel: 2000,
-		Promises: driver.Promises{Extend: true, Lost: true, Token: true, ReleaseTells: true},
+		Promises: promises.Promises{Extend: true, Lost: true, Token: true, ReleaseTells: true},
 	}
 	if role == "memory" || role == "slow-memory" {
 		err := driver.Serve(context.Background(), hello, func(context.Context, driver.Session) (lock.Locker, func(), error) {

@@ -1,6 +1,10 @@
 package driver
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/lockchaos/lockchaos/promises"
+)
 
 // Version is the version of the protocol.
 const Version = 1
@@ -42,39 +46,6 @@ type Server struct {
 	Addr string `json:"addr"` // HOST:PORT
 }
 
-// Promises are what a library says of its lock. A run judges what is promised,
-// and lists what is not. The zero value promises a mutex with a lease, and no
-// more.
-type Promises struct {
-	// Kind of lock: "mutex" is the only one of version 1; empty means mutex.
-	Kind string `json:"kind,omitempty"`
-	// Store is what the lock is on: "etcd" or "zookeeper"; empty means Redis.
-	Store string `json:"store,omitempty"`
-	// Extend says that a hold can be extended.
-	Extend bool `json:"extend,omitempty"`
-	// Lost says that the library tells when a hold is lost.
-	Lost bool `json:"lost,omitempty"`
-	// Token says that each grant has a fencing token.
-	Token bool `json:"token,omitempty"`
-	// Reentrant says that an owner may acquire a lock again that it holds.
-	Reentrant bool `json:"reentrant,omitempty"`
-	// Fair says that waiters are granted the lock in the order of their requests.
-	Fair bool `json:"fair,omitempty"`
-	// Wait says that the library itself waits for a lock that is held.
-	Wait bool `json:"wait,omitempty"`
-	// Watchdog says that a hold without a lease is extended until it is released.
-	Watchdog bool `json:"watchdog,omitempty"`
-	// HandsOver says that the library may grant a lock without asking a server, to a
-	// client of a process that has it.
-	HandsOver bool `json:"hands_over,omitempty"`
-	// Quorum says that the lock is on a majority of several servers that know nothing of
-	// each other, as Redlock's is. Only such a lock can be on topology independent.
-	Quorum bool `json:"quorum,omitempty"`
-	// ReleaseTells says that a release of a lock that is not held fails. Without
-	// it, an "ok" to a release may also mean that there was nothing to release.
-	ReleaseTells bool `json:"release_tells,omitempty"`
-}
-
 // A Hello is what a driver says of itself.
 type Hello struct {
 	Protocol int    `json:"protocol"`
@@ -82,8 +53,8 @@ type Hello struct {
 	Version  string `json:"version,omitempty"`
 	Language string `json:"language,omitempty"`
 	// Parallel is how many clients may have a request open at once; 0 means 1.
-	Parallel int      `json:"parallel,omitempty"`
-	Promises Promises `json:"promises"`
+	Parallel int               `json:"parallel,omitempty"`
+	Promises promises.Promises `json:"promises"`
 	// Keys are patterns of the keys that a lock has on the server, with {name}
 	// for its name; empty if the driver does not know them.
 	Keys []string `json:"keys,omitempty"`

@@ -16,12 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -106,13 +108,14 @@ func absolute(t *testing.T, file string) string {
 // such words in their name.
 func check(t *testing.T, command, topology string, only ...string) (wrong []string) {
 	t.Helper()
-	checks := slices.DeleteFunc(harness.DriverChecks(), func(c harness.DriverCheck) bool {
+	checks := slices.DeleteFunc(conformance.Checks(), func(c conformance.Check) bool {
 		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
 	})
 	require.GreaterOrEqual(t, len(checks), max(len(only), 1))
-	err := harness.CheckDriver(t.Context(), runtest.Servers(), command, topology, checks, t.Output(), func(c harness.DriverCheck, _ bool, err error) {
-		if err != nil {
-			wrong = append(wrong, c.Name+": "+err.Error())
+	err := conformance.Driver(t.Context(), runtest.Servers(), command, topology, checks, func(o conformance.Outcome) {
+		t.Log(o.Log)
+		if o.Wrong != nil {
+			wrong = append(wrong, o.Name+": "+o.Wrong.Error())
 		}
 	})
 	require.NoError(t, err)
@@ -188,7 +191,7 @@ func TestDrivers(t *testing.T) {
 
 			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 5*time.Second)
 			if l.silent {
-				require.Contains(t, told.Unpromised, history.UnpromisedRelease)
+				require.Contains(t, told.Unpromised, promises.NoReleaseTells)
 			}
 			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.

@@ -213,22 +213,3 @@ func ended(pid string) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
-
-// A driver that does not flush its answers is told so by the first check, which is then the only one.
-func TestCheckDriver_Silent(t *testing.T) {
-	t.Parallel()
-	config := runtest.Setup(t)
-	path := filepath.Join(t.TempDir(), "driver.sh")
-	text := "#!/bin/sh\nread -r line\necho '{\"re\":0,\"protocol\":1,\"name\":\"silent\"}'\necho the library is there >&2\nwhile read -r line; do :; done\n"
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-	told := 0
-	err := harness.CheckDriver(t.Context(), config.Backend, path, topologies.Single, harness.DriverChecks(), t.Output(), func(_ harness.DriverCheck, skipped bool, wrong error) {
-		told++
-		require.False(t, skipped)
-		require.ErrorContains(t, wrong, `It was sent {"id":1,"op":"acquire","client":"zone-a.1","owner":"zone-a.1#1"`)
-		require.ErrorContains(t, wrong, `it logged "the library is there"`)
-		require.ErrorContains(t, wrong, "Is the output flushed after each line?")
-	})
-	require.ErrorIs(t, err, harness.ErrNoGrant)
-	require.Equal(t, 1, told)
-}

@@ -20,7 +20,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
@@ -96,32 +95,31 @@ func (c *watched) watch(lost <-chan struct{}) {
 	}
 }
 
-// Extend is that of [workload.Client].
-func (c *watched) Extend(ctx context.Context, d time.Duration) history.Type {
+// alone does something that excludes all else.
+func (c *watched) alone(do func() history.Type) history.Type {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.Client.Extend(ctx, d)
+	return do()
+}
+
+// Extend is that of [workload.Client].
+func (c *watched) Extend(ctx context.Context, d time.Duration) history.Type {
+	return c.alone(func() history.Type { return c.Client.Extend(ctx, d) })
 }
 
 // Release is that of [workload.Client].
 func (c *watched) Release(ctx context.Context) history.Type {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Client.Release(ctx)
+	return c.alone(func() history.Type { return c.Client.Release(ctx) })
 }
 
 // ReleaseFirst is that of [workload.Client].
 func (c *watched) ReleaseFirst(ctx context.Context) history.Type {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Client.ReleaseFirst(ctx)
+	return c.alone(func() history.Type { return c.Client.ReleaseFirst(ctx) })
 }
 
 // ReleaseAgain is that of [workload.Client].
 func (c *watched) ReleaseAgain(ctx context.Context) history.Type {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Client.ReleaseAgain(ctx)
+	return c.alone(func() history.Type { return c.Client.ReleaseAgain(ctx) })
 }
 
 // Read is that of [workload.Client].
@@ -133,9 +131,7 @@ func (c *watched) Read(ctx context.Context, name string, r workload.Resource) er
 
 // Write is that of [workload.Client].
 func (c *watched) Write(ctx context.Context, name string, r workload.Resource) history.Type {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Client.Write(ctx, name, r)
+	return c.alone(func() history.Type { return c.Client.Write(ctx, name, r) })
 }
 
 // AwaitLost waits until the client is told that it lost what it was granted last.
@@ -180,15 +176,14 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 		return nil, fmt.Errorf("start client %s: %w", name, err)
 	}
 	st.closers = append(st.closers, func() { _ = complaints.Close() })
+	at := PlaceIn(st.deployment, zone)
 	setup := workerSetup{
 		Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog, Permits: st.options.Permits,
-		Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Cluster: options.IsClusterMode,
+		Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Topology: at.Topology, Servers: at.Servers, Cluster: options.IsClusterMode,
 		Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
 	}
 	var adopt func(group int) error
 	if st.lock.Connects {
-		at := PlaceIn(st.deployment, zone)
-		setup.Topology, setup.Servers = at.Topology, at.Servers
 		if setup.Temp, err = os.MkdirTemp("", "lockchaos-client-"); err != nil { // it outlives a client that is killed
 			return nil, fmt.Errorf("start client %s: %w", name, err)
 		}
@@ -258,10 +253,9 @@ type workerSetup struct {
 	Retries     int
 	PoolSize    int
 	Timeout     time.Duration
-	// Of a lock that connects by itself.
-	Topology string          `json:",omitempty"`
-	Servers  []driver.Server `json:",omitempty"`
-	Temp     string          `json:",omitempty"`
+	Topology    string
+	Servers     []driver.Server
+	Temp        string `json:",omitempty"` // of a driver
 }
 
 // ServeWorker is the process of a client of a scenario: it is told on in what to
@@ -288,36 +282,16 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) 
 func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why string)) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
 	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: s.Permits, Observer: observer}
-	if l.Connects {
-		o.At = &Place{
-			Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
-			Joins: true, Temp: s.Temp, MarkInconclusive: doubt, Broken: doubt,
-			Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
-			Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
-		}
-		return l.Open(nil, o)
+	o.At = &Place{
+		Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
+		Joins: true, Temp: s.Temp, MarkInconclusive: doubt, Broken: doubt,
+		Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
+		Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
 	}
-	if !l.onRedis() {
-		o.At = &Place{Zone: s.Zone, Timeout: s.Timeout, Dial: dialer.DialContext}
-		for _, address := range s.Addresses {
-			o.At.Servers = append(o.At.Servers, driver.Server{Name: address, Kind: l.Store, Addr: address})
-		}
-		return l.Open(nil, o)
-	}
-	servers := topologies.Clients(&redis.UniversalOptions{
+	return l.Connect(l.Begin(), &redis.UniversalOptions{
 		Addrs: s.Addresses, MasterName: s.MasterName, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
 		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
 		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	locker, closeLocker, err := l.Open(servers, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return locker, func() {
-		closeLocker()
-		for _, rdb := range servers {
-			_ = rdb.Close()
-		}
-	}, nil
+	}, o)
 }

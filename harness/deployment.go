@@ -9,14 +9,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// Impossible joins reasons; nil if there are none.
-func Impossible(reasons ...error) error {
-	if err := errors.Join(reasons...); err != nil {
-		return fmt.Errorf("it %w: %w", ErrImpossible, err)
-	}
-	return nil
-}
-
 // startable refuses a resource on a server of its own where none can be started.
 func (p ResourceConfig) startable(backend string) error {
 	if p.Kind != ResourceRedis || backend != attached {

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"time"
+
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -14,12 +16,13 @@ type Drawn struct {
 // Picks lists the faults that a random run knows, on a topology as it is made by
 // default but for its options.
 func Picks(r RandomRun) ([]Drawn, error) {
-	e, err := r.environment()
+	r.Length = time.Second
+	x, err := r.resolve()
 	if err != nil {
 		return nil, err
 	}
 	var all []Drawn
-	for _, p := range e.Candidates() {
+	for _, p := range x.draws.Candidates() {
 		all = append(all, Drawn{p.Mix, p.Fault, p.Cant, p.Breaks, p.Weight})
 	}
 	return all, nil
@@ -32,3 +35,12 @@ func Persistent() topologies.Options {
 
 // QuietEnd is how long a plan for a run of that length is quiet at its end.
 var QuietEnd = func(r RandomRun) int64 { return int64(faults.PaceOf(r.Length).End) }
+
+// Schedule is the plan of the run on servers of ours: the same seed gives the same one.
+func (r RandomRun) Schedule(seed uint64) (faults.Schedule, error) {
+	x, err := r.resolve()
+	if err != nil || r.Plan != nil {
+		return r.Plan, err
+	}
+	return faults.Generate(seed, x.chosen, r.Length), nil
+}

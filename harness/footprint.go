@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,16 +46,17 @@ type Footprint struct {
 	// Keys are those that are there while a lock is held and not after its release,
 	// with {name} for the name of the lock.
 	Keys []string
-	// Acquire, Extend and Release are the commands by which the lock does that once
-	// the servers know its scripts, and Renew that of its watchdog; of one that was not seen, Name is empty.
-	Acquire, Extend, Renew, Release SentCommand
-	// AcquireLast is the last command of an acquire: another one than the first where a
-	// lock is acquired in steps.
-	AcquireLast SentCommand
+	// Commands are those by which the lock does that once the servers know its scripts, as far as they were seen, by
+	// the words of [Footprint.Aim].
+	Commands map[string]SentCommand
 }
 
-// The words by which a fault picks a command of a foreign lock.
+// The words by which a fault picks a command of a foreign lock. The last command of an acquire is another one than
+// the first where a lock is acquired in steps.
 const acquireWord, acquireLastWord, extendWord, renewWord, releaseWord = "acquire", "acquire-last", "extend", "renew", "release"
+
+// words are all of them. A script is called by the first of those that it is for.
+var words = []string{acquireWord, extendWord, releaseWord, renewWord, acquireLastWord} //nolint:gochecknoglobals // a constant
 
 // A SentCommand is a command that a lock sends.
 type SentCommand struct {
@@ -80,24 +82,15 @@ func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ str
 	return len(there) > 0, err
 }
 
-// Scripts are the names acquire, extend and release of the scripts of those, by
-// their SHA-1.
+// Scripts are the names of scripts, by their SHA-1: what they are for.
 func (f Footprint) Scripts() map[string]string {
-	names := map[string]string{}
-	for name, c := range f.byName() {
-		if c.Script != "" {
-			names[c.Script] = name
+	byDigest := map[string]string{}
+	for _, word := range slices.Backward(words) {
+		if c := f.Commands[word]; c.Script != "" {
+			byDigest[c.Script] = word
 		}
 	}
-	return names
-}
-
-func (f Footprint) byName() map[string]SentCommand {
-	all := map[string]SentCommand{acquireWord: f.Acquire, extendWord: f.Extend, releaseWord: f.Release}
-	if f.Renew != f.Extend {
-		all[renewWord] = f.Renew // else the script of both has one name
-	}
-	return all
+	return byDigest
 }
 
 // inFull are the commands by which a catalogue's locks acquire a lock.
@@ -106,37 +99,25 @@ var inFull = []string{"EVAL", "EVALSHA", "SET", "SETNX"} //nolint:gochecknogloba
 // Aim rewrites the words by which a fault picks a command, so that they pick one
 // that the lock sends. The first word may be acquire, acquire-last, extend, renew or release; a
 // command that the lock does not send is taken for acquire. It reports false where no such command was seen.
-func (f Footprint) Aim(words string) (string, bool) {
-	first, rest, _ := strings.Cut(words, " ")
-	if first == acquireLastWord {
-		if f.AcquireLast.Script == "" {
-			return strings.TrimSpace(f.AcquireLast.Name + " " + rest), f.AcquireLast.Name != ""
+func (f Footprint) Aim(picks string) (string, bool) {
+	first, rest, _ := strings.Cut(picks, " ")
+	if !slices.Contains(words, first) {
+		name := strings.ToUpper(first)
+		for _, c := range f.Commands {
+			if c.Name == name {
+				return picks, true
+			}
+		}
+		if !slices.Contains(inFull, name) && !slices.Contains(programCommands, name) {
+			return picks, true // it is about something else
 		}
 		first = acquireWord
 	}
-	if first == renewWord && f.Renew == f.Extend {
-		first = extendWord
+	sent, seen := f.Commands[first]
+	if !seen {
+		return picks, false
 	}
-	all := f.byName()
-	sent, named := all[first]
-	if !named {
-		for _, c := range all {
-			if c.Name == strings.ToUpper(first) {
-				return words, true
-			}
-		}
-		if !slices.Contains(inFull, strings.ToUpper(first)) && !slices.Contains(programCommands, strings.ToUpper(first)) {
-			return words, true // it is about something else
-		}
-		first, sent = "acquire", f.Acquire
-	}
-	if sent.Name == "" {
-		return words, false
-	}
-	if sent.Script == "" {
-		first = sent.Name
-	}
-	return strings.TrimSpace(first + " " + rest), true
+	return strings.TrimSpace(cmp.Or(f.Scripts()[sent.Script], sent.Name) + " " + rest), true
 }
 
 // Learn acquires and releases a lock of its own, twice, and reads from the traffic
@@ -182,7 +163,7 @@ func (f *Footprint) learnRenewal(ctx context.Context, d topologies.Deployment, z
 	limited, stop := context.WithTimeout(ctx, renewalLimit)
 	defer stop()
 	_ = await.Until(limited, func() error { // else none was seen
-		if f.Renew = chosen(ear.take(), f.KeysOf(warmUpName)); f.Renew.Name == "" {
+		if !f.sees(renewWord, ear.take(), f.KeysOf(warmUpName)) {
 			return errors.New("nothing was sent")
 		}
 		return nil
@@ -209,13 +190,17 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 	if err != nil {
 		return f, errors.Join(err, h.Release(ctx))
 	}
+	f.Commands = map[string]SentCommand{}
+	f.sees(acquireWord, acquired, held)
+	slices.Reverse(acquired)
+	f.sees(acquireLastWord, acquired, held)
 	if h.Extend(ctx, warmUpLease) == nil { // not every lock can
-		f.Extend = chosen(ear.take(), held)
+		f.sees(extendWord, ear.take(), held)
 	}
 	if err := h.Release(ctx); err != nil {
 		return f, fmt.Errorf("release: %w", err)
 	}
-	f.Release = chosen(ear.take(), held)
+	f.sees(releaseWord, ear.take(), held)
 	left, err := remaining(ctx, d, held)
 	if err != nil {
 		return f, err
@@ -228,9 +213,6 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 	if len(f.Keys) == 0 {
 		return f, fmt.Errorf("%w: no key with the name of the lock is on a server while it is held, and gone after the release", ErrUnlearnt)
 	}
-	f.Acquire = chosen(acquired, held)
-	slices.Reverse(acquired)
-	f.AcquireLast = chosen(acquired, held)
 	return f, nil
 }
 
@@ -270,23 +252,25 @@ var readers = []string{ //nolint:gochecknoglobals // a constant
 	"EXISTS", "GET", "HEXISTS", "HGET", "PTTL", "PUBLISH", "SUBSCRIBE", "SSUBSCRIBE", "TTL", "UNSUBSCRIBE", "SUNSUBSCRIBE", "WATCH", "WAIT",
 }
 
-// chosen is the first of the commands that name a key of the lock and may change it.
-func chosen(sent [][]string, keys []string) SentCommand {
-	for _, words := range sent {
-		name := strings.ToUpper(words[0])
-		if slices.Contains(readers, name) || !slices.ContainsFunc(words[1:], func(w string) bool { return slices.Contains(keys, w) }) {
+// sees notes for a word the first of the commands that name a key of the lock and may change it, and reports
+// whether there is one.
+func (f *Footprint) sees(word string, sent [][]string, keys []string) bool {
+	for _, parts := range sent {
+		name := strings.ToUpper(parts[0])
+		if slices.Contains(readers, name) || !slices.ContainsFunc(parts[1:], func(w string) bool { return slices.Contains(keys, w) }) {
 			continue
 		}
 		c := SentCommand{Name: name}
 		switch name {
 		case "EVALSHA":
-			c.Script = strings.ToLower(words[1])
+			c.Script = strings.ToLower(parts[1])
 		case "EVAL":
-			c.Script = faults.ScriptDigest(words[1])
+			c.Script = faults.ScriptDigest(parts[1])
 		}
-		return c
+		f.Commands[word] = c
+		return true
 	}
-	return SentCommand{}
+	return false
 }
 
 // learnTimeout bounds a look at a server before any fault, which need not hurry.
@@ -320,8 +304,10 @@ func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, k
 	defer conn.Close()
 	var there []string
 	for _, database := range databases(ctx, conn) {
-		if err := choose(ctx, conn, database); err != nil {
-			return nil, err
+		if database > 0 { // a cluster has no other than the first one
+			if err := conn.Select(ctx, database).Err(); err != nil {
+				return nil, fmt.Errorf("look for keys in database %d: %w", database, err)
+			}
 		}
 		for _, k := range keys {
 			n, err := conn.Exists(ctx, k).Result()
@@ -349,17 +335,6 @@ func databases(ctx context.Context, conn *redis.Conn) []int {
 		}
 	}
 	return all
-}
-
-// choose has a connection, which begins with the first database, use another one.
-func choose(ctx context.Context, conn *redis.Conn, database int) error {
-	if database == 0 {
-		return nil // a cluster has no other
-	}
-	if err := conn.Select(ctx, database).Err(); err != nil {
-		return fmt.Errorf("look for keys in database %d: %w", database, err)
-	}
-	return nil
 }
 
 // A listener keeps the commands that pass some links, and mention the warm-up's lock.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // Judge judges a recorded run by [checker.CheckRun], with what its workload has to
@@ -25,7 +26,7 @@ func meets(run history.Run) []string {
 	for _, k := range kinds {
 		for _, m := range k.Meets {
 			// A lock that never says that it is not held can't meet a refused release.
-			if m != history.MetNotHeld || !slices.Contains(run.Unpromised, history.UnpromisedRelease) {
+			if m != history.MetNotHeld || !slices.Contains(run.Unpromised, promises.NoReleaseTells) {
 				all = append(all, m)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/clientclock"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -29,40 +30,23 @@ type LockSpec struct {
 	// About says in a sentence what it is.
 	About string
 
-	// Kind is [history.KindMutex], which an empty one is too, [history.KindRW] or
-	// [history.KindSemaphore].
-	Kind string
-	// Reentrant promises that an owner who holds the lock is granted it again.
-	Reentrant bool
-	// Fair promises that requests are granted in the order of arrival, and that
-	// each grant names its place in the queue.
-	Fair bool
-	// Tokens promises that grants have fencing tokens.
-	Tokens bool
+	// Promises are what the lock promises. A lock on another store than Redis connects from [LockOptions.At], and is
+	// given no connections to Redis. All locks that are not Foreign are taken to have a watchdog, unless they are Endless.
+	promises.Promises
+
 	// Endless says that a grant has no lease: it lasts until it is released.
 	Endless bool
 	// Lease is that of a grant for which none was asked, where it is not [LockOptions.Watchdog],
 	// as of a library with a default of its own. Zero: it is.
 	Lease time.Duration
-	// Watchdog promises that a grant without a lease is extended until it is released.
-	// All locks that are not Foreign do, unless they are Endless.
-	Watchdog bool
 	// Together says that one request can be for several locks: the locker is a
 	// [workload.Service].
 	Together bool
 
-	// ReplicaAcks says that the lock heeds [LockOptions.ReplicaAcks].
-	ReplicaAcks bool
-	// Independent says that the lock lives on several servers that know nothing of
-	// each other, and on no other topology.
+	// Independent says that a lock that promises a Quorum lives on no other topology.
 	Independent bool
-	// Everywhere says that it uses every one of such servers, if there are several.
-	Everywhere bool
 	// Single says that it can live on one server only, without replicas.
 	Single bool
-	// HandsOver says that waiters of one process pass the lock on in memory, as
-	// long as each holds it for a moment only.
-	HandsOver bool
 	// Subscribes says that a waiter is told of a release by a message of the
 	// server.
 	Subscribes bool
@@ -80,27 +64,15 @@ type LockSpec struct {
 	// empty for none. It stands for HeldOn where a key tells whose it is.
 	HolderOn func(ctx context.Context, server *redis.Client, name string) (string, error)
 
-	// Store is the store that the lock is on: [topologies.StoreOf] of the topologies that
-	// it can live on; empty: Redis. A lock on another store connects from
-	// [LockOptions.At], and is given no connections to Redis.
-	Store string
-
 	// Foreign says that the lock is of another library: a run learns in a warm-up
 	// which keys and commands it uses, and aims faults at those. See [Learn].
 	Foreign bool
 	// Connects says that the lock connects to the servers by itself, from
 	// [LockOptions.At]: its clients can't be processes of their own.
 	Connects bool
-	// GrantsLocally says that a process that has the lock may grant it to another of its
-	// clients without a request to the servers.
-	GrantsLocally bool
 	// Caches says that servers must tell the lock of keys that changed (client-side
 	// caching, CLIENT TRACKING).
 	Caches bool
-	// NoExtend says that a hold can't be extended, NoNotice that a holder is not
-	// told of a loss, and SilentRelease that a release of a lock that is not held need
-	// not fail.
-	NoExtend, NoNotice, SilentRelease bool
 
 	// TakesClock says that it reads the time from [LockOptions.Clock], so that the clock of a client's machine
 	// can be wrong in a simulation.
@@ -165,6 +137,31 @@ func (l LockSpec) Begin() Opener {
 	return func([]redis.UniversalClient, LockOptions) (lock.Locker, func(), error) { return shared, func() {}, nil }
 }
 
+// Connect opens the lock, by what [LockSpec.Begin] returned, on connections of its own. The function
+// that it returns closes both.
+func (l LockSpec) Connect(open Opener, options *redis.UniversalOptions, o LockOptions) (lock.Locker, func(), error) {
+	var servers []redis.UniversalClient
+	if l.onRedis() {
+		servers = topologies.Clients(options)
+	}
+	disconnect := func() {
+		for _, rdb := range servers {
+			_ = rdb.Close()
+		}
+	}
+	locker, closeLock, err := open(servers, o)
+	if err != nil {
+		disconnect()
+		return nil, nil, fmt.Errorf("open lock %s: %w", l.Name, err)
+	}
+	return locker, func() {
+		if closeLock != nil {
+			closeLock()
+		}
+		disconnect()
+	}, nil
+}
+
 // On joins why the lock can't live on such servers with such options; nil if it
 // can.
 func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions) error {
@@ -180,13 +177,13 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	if l.Independent && topology != topologies.Independent {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
 	}
-	if topology == topologies.Independent && l.Name != "" && !l.UsesIndependent() && l.InProcess == nil {
+	if topology == topologies.Independent && l.Name != "" && !l.Quorum && l.InProcess == nil {
 		instead := "lock redlock or redsync"
 		switch {
 		case l.Connects:
 			instead = `promise "quorum" if it is on a majority of them`
 		case l.Foreign:
-			instead += " (of your own: set Everywhere)"
+			instead += " (of your own: set Quorum)"
 		}
 		errs = append(errs, fmt.Errorf("lock %s would be on one of the servers of topology %s, which know nothing of each other: use topology %s, or %s",
 			l.Name, topologies.Independent, topologies.Single, instead))
@@ -203,29 +200,10 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	return errors.Join(append(errs, lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks}.Validate())...)
 }
 
-// Unpromised are what the lock does not promise, by the names in package history. Of
-// locks that are not [LockSpec.Foreign] it is [history.UnpromisedAcks] alone: what the
-// others are judged by is known.
+// Unpromised are the names of what the lock does not promise. Of locks that are not [LockSpec.Foreign] it is
+// [promises.NoAcks] alone: what the others are judged by is known.
 func (l LockSpec) Unpromised() []string {
-	var none []string
-	if !l.ReplicaAcks {
-		none = append(none, history.UnpromisedAcks)
-	}
-	for _, p := range []struct {
-		name    string
-		missing bool
-	}{
-		{history.UnpromisedExtend, l.NoExtend},
-		{history.UnpromisedLost, l.NoNotice},
-		{history.UnpromisedPlace, !l.Fair},
-		{history.UnpromisedRelease, l.SilentRelease},
-		{history.UnpromisedToken, !l.Tokens},
-	} {
-		if l.Foreign && p.missing {
-			none = append(none, p.name)
-		}
-	}
-	return none
+	return slices.DeleteFunc(l.Missing(), func(name string) bool { return !l.Foreign && name != promises.NoAcks })
 }
 
 // LeaseOf is the lease of a grant for which so much was asked; 0: nothing was, and the lock's
@@ -271,9 +249,9 @@ func (l LockSpec) DefaultWorkload() string {
 		return "permits"
 	case l.Together:
 		return "several-locks"
-	case l.Fair:
+	case l.Place:
 		return "fair-queue"
-	case l.HandsOver:
+	case l.HandsOver && !l.Foreign:
 		return "bursts"
 	case l.Connects:
 		return l.ForeignWorkload()
@@ -316,7 +294,7 @@ func (l LockSpec) Suits(k workload.Kind) error {
 		because = "it lets several in at once, as many as it has permits"
 	case n.Reentry && !l.Reentrant:
 		because = "it is not re-entrant"
-	case n.Queue && !l.Fair:
+	case n.Queue && !l.Place:
 		because = "it does not tell the place in its queue: use mutex-fair"
 	case n.Watched && (l.Foreign && !l.Watchdog || l.Endless):
 		because = "it does not promise that a watchdog extends a hold without a lease"
@@ -327,10 +305,6 @@ func (l LockSpec) Suits(k workload.Kind) error {
 	}
 	return fmt.Errorf("lock %s can't have workload %s: %s", l.Name, k.Name, because)
 }
-
-// UsesIndependent reports whether the lock uses several servers that know nothing of each
-// other, where there are some.
-func (l LockSpec) UsesIndependent() bool { return l.Independent || l.Everywhere }
 
 // Locks are locks that can be chosen by name.
 type Locks []LockSpec

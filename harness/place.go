@@ -49,7 +49,7 @@ func (st *Session) unreached() string {
 	if st.lock.Connects {
 		who = "driver"
 	}
-	met, ok := requests(st.deployment)
+	met, ok := Requests(st.deployment)
 	why := "and %d requests reached the servers over the links: the " + who + " answers from memory, or reaches the servers past the proxies"
 	asked := sum(met) - sum(st.before)
 	switch granted, servers := st.grants.all.Load(), more(met, st.before); {
@@ -57,7 +57,7 @@ func (st *Session) unreached() string {
 		return ""
 	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
 		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the %s promises a lock on a majority of them", granted, servers, len(met), who)
-	case !st.lock.Reentrant && !st.lock.GrantsLocally: // each grant asks a server
+	case !st.lock.Reentrant && !st.lock.HandsOver: // each grant asks a server
 		if asked < granted {
 			return fmt.Sprintf("the lock was granted %d times, "+why, granted, asked)
 		}
@@ -97,9 +97,9 @@ func (g *grants) moved() int64 {
 	return g.moves
 }
 
-// requests counts those that got through to each server that keeps locks over the links of clients,
+// Requests counts those that got through to each server that keeps locks over the links of clients,
 // so far. It is false where links can't be counted.
-func requests(d topologies.Deployment) (to map[string]int64, ok bool) {
+func Requests(d topologies.Deployment) (to map[string]int64, ok bool) {
 	t := d.Topology()
 	to = map[string]int64{}
 	for _, l := range t.Links {

@@ -33,7 +33,14 @@ type pool struct {
 	inner topologies.Backend
 
 	mu   sync.Mutex
-	idle []*pooled
+	idle []pooled
+}
+
+// A pooled deployment waits for the next run.
+type pooled struct {
+	topologies.Reusable
+
+	wanted topologies.Topology
 }
 
 // An instrumentedPool can have servers that see other clocks and disks.
@@ -49,21 +56,19 @@ func (i *instrumentedPool) Instrumented() topologies.Backend { return i.with }
 // Start returns an idle deployment, or a new one.
 func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
 	r.mu.Lock()
-	at := slices.IndexFunc(r.idle, func(d *pooled) bool {
-		return d.wanted.Name == t.Name && d.wanted.Options == t.Options
-	})
+	at := slices.IndexFunc(r.idle, func(d pooled) bool { return d.wanted.Name == t.Name && d.wanted.Options == t.Options })
 	if at >= 0 {
-		d := r.idle[at]
+		defer r.mu.Unlock()
+		d := r.idle[at].Reusable
 		r.idle = slices.Delete(r.idle, at, at+1)
-		r.mu.Unlock()
-		return d.public(), nil
+		return d, nil
 	}
 	r.mu.Unlock()
 	d, err := r.inner.Start(ctx, t)
-	if err != nil {
-		return nil, err
+	if again, ok := d.(topologies.Reusable); ok {
+		again.Reuse(func() error { return r.put(pooled{again, t}) })
 	}
-	return (&pooled{Deployment: d, wanted: t, by: r}).public(), nil
+	return d, err
 }
 
 func (r *pool) close() error {
@@ -73,77 +78,38 @@ func (r *pool) close() error {
 	r.mu.Unlock()
 	var errs []error
 	for _, d := range idle {
-		errs = append(errs, d.Deployment.Close())
+		errs = append(errs, d.stop())
 	}
 	return errors.Join(errs...)
 }
 
-// A pooled deployment outlives its run.
-type pooled struct {
-	topologies.Deployment
-
-	wanted    topologies.Topology
-	by        *pool
-	discarded bool
+// stop closes the deployment.
+func (d pooled) stop() error {
+	d.Reuse(nil)
+	return d.Close()
 }
-
-// CheckClaim fails once another run has claimed it.
-func (d *pooled) CheckClaim() error { return checkClaim(d.Deployment) }
-
-// discard keeps the deployment from being used again.
-func (d *pooled) discard() { d.discarded = true }
-
-// public is the deployment as its user sees it.
-func (d *pooled) public() topologies.Deployment {
-	switch inner := d.Deployment.(type) {
-	case topologies.Failover:
-		return &pooledFailover{inner, d}
-	case topologies.Replicated:
-		return &pooledReplicated{inner, d}
-	default:
-		return d
-	}
-}
-
-// A pooledReplicated is one whose masters can change.
-type pooledReplicated struct {
-	topologies.Replicated
-	*pooled
-}
-
-// Close returns the deployment to the pool, or stops it.
-func (d *pooledReplicated) Close() error { return d.pooled.Close() }
-
-// A pooledFailover is one whose servers replace their masters.
-type pooledFailover struct {
-	topologies.Failover
-	*pooled
-}
-
-// Close returns the deployment to the pool, or stops it.
-func (d *pooledFailover) Close() error { return d.pooled.Close() }
 
 // resetTimeout bounds how long it may take to make a deployment as good as new: replicas
 // synchronize again, which takes seconds where the machine is busy.
 const resetTimeout = 15 * time.Second
 
-// Close returns the deployment to the pool if it is as good as new, else it stops it.
-func (d *pooled) Close() error {
+// put takes a deployment back if it is as good as new, else it stops it.
+func (r *pool) put(d pooled) error {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
-	if d.discarded || d.reset(ctx) != nil {
-		return d.Deployment.Close()
+	if d.reset(ctx) != nil {
+		return d.stop()
 	}
-	d.by.mu.Lock()
-	defer d.by.mu.Unlock()
-	d.by.idle = append(d.by.idle, d)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle = append(r.idle, d)
 	return nil
 }
 
 // reset removes what a run left in the servers, and proves the deployment whole.
-func (d *pooled) reset(ctx context.Context) error {
+func (d pooled) reset(ctx context.Context) error {
 	if d.Topology().Consensus() {
-		e, ok := d.Deployment.(topologies.Emptied)
+		e, ok := d.Reusable.(topologies.Emptied)
 		if !ok {
 			return errors.New("it can't be emptied")
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,10 +92,8 @@ func Program(command string) (LockSpec, error) {
 		return LockSpec{}, fmt.Errorf("the driver's promise of a store: %w", names.Unknown("store", hello.Promises.Store, stores))
 	}
 	l := LockSpec{
-		Name: ProgramPrefix + command, Store: hello.Promises.Store, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
-		Reentrant: hello.Promises.Reentrant, Watchdog: hello.Promises.Watchdog, GrantsLocally: hello.Promises.HandsOver, Tokens: hello.Promises.Token, Commands: OwnCommands(),
-		Foreign: true, Connects: true, Everywhere: hello.Promises.Quorum, NoExtend: !hello.Promises.Extend,
-		NoNotice: !hello.Promises.Lost, SilentRelease: !hello.Promises.ReleaseTells,
+		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
+		Promises: hello.Promises, Commands: OwnCommands(), Foreign: true, Connects: true,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
@@ -125,26 +124,39 @@ func withLog(err error, logged string) error {
 // shell, so that it leads its process group.
 func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
 
+// Start starts the driver of a command for the clients of the place. What it returns ends what the driver left.
+func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d *driver.Driver, end func(), err error) {
+	end = func() {}
+	var refused error
+	d, err = driver.Start(context.Background(), driver.Config{
+		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
+		Watchdog: watchdog, Log: log, Joins: at.Joins, Temp: at.Temp,
+		Started: func(group int) {
+			if adopted, err := at.Adopt(group); err != nil {
+				refused = err
+			} else {
+				end = adopted
+			}
+		},
+	})
+	if err == nil && refused != nil {
+		return nil, nil, errors.Join(refused, d.Close())
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return d, end, nil
+}
+
 // openProgram starts a driver for the clients of a zone.
 func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), error) {
 	log, err := at.Log()
 	if err != nil {
 		return nil, nil, err
 	}
-	var end func()
-	var refused error
-	d, err := driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout, Watchdog: o.Watchdog, Log: log,
-		Joins: at.Joins, Temp: at.Temp,
-		Started: func(group int) { end, refused = at.Adopt(group) },
-	})
-	if err == nil && refused != nil {
-		err = errors.Join(refused, d.Close())
-	}
+	d, end, err := at.Start(command, o.Watchdog, log)
 	if err != nil {
-		if end != nil {
-			end()
-		}
 		return nil, nil, errors.Join(err, log.Close())
 	}
 	tell := sync.OnceFunc(func() {
@@ -180,4 +192,28 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 			o.Unclosed(err)
 		}
 	}, nil
+}
+
+// A program is a driver that remembers the shortest lease that it was asked for.
+type program struct {
+	*driver.Driver
+
+	lease time.Duration // instead of a watchdog
+	least atomic.Int64
+}
+
+func (p *program) shortest() time.Duration { return time.Duration(p.least.Load()) }
+
+// Acquire asks the driver. A lock without a watchdog always has a lease.
+func (p *program) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	if o.Lease == 0 && !p.Hello().Promises.Watchdog {
+		o.Lease = p.lease
+	}
+	for o.Lease > 0 {
+		least := p.least.Load()
+		if least > 0 && least <= int64(o.Lease) || p.least.CompareAndSwap(least, int64(o.Lease)) {
+			break
+		}
+	}
+	return p.Driver.Acquire(ctx, name, o)
 }

@@ -49,76 +49,73 @@ type RandomRun struct {
 	foreign bool
 }
 
-// Schedule draws the run's schedule: the same seed gives the same one.
-func (r RandomRun) Schedule(seed uint64) (faults.Schedule, error) {
-	if r.Plan != nil {
-		return r.Plan, nil
-	}
-	e, err := r.environment()
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := e.Choose(r.mix(e))
-	if err != nil {
-		return nil, err
-	}
-	return faults.Generate(seed, chosen, r.Length), nil
+// A resolved run has what the names in it mean.
+type resolved struct {
+	topology topologies.Topology
+	kinds    []workload.Kind
+	// draws is what its faults are drawn for, on the topology in its usual form, and chosen those
+	// that it may have there; none where the plan is given.
+	draws  faults.Environment
+	chosen []faults.Candidate
 }
 
-func (r RandomRun) mix(e faults.Environment) string {
-	return cmp.Or(r.Faults, faults.DefaultMix(e.Topology))
+// Validate joins everything that is wrong with the run.
+func (r RandomRun) Validate() error {
+	_, err := r.resolve()
+	return err
 }
+
+// resolve looks up the names of the run, and joins everything that is wrong with it.
+func (r RandomRun) resolve() (resolved, error) {
+	var x resolved
+	var topology, workloads error
+	x.topology, topology = topologies.New(r.Topology, r.Servers)
+	x.kinds, workloads = parseWorkload(r.kind())
+	errs := []error{r.Workload.Validate(), topology, r.Lock.Validate(), workloads, r.Resource.Validate(r.Lock)}
+	if topology == nil && workloads == nil {
+		x.draws = r.environment(x)
+		var err error
+		switch {
+		case r.Plan == nil:
+			x.chosen, err = x.draws.Choose(r.mix(x.topology))
+		case !r.foreign:
+			err = checkPlan(x.draws, r.Plan)
+		}
+		errs = append(errs, err)
+	}
+	for _, k := range x.kinds {
+		errs = append(errs, r.Lock.Suits(k))
+	}
+	if r.Length <= 0 {
+		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
+	}
+	return x, errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
+}
+
+func (r RandomRun) mix(t topologies.Topology) string { return cmp.Or(r.Faults, faults.DefaultMix(t)) }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
-func (r RandomRun) environment() (faults.Environment, error) {
-	t, err := topologies.New(r.Topology, r.Servers)
-	if err != nil {
-		return faults.Environment{}, err
-	}
-	kinds, err := parseWorkload(r.kind())
-	clients := withLock(r.Workload, r.Lock, kinds)
+func (r RandomRun) environment(x resolved) faults.Environment {
+	clients := withLock(r.Workload, r.Lock, x.kinds)
 	e := faults.Environment{
-		Topology: t, Acks: r.Options.ReplicaAcks, Locks: clients.LockNames(),
+		Topology: x.topology, Acks: r.Options.ReplicaAcks, Locks: clients.LockNames(),
 		Lock: faults.LockTraits{
 			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
 			Own: slices.Equal(r.Lock.Commands, OwnCommands()),
 		},
 	}
 	if !e.Lock.Own {
-		return e, err
+		return e
 	}
 	e.Lease = cmp.Or(clients.Lease, r.Options.Watchdog)
 	e.Lock.Requests = []string{acquireWord + "|" + acquireLastWord, releaseWord}
-	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Extends }) {
+	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Extends }) {
 		e.Lock.Requests = append(e.Lock.Requests, extendWord)
 	}
-	if r.Lock.Watchdog && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
+	if r.Lock.Watchdog && slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
 		e.Lock.Requests = append(e.Lock.Requests, renewWord)
 	}
-	return e, err
-}
-
-// Validate joins everything that is wrong with the run.
-func (r RandomRun) Validate() error {
-	errs := []error{r.Workload.Validate()}
-	_, err := topologies.New(r.Topology, r.Servers)
-	errs = append(errs, err, r.Lock.Validate())
-	if e, wrong := r.environment(); wrong == nil {
-		_, wrong = r.Schedule(0)
-		errs = append(errs, wrong)
-		if !r.foreign {
-			errs = append(errs, checkPlan(e, r.Plan))
-		}
-	}
-	kinds, unknown := parseWorkload(r.kind())
-	errs = append(errs, unknown, r.Resource.Validate(r.Lock))
-	for _, k := range kinds {
-		errs = append(errs, r.Lock.Suits(k))
-	}
-	if r.Length <= 0 {
-		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
-	}
-	return errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
+	return e
 }
 
 func (r RandomRun) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload()) }
@@ -126,26 +123,15 @@ func (r RandomRun) kind() string { return cmp.Or(r.Kind, r.Lock.DefaultWorkload(
 // Run runs it and leaves the record in s.Dir. When ctx ends before its time,
 // the faults are healed and what was recorded is kept; that is no error.
 func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	t, err := topologies.New(r.Topology, r.Servers)
-	if err != nil {
-		return err
-	}
-	kinds, err := parseWorkload(r.kind())
+	x, err := r.resolve()
 	if err != nil {
 		return err
 	}
 	r.Workload.Seed = s.Seed
-	r.Workload = withLock(r.Workload, r.Lock, kinds)
+	r.Workload = withLock(r.Workload, r.Lock, x.kinds)
 	r.Options.Permits = r.Workload.Permits
-	var plan faults.Schedule
 	r.Resource.Kind = cmp.Or(r.Resource.Kind, ResourceRegister)
-	asked, err := r.asked()
-	if err != nil {
-		return err
-	}
+	var plan faults.Schedule
 	// A deployment that was there before may be of another size than one of ours, so
 	// the plan is for the one that is there.
 	prepare := func(d topologies.Deployment, run *history.Run) error {
@@ -153,7 +139,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			return err
 		}
 		var err error
-		if plan, err = r.planFor(d, s.Seed, run); err != nil {
+		if plan, err = r.planFor(d, s.Seed, x, run); err != nil {
 			return err
 		}
 		for _, why := range run.SkippedFaults {
@@ -166,7 +152,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	}
 	st, err := Open(ctx, s, Start{
 		Run:      history.Run{Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind()},
-		Topology: t, Faults: asked, Resource: r.Resource, Prepare: prepare,
+		Topology: x.topology, Faults: r.asked(x), Resource: r.Resource, Prepare: prepare,
 	})
 	if err != nil {
 		return err
@@ -177,24 +163,13 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	st.working(stop)
-	var zones []workload.Zone
-	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
-		locker, err := st.locker(name)
-		if errors.Is(err, driver.ErrNotStarted) {
-			st.blameDriver(err.Error())
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		zone := workload.Zone{
-			Name: name, Locker: locker, NodeName: st.deployment.NodeAt,
-			Resources: st.resources.all(name, r.Workload.LockNames()),
-		}
-		if r.Lock.LooksLeft() {
-			zone.Refused = st.refused
-		}
-		zones = append(zones, zone)
+	zones, err := st.zones(r.Workload.LockNames())
+	if errors.Is(err, driver.ErrNotStarted) {
+		st.blameDriver(err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if r.Lock.Foreign && r.Lock.onRedis() && len(plan) > 0 {
 		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {
@@ -214,19 +189,32 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	go func() {
 		defer close(followed)
 		defer stop()
-		if r.Recorded {
-			st.followRecorded(working, plan)
-			<-working.Done()
-			return
-		}
 		start := time.Now()
-		healed := st.follow(working, plan, r.Length)
-		workload.Pause(working, time.Until(later(start.Add(r.Length), healed.Add(faults.PaceOf(r.Length).End))))
+		healed := st.follow(working, plan, r.Length, r.Recorded)
+		if r.Recorded {
+			<-working.Done()
+		}
+		workload.Pause(working, max(time.Until(start.Add(r.Length)), time.Until(healed.Add(faults.PaceOf(r.Length).End))))
 	}()
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	st.working(nil)
 	return nil
+}
+
+// zones opens the lock for the clients of each zone.
+func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
+	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
+		zone := workload.Zone{Name: name, NodeName: st.deployment.NodeAt, Resources: st.resources.all(name, locks)}
+		if zone.Locker, err = st.locker(name); err != nil {
+			return nil, err
+		}
+		if st.lock.LooksLeft() {
+			zone.Refused = st.refused
+		}
+		zones = append(zones, zone)
+	}
+	return zones, nil
 }
 
 // progress is the bound of [checker.Progress] on a topology; 0 for its default. Where a failover may
@@ -240,49 +228,35 @@ func (r RandomRun) progress(t topologies.Topology) time.Duration {
 	return checker.ProgressBound + lease
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // follow injects and heals the faults of a plan, and returns when the last one
 // was healed. One that takes no effect is recorded as such, and the plan goes on.
 // Each begins with the deployment whole and quiet, so that the plan falls behind
 // its times where that takes long, and its last steps may be left out; the record
-// says so. The first is never left out.
-func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time.Duration) (healed time.Time) {
+// says so. The first is never left out, nor is any that was recorded at its time.
+func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time.Duration, recorded bool) (healed time.Time) {
 	start, pace := time.Now(), faults.PaceOf(length)
-	quiet := start
+	healed = start.Add(-pace.Least)
 	for i, step := range plan {
-		if !workload.Pause(ctx, max(time.Until(start.Add(step.At)), time.Until(quiet))) {
+		wait := time.Until(start.Add(step.At))
+		if !recorded {
+			wait = max(wait, time.Until(healed.Add(pace.Least)))
+		}
+		if !workload.Pause(ctx, wait) {
 			return time.Now()
 		}
-		if i > 0 && time.Since(start)+step.For > length-pace.End {
+		if !recorded && i > 0 && time.Since(start)+step.For > length-pace.End {
 			st.run.LateFaults = len(plan) - i
 			st.notice("left out: " + st.run.Late())
 			break
 		}
-		if err := st.injectWhole(ctx, step); err == nil {
+		if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
+			st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
+		} else if st.Inject(ctx, step) == nil {
 			st.last(ctx, step)
 		}
-		quiet = time.Now().Add(pace.Least)
+		healed = time.Now()
 	}
-	return quiet.Add(-pace.Least)
-}
-
-// followRecorded injects and heals faults at the times of a record, until ctx ends.
-func (st *Session) followRecorded(ctx context.Context, plan faults.Schedule) {
-	start := time.Now()
-	for _, step := range plan {
-		if !workload.Pause(ctx, time.Until(start.Add(step.At))) {
-			return
-		}
-		if err := st.injectWhole(ctx, step); err == nil {
-			st.last(ctx, step)
-		}
-	}
+	return healed
 }
 
 // last lets a fault go on for as long as planned, and heals it. The time of an armed
@@ -299,7 +273,7 @@ func (st *Session) last(ctx context.Context, step faults.Step) {
 	if step.For > 0 {
 		workload.Pause(ctx, step.For) // the heal comes in any case
 	}
-	if st.newest(step.Fault) != nil {
+	if st.activeBy(step.Fault) != nil {
 		_ = st.Heal(ctx, step.Fault)
 	}
 }
@@ -307,15 +281,6 @@ func (st *Session) last(ctx context.Context, step faults.Step) {
 // faultPatience is how long a fault of a random run waits for what it takes: a key to
 // lose, or a message that it is aimed at.
 const faultPatience = 5 * time.Second
-
-// injectWhole injects once the deployment is whole.
-func (st *Session) injectWhole(ctx context.Context, step faults.Step) error {
-	if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
-		st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
-		return err
-	}
-	return st.Inject(ctx, step)
-}
 
 // progressEvery is how often a run's progress is told.
 const progressEvery = 200 * time.Millisecond
@@ -333,10 +298,11 @@ func (st *Session) report(ctx context.Context, length time.Duration) {
 		for {
 			select {
 			case <-ticker.C:
-				st.Progress(Progress{
-					Elapsed: time.Since(start), Length: length,
-					Grants: st.grants.all.Load(), Fault: st.activeFault(),
-				})
+				p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
+				if a := st.activeBy(""); a != nil {
+					p.Fault = a.step.Fault
+				}
+				st.Progress(p)
 			case <-ctx.Done():
 				return
 			}

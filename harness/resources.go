@@ -58,7 +58,7 @@ func (p ResourceConfig) Validate(l LockSpec) error {
 	if p.Kind != "" && !slices.Contains(ResourceNames(), p.Kind) {
 		errs = append(errs, names.Unknown("resource", p.Kind, ResourceNames()))
 	}
-	if p.Fencing && l.Name != "" && !l.Tokens {
+	if p.Fencing && l.Name != "" && !l.Token {
 		errs = append(errs, fmt.Errorf("lock %s gives no fencing tokens for a resource to check: use mutex-fenced", l.Name))
 	}
 	return errors.Join(errs...)

@@ -7,27 +7,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-)
-
-const (
-	// injectTimeout and healTimeout bound how long a fault may take to show
-	// its effect, and to end.
-	injectTimeout = time.Minute
-	healTimeout   = time.Minute
 )
 
 // A Config is what every run needs to know.
@@ -82,23 +72,15 @@ type Session struct {
 	open           Opener           // of that lock, in this run
 	before         map[string]int64 // requests over the links of clients, before that lock was opened
 	footprint      *Footprint       // of that lock, where the run learnt it; else nil
-	aimed          int              // faults, each at the server of one of them
-	moved          bool             // a slot, or some
-	patience       time.Duration    // of a fault that is of effect only at some moments
 	stopWatch      func()
 	closers        []func()
 	apart          map[string]faults.ClientProcess // clients that are processes of their own
 
 	looking sync.Mutex // at what a refused request left
 
-	mu     sync.Mutex
-	active []*activeFault            // in the order in which they were injected
-	armed  map[armedKey]*activeFault // the newest fault of each name that waits for its trigger, or did
-	missed []string                  // why such faults never fired
-
-	stay    []*activeFault // those of which something stays, whose requests are counted to the end
-	waiting sync.WaitGroup // for those that may still fire
-	grants  grants
+	mu sync.Mutex
+	injected
+	grants grants
 	// stopWork ends the work of a random run early, while that goes on; else it is nil.
 	stopWork context.CancelFunc
 }
@@ -119,23 +101,6 @@ func (st *Session) endWork() bool {
 	}
 	st.stopWork()
 	return true
-}
-
-// An armedKey is how a script names an armed fault; the target may be
-// left out.
-type armedKey struct{ fault, target string }
-
-// An activeFault can be healed.
-type activeFault struct {
-	step  faults.Step
-	heal  faults.Heal
-	meter *meter // nil where no requests are counted
-	// fired is closed once an armed fault fired, or never will; nil for any other. Then missed says why it did not.
-	fired  chan struct{}
-	missed error
-
-	ending sync.Mutex
-	ended  bool
 }
 
 // A Start is what a run begins with.
@@ -168,7 +133,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if s.Backend, err = instrumented(s.Backend, begin.Faults); err != nil {
 		return nil, err
 	}
-	st := &Session{Config: s, retries: begin.Retries, merges: begin.OwnProcesses, stopWatch: func() {}, armed: map[armedKey]*activeFault{}}
+	st := &Session{Config: s, retries: begin.Retries, merges: begin.OwnProcesses, stopWatch: func() {}}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
@@ -271,7 +236,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
-	st.before, _ = requests(st.deployment)
+	st.before, _ = Requests(st.deployment)
 }
 
 // Declare records what the lock under test promises under these names.
@@ -291,7 +256,7 @@ func (st *Session) Declare(names ...string) {
 		}
 		st.recorder.Record(history.Event{
 			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Fair,
+			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Place,
 		})
 	}
 }
@@ -302,19 +267,12 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
-	var servers []redis.UniversalClient
-	if st.lock.onRedis() {
-		servers = topologies.Clients(options)
-	}
-	for _, rdb := range servers {
-		st.closers = append(st.closers, func() { _ = rdb.Close() })
-	}
 	o.Observer = st.Renewals()
 	o.At = st.place(zone)
 	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
-	locker, closeLocker, err := st.open(servers, o)
+	locker, closeLocker, err := st.lock.Connect(st.open, options, o)
 	if err != nil {
-		return nil, fmt.Errorf("open lock %s for %s: %w", st.lock.Name, zone, err)
+		return nil, fmt.Errorf("for clients of %s: %w", zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
 	return counted{locker, zone, &st.grants}, nil
@@ -354,266 +312,6 @@ func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*
 	return h, err
 }
 
-// Inject makes a fault happen and records it, whether or not it took effect.
-func (st *Session) Inject(ctx context.Context, s faults.Step) error {
-	spec, err := faults.ByName(s.Fault)
-	if err != nil {
-		st.failInjection(ctx, s, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
-	}
-	if s, err = st.aimAtLock(s); err != nil {
-		st.failInjection(ctx, s, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
-	}
-	if s.Target, err = st.resolve(ctx, s.Target); err != nil {
-		st.failInjection(ctx, s, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
-	}
-	f, err := st.build(s)
-	if err != nil {
-		st.failInjection(ctx, s, err)
-		return err
-	}
-	if err := checkClaim(st.deployment); err != nil {
-		st.failInjection(ctx, s, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
-	defer cancel()
-	asked := s.Target
-	s.Target = spec.AimOf(ctx, st.deployment, s)
-	e := history.Event{
-		Process: history.NoProcess, Op: history.Inject, Type: history.Invoke,
-		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params), Life: spec.Life, Effects: spec.EffectsOf(s.Params),
-	}
-	st.recorder.Record(e)
-	requests := st.meter(ctx, faults.Step{Fault: s.Fault, Target: asked, Params: s.Params})
-	injection, err := retryUntilEffective(f, st.patience).Inject(ctx)
-	if err != nil {
-		st.failed(ctx, e, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
-	}
-	a := &activeFault{step: s, heal: injection.Heal, meter: requests}
-	if spec.Has(history.Moves) {
-		st.moved = true
-	}
-	if injection.Heal != nil {
-		st.mu.Lock()
-		st.active = append(st.active, a)
-		st.mu.Unlock()
-	}
-	if injection.AwaitFiring != nil {
-		st.Log.InfoContext(ctx, "fault is armed", "fault", s.Fault, "target", s.Target, "for", injection.Effect)
-		a.meter = nil // it is met by the message that it waits for
-		a.fired = make(chan struct{})
-		st.mu.Lock()
-		st.armed[armedKey{s.Fault, ""}], st.armed[armedKey{s.Fault, asked}] = a, a
-		st.mu.Unlock()
-		st.waiting.Go(func() { st.awaitFiring(context.WithoutCancel(ctx), a, e, injection) })
-		return nil
-	}
-	st.landed(ctx, e, injection.Effect)
-	if injection.Heal == nil {
-		st.over(e)
-	}
-	if a.meter != nil && (injection.Heal == nil || spec.Stays()) {
-		st.mu.Lock()
-		st.stay = append(st.stay, a)
-		st.mu.Unlock()
-	}
-	return nil
-}
-
-// checkClaim fails once another run has claimed the deployment, where that can happen.
-func checkClaim(d topologies.Deployment) error {
-	if o, ok := d.(topologies.Claimed); ok {
-		return o.CheckClaim()
-	}
-	return nil
-}
-
-// over records that a fault without a duration has passed: else a reader of
-// the record takes it for one that is in effect to the end.
-func (st *Session) over(e history.Event) {
-	e.Op, e.Type, e.Value, e.Life, e.Effects = history.Heal, history.Invoke, "", "", nil
-	st.recorder.Record(e)
-	e.Type, e.Value = history.OK, "it has no duration"
-	st.recorder.Record(e)
-}
-
-// landed records that a fault took effect.
-func (st *Session) landed(ctx context.Context, e history.Event, effect string) {
-	e.Type, e.Value = history.OK, effect
-	st.recorder.Record(e)
-	st.Log.InfoContext(ctx, "fault injected", "fault", e.Fault, "target", e.Target, "effect", effect)
-}
-
-// awaitFiring records that an armed fault fired, or, once it was healed, that it never
-// did. A one-shot fault ends at once.
-func (st *Session) awaitFiring(ctx context.Context, a *activeFault, e history.Event, injection faults.Injection) {
-	effect, err := injection.AwaitFiring(ctx)
-	if err != nil {
-		st.failed(ctx, e, err)
-		st.mu.Lock()
-		st.missed = append(st.missed, err.Error())
-		st.mu.Unlock()
-		a.missed = err
-		close(a.fired)
-		return
-	}
-	st.landed(ctx, e, effect)
-	st.recordRequests(a.step, 1)
-	if injection.OneShot {
-		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
-	}
-	close(a.fired)
-}
-
-// AwaitFault blocks until the newest fault of that name and target fired. An empty
-// target is any.
-func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
-	st.mu.Lock()
-	a := st.armed[armedKey{fault, target}]
-	st.mu.Unlock()
-	if a == nil {
-		return fmt.Errorf("await %s: it was not injected", fault)
-	}
-	select {
-	case <-a.fired:
-		return a.missed
-	case <-ctx.Done():
-		return fmt.Errorf("%s has not fired: %w", fault, context.Cause(ctx))
-	}
-}
-
-// Disturb does something to a client that no fault of the catalogue does, and records
-// it as one. It lasts until the end of the run.
-func (st *Session) Disturb(ctx context.Context, s faults.Step, effect string, do, undo func()) {
-	e := history.Event{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: s.Fault, Target: s.Target}
-	st.recorder.Record(e)
-	do()
-	st.landed(ctx, e, effect)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.active = append(st.active, &activeFault{
-		step: s, heal: func(context.Context) (string, error) { undo(); return "right again", nil },
-	})
-}
-
-// failInjection records a fault that could not even be tried.
-func (st *Session) failInjection(ctx context.Context, s faults.Step, why error) {
-	e := history.Event{
-		Process: history.NoProcess, Op: history.Inject, Type: history.Invoke,
-		Fault: s.Fault, Target: s.Target, Params: maps.Clone(s.Params),
-	}
-	st.recorder.Record(e)
-	st.failed(ctx, e, why)
-}
-
-// failed records that a fault took no effect, or did not heal.
-func (st *Session) failed(ctx context.Context, e history.Event, why error) {
-	e.Type, e.Error = history.Fail, why.Error()
-	st.recorder.Record(e)
-	st.Log.WarnContext(ctx, "fault did not do as told", "op", e.Op, "fault", e.Fault, "target", e.Target, "error", why)
-}
-
-// Heal ends the newest active fault with that name. One that does not heal
-// stays active.
-func (st *Session) Heal(ctx context.Context, name string) error {
-	a := st.newest(name)
-	if a == nil {
-		return fmt.Errorf("heal %s: it is not active", name)
-	}
-	if err := st.end(ctx, a); err != nil || a.fired == nil {
-		return err
-	}
-	<-a.fired // it did, or now it never will
-	return a.missed
-}
-
-// newest is the newest active fault with that name; nil if there is none.
-func (st *Session) newest(name string) *activeFault {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for _, a := range slices.Backward(st.active) {
-		if a.step.Fault == name {
-			return a
-		}
-	}
-	return nil
-}
-
-// end heals an active fault, unless that was done.
-func (st *Session) end(ctx context.Context, a *activeFault) error {
-	a.ending.Lock()
-	defer a.ending.Unlock()
-	if a.ended {
-		return nil
-	}
-	e := history.Event{
-		Process: history.NoProcess, Op: history.Heal, Type: history.Invoke,
-		Fault: a.step.Fault, Target: a.step.Target, Params: maps.Clone(a.step.Params),
-	}
-	st.recorder.Record(e)
-	// A heal is not cut short: what is broken must not stay so.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
-	defer cancel()
-	var requests int64
-	if a.meter != nil {
-		requests = a.meter.read() // before those by which the heal is proven
-	}
-	effect, err := a.heal(ctx)
-	if err != nil {
-		st.failed(ctx, e, err)
-		return fmt.Errorf("heal %s: %w", a.step.Fault, err)
-	}
-	a.ended = true
-	st.mu.Lock()
-	st.active = slices.DeleteFunc(st.active, func(other *activeFault) bool { return other == a })
-	st.mu.Unlock()
-	e.Type, e.Value = history.OK, effect
-	st.recorder.Record(e)
-	if spec, err := faults.ByName(a.step.Fault); err == nil && a.meter != nil && !spec.Stays() {
-		st.recordRequests(a.step, requests)
-	}
-	st.Log.InfoContext(ctx, "fault healed", "fault", a.step.Fault, "effect", effect)
-	return nil
-}
-
-// HealAll ends all active faults, the newest first, but those that make a new master after
-// the others: their heal awaits that all replicas follow it, over links that another fault
-// may have cut. Each is tried once, which for one that did not heal before is once more.
-func (st *Session) HealAll(ctx context.Context) error {
-	st.mu.Lock()
-	active := slices.Clone(st.active)
-	st.mu.Unlock()
-	slices.Reverse(active)
-	promotes := func(a *activeFault) bool {
-		spec, err := faults.ByName(a.step.Fault)
-		return err == nil && spec.Has(history.Promotes)
-	}
-	first := slices.DeleteFunc(slices.Clone(active), promotes)
-	last := slices.DeleteFunc(active, func(a *activeFault) bool { return !promotes(a) })
-	var errs []error
-	for _, a := range slices.Concat(first, last) {
-		if err := st.end(ctx, a); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	st.waiting.Wait()
-	return errors.Join(errs...)
-}
-
-// activeFault is the name of the newest active fault.
-func (st *Session) activeFault() string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if len(st.active) == 0 {
-		return ""
-	}
-	return st.active[len(st.active)-1].step.Fault
-}
-
 // Close heals what is broken, ends the recording, keeps the servers' logs and
 // stops the servers. It returns what could not be done, then or before, which the
 // record says as well.
@@ -621,8 +319,8 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	before = errors.Join(before, st.keep(ctx))
 	healed := st.HealAll(ctx)
 	st.recordLingering()
-	if d, ok := st.deployment.(interface{ discard() }); ok && (healed != nil || st.moved) {
-		d.discard()
+	if d, ok := st.deployment.(topologies.Reusable); ok && (healed != nil || st.moved) {
+		d.Reuse(nil)
 	}
 	if err := checkClaim(st.deployment); err != nil {
 		st.run.ClaimLostTo = err.Error()

@@ -19,16 +19,13 @@ const withinLease, pastLease = "within the lease", "past the lease"
 // meets and what becomes of that: "hold-command of release, past the lease". They are those of a
 // lock of the user's own, whose requests are learnt; for another one there are none.
 func (r RandomRun) Tries() ([]string, error) {
-	e, err := r.environment()
-	if err != nil || e.Lease == 0 {
-		return nil, err
-	}
-	chosen, err := e.Choose(r.mix(e))
-	if err != nil {
+	r.Plan = nil
+	x, err := r.resolve()
+	if err != nil || x.draws.Lease == 0 {
 		return nil, err
 	}
 	var all []string
-	for _, c := range chosen {
+	for _, c := range x.chosen {
 		if !c.Brief {
 			continue
 		}

@@ -61,7 +61,7 @@ func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Con
 	if l.Kind == history.KindSemaphore {
 		c.Mode = history.Permit
 	}
-	c.Together, c.Endless, c.Extends = l.Together, l.Endless, !l.NoExtend && !l.Endless
+	c.Together, c.Endless, c.Extends = l.Together, l.Endless, l.Extend && !l.Endless
 	asked := c.Lease
 	if c.Locks == 0 && l.Connects && len(kinds) > 1 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
 		c.Locks = 2 // else all that others do waits while one client works for several seconds

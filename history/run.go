@@ -73,7 +73,7 @@ type Run struct {
 	Clients map[string]string `json:"clients,omitempty"`
 	Lock    string            `json:"lock"`
 	// Unpromised are what the lock does not promise, and is not judged by or asked for:
-	// names such as [UnpromisedRelease].
+	// the names of the gaps in package promises.
 	Unpromised []string `json:"unpromised,omitempty"`
 	Workload   string   `json:"workload,omitempty"`
 	// Resource is what the locks protected: register, ledger, redis. Fencing says
@@ -108,16 +108,6 @@ type Run struct {
 	Events      int64 `json:"events,omitempty"`
 	Interrupted bool  `json:"interrupted,omitempty"`
 }
-
-// What a lock may leave unpromised.
-const (
-	UnpromisedAcks    = "replica-acks"  // a grant can wait for replicas to acknowledge it
-	UnpromisedExtend  = "extend"        // a hold can be extended
-	UnpromisedLost    = "lost"          // the holder is notified of a loss
-	UnpromisedPlace   = "place"         // each grant names its place in the queue of waiters
-	UnpromisedRelease = "release-tells" // a release of a lock that is not held fails
-	UnpromisedToken   = "token"         // each grant has a fencing token
-)
 
 // A Control is a run with the same seed and plan of a lock that does the least that
 // is correct on these servers: what it can't withstand is a limit of the deployment.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/mutants/broken"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -85,7 +86,7 @@ func (m Mutant) Run(ctx context.Context, setup harness.Config, twin bool) (err e
 		return err
 	}
 	defer func() { err = st.Close(ctx, err) }()
-	st.SetLock(harness.LockSpec{Reentrant: m.reentrant}, harness.LockOptions{ReplicaAcks: m.acks})
+	st.SetLock(harness.LockSpec{Promises: m.promises()}, harness.LockOptions{ReplicaAcks: m.acks})
 	st.Declare(theLock)
 	t := &mutantRun{Session: st, mutant: m, locks: locks}
 	playing, cancel := context.WithTimeoutCause(ctx, mutantTimeout, fmt.Errorf("not done after %v", mutantTimeout))
@@ -124,9 +125,16 @@ func (m Mutant) Spec() harness.LockSpec {
 	}
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
-		Reentrant: m.reentrant, Tokens: m.fenced, ReplicaAcks: m.acks > 0, Independent: m.Topology == topologies.Independent,
+		Promises: m.promises(), Independent: m.Topology == topologies.Independent,
 		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: m.open(m.bug),
 	}
+}
+
+// promises are those of the lock and of its twin.
+func (m Mutant) promises() promises.Promises {
+	return promises.Full(promises.Promises{
+		Reentrant: m.reentrant, Token: m.fenced, ReplicaAcks: m.acks > 0, Quorum: m.Topology == topologies.Independent,
+	})
 }
 
 // open opens the lock, or its twin.

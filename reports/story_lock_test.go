@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -27,7 +28,7 @@ func TestStory_WeighsTheVerdict(t *testing.T) {
 			t.Parallel()
 			in := reports.Input{
 				Run: history.Run{
-					Lock: "own", Unpromised: []string{history.UnpromisedToken, history.UnpromisedRelease},
+					Lock: "own", Unpromised: []string{promises.NoToken, promises.NoReleaseTells},
 					Control: &history.Control{Lock: "correct-key", Verdict: string(tc.control)},
 				},
 				History: &history.History{}, Report: checker.Report{Verdict: tc.found},

@@ -82,7 +82,7 @@ func TestUnder_WhatALockCannot(t *testing.T) {
 		"late-retry-double-grant/first-request": "clients send a request again when no reply comes",
 		"lost-message":                          "is not known to wait for any",
 	} {
-		l.Connects, l.NoExtend = true, true
+		l.Connects, l.Extend = true, false
 		_, err := under(t, name, l)
 		require.ErrorContains(t, err, want, name)
 	}

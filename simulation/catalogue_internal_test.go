@@ -316,7 +316,7 @@ func playScenario(t *testing.T, s scenarios.Scenario) (kinds []string, err error
 		for _, name := range lockNames(s) {
 			d.recorder.Record(history.Event{
 				Process: history.NoProcess, Op: history.Declare, Type: history.OK, Lock: name,
-				Kind: cmp.Or(s.Lock.Kind, history.KindMutex), Reentrant: s.Lock.Reentrant, Fair: s.Lock.Fair,
+				Kind: cmp.Or(s.Lock.Kind, history.KindMutex), Reentrant: s.Lock.Reentrant, Fair: s.Lock.Place,
 			})
 		}
 		observer := d.AddZone("observer")

@@ -206,7 +206,7 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 	if c.Topology == topologies.Cluster {
 		p += clusterRecovery
 	}
-	if l.Fair || l.Kind == history.KindSemaphore {
+	if l.Place || l.Kind == history.KindSemaphore {
 		p += ghostTicket
 	}
 	return p
@@ -324,7 +324,7 @@ func locksOf(l harness.LockSpec) int {
 // releases. It draws from a stream of its own, so that all else is as in a case without it.
 func (k Campaign) extend(l harness.LockSpec, c *Case) {
 	d := drawing{Rand: rand.New(rand.NewPCG(c.Seed, extendStream))} //nolint:gosec // it is no secret
-	c.Extends = !l.NoExtend && !l.Endless && d.IntN(2) == 0
+	c.Extends = l.Extend && !l.Endless && d.IntN(2) == 0
 	if late := "late-release"; c.Workload == workload.Contended && d.IntN(2) == 0 && slices.Contains(suited(l, []string{late}), late) {
 		c.Workload = late
 		c.Lease = min(c.Lease, longestLate)

@@ -209,7 +209,7 @@ func (d *deployment) declare(config workload.Config) {
 	for _, name := range config.LockNames() {
 		d.recorder.Record(history.Event{
 			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: kind, Capacity: capacity, Reentrant: d.lock.Reentrant, Fair: d.lock.Fair,
+			Lock: name, Kind: kind, Capacity: capacity, Reentrant: d.lock.Reentrant, Fair: d.lock.Place,
 		})
 	}
 }

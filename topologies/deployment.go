@@ -133,6 +133,13 @@ const (
 	Isolation Capability = "isolation"
 )
 
+// A Reusable deployment can outlive its user.
+type Reusable interface {
+	Deployment
+	// Reuse has Close do something else from now on; nil: it closes.
+	Reuse(instead func() error)
+}
+
 // A Claimed deployment can be taken over by another run.
 type Claimed interface {
 	Deployment

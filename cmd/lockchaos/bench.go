@@ -163,7 +163,7 @@ func benchSystem(l harness.LockSpec, topology string) bench.System {
 		Name: l.Name, About: l.About,
 		Unfit: func(w bench.Workload) string {
 			if w.Servers > 0 {
-				if !l.UsesIndependent() {
+				if !l.Quorum {
 					return "lives on one deployment"
 				}
 				return ""

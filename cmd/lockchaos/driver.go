@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -64,8 +64,8 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	if topology != "" && !slices.Contains(topologies.Names(), topology) {
 		return names.Unknown("topology", topology, topologies.Names())
 	}
-	all := harness.DriverChecks()
-	checks := slices.DeleteFunc(slices.Clone(all), func(c harness.DriverCheck) bool { return !strings.Contains(c.Name, only) })
+	all := conformance.Checks()
+	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool { return !strings.Contains(c.Name, only) })
 	if len(checks) == 0 {
 		var known []string
 		for _, c := range all {
@@ -77,8 +77,8 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	if err != nil {
 		return err
 	}
-	topology = cmp.Or(topology, harness.CheckTopology(l))
-	unsuited := func(c harness.DriverCheck) bool { return !c.Suits(topology) }
+	topology = cmp.Or(topology, conformance.Topology(l))
+	unsuited := func(c conformance.Check) bool { return !c.Suits(topology) }
 	all, checks = slices.DeleteFunc(all, unsuited), slices.DeleteFunc(checks, unsuited)
 	if err := l.On(topology, topologies.Options{}, harness.LockOptions{}); err != nil {
 		return err
@@ -87,23 +87,22 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	if err != nil {
 		return err
 	}
-	log := &lastLog{}
 	wrong := 0
-	err = harness.CheckDriver(cmd.Context(), backend, command, topology, checks, log, func(c harness.DriverCheck, skipped bool, err error) {
-		if logged := log.take(); err != nil || a.verbose { // a check that cuts its links has a driver log what went wrong
-			fmt.Fprint(a.stderr, logged)
+	err = conformance.Driver(cmd.Context(), backend, command, topology, checks, func(o conformance.Outcome) {
+		if o.Wrong != nil || a.verbose { // a check that cuts its links has a driver log what went wrong
+			fmt.Fprint(a.stderr, o.Log)
 		}
 		switch {
-		case skipped:
-			a.printf("- %s: not promised\n", c.Name)
-		case err != nil:
+		case o.Skipped:
+			a.printf("- %s: not promised\n", o.Name)
+		case o.Wrong != nil:
 			wrong++
-			a.printf("✗ %s: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+			a.printf("✗ %s: %s\n", o.Name, strings.ReplaceAll(o.Wrong.Error(), "\n", "\n  "))
 		default:
-			a.printf("✓ %s\n", c.Name)
+			a.printf("✓ %s\n", o.Name)
 		}
 	})
-	if errors.Is(err, harness.ErrNoGrant) {
+	if errors.Is(err, conformance.ErrNoGrant) {
 		a.printf("%v\n", err)
 		return verdictError(exitInvalid)
 	}
@@ -124,30 +123,4 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 	}
 	a.printf("the driver can be used: lockchaos run --lock %s%s\n", quoted(harness.ProgramPrefix+command), on)
 	return nil
-}
-
-// A lastLog keeps the end of what a driver logs.
-type lastLog struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// mostLogged is how much a lastLog keeps, in bytes.
-const mostLogged = 16 << 10
-
-func (l *lastLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, b...)
-	l.text = l.text[max(0, len(l.text)-mostLogged):]
-	return len(b), nil
-}
-
-// take returns what was logged since it was called last.
-func (l *lastLog) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := string(l.text)
-	l.text = nil
-	return text
 }

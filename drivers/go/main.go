@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 func main() {
@@ -28,7 +29,7 @@ func main() {
 func serve() error {
 	return driver.Serve(context.Background(), driver.Hello{
 		Name: "lockchaos/lock", Version: "1", Language: "go", Parallel: 64,
-		Promises: driver.Promises{Extend: true, Lost: true, Wait: true, Watchdog: true, ReleaseTells: true},
+		Promises: promises.Promises{Extend: true, Lost: true, Wait: true, Watchdog: true, ReleaseTells: true},
 		Keys:     []string{"{{name}}"},
 	}, open)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // sessionTTL is that of a session where --watchdog does not say another.
@@ -39,7 +40,7 @@ func serve(args []string) error {
 	}
 	return driver.Serve(context.Background(), driver.Hello{
 		Name: args[0] + " in Go", Version: "1", Language: "go", Parallel: 64,
-		Promises: driver.Promises{Store: args[0], Lost: true, Token: true, Wait: true, Watchdog: true, ReleaseTells: true},
+		Promises: promises.Promises{Store: args[0], Lost: true, Token: true, Wait: true, Watchdog: true, ReleaseTells: true},
 	}, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		var members []string
 		for _, server := range s.Servers {

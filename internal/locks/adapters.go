@@ -17,38 +17,45 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/rueidis"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // others are the locks of other projects.
 func others() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "redislock", Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
+			Name: "redislock", Promises: promises.Full(promises.Promises{}),
+			Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
 			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
 			Open:  openRedislock(nil),
 		},
 		{
-			Name: "redislock-backoff", Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
+			Name: "redislock-backoff", Promises: promises.Full(promises.Promises{}),
+			Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
 			About: "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)",
 			Open:  openRedislock(func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }),
 		},
 		{
-			Name: "redsync", Everywhere: true, Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
+			Name: "redsync", Promises: promises.Full(promises.Promises{Quorum: true}),
+			Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
 			About: "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms",
 			Open:  openRedsync(redsync.Config{}),
 		},
 		{
-			Name: "redsync-failfast", Everywhere: true, Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
+			Name: "redsync-failfast", Promises: promises.Full(promises.Promises{Quorum: true}),
+			Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
 			About: "as redsync, but it continues as soon as a majority has answered",
 			Open:  openRedsync(redsync.Config{FailFast: true}),
 		},
 		{
-			Name: "rueidislock", Single: true, Foreign: true, Caches: true, SilentRelease: true,
+			Name: "rueidislock", Promises: promises.Promises{Extend: true, Lost: true, Wait: true},
+			Single: true, Foreign: true, Caches: true,
 			About: "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching",
 			Open:  openRueidislock(false),
 		},
 		{
-			Name: "rueidislock-noloop", Single: true, Foreign: true, Caches: true, SilentRelease: true,
+			Name: "rueidislock-noloop", Promises: promises.Promises{Extend: true, Lost: true, Wait: true},
+			Single: true, Foreign: true, Caches: true,
 			About: "as rueidislock, without notifications of its own changes",
 			Open:  openRueidislock(true),
 		},

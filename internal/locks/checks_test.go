@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -45,9 +46,9 @@ func TestLocksPassTheChecks(t *testing.T) {
 	for _, l := range drawn {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			require.NoError(t, harness.CheckLock(t.Context(), runtest.Servers(), l, func(c harness.DriverCheck, _ bool, wrong error) {
-				if wrong != nil {
-					t.Errorf("%s: %v", c.Name, wrong)
+			require.NoError(t, conformance.Lock(t.Context(), runtest.Servers(), l, func(o conformance.Outcome) {
+				if o.Wrong != nil {
+					t.Errorf("%s: %v", o.Name, o.Wrong)
 				}
 			}))
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -16,14 +17,16 @@ import (
 func onEtcd() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "etcd-mutex", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
-			About: "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL",
-			Open:  openEtcd(false, false),
+			Name: "etcd-mutex", Promises: promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true}),
+			Foreign: true,
+			About:   "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL",
+			Open:    openEtcd(false, false),
 		},
 		{
-			Name: "etcd-mutex-leased", Store: topologies.StoreEtcd, Tokens: true, Foreign: true,
-			About: "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last",
-			Open:  openEtcd(true, false),
+			Name: "etcd-mutex-leased", Promises: promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true}),
+			Foreign: true,
+			About:   "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last",
+			Open:    openEtcd(true, false),
 		},
 	}
 }

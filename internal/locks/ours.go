@@ -9,43 +9,50 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // own are the locks of package lock and its reference in memory.
 func own() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "memory", Reentrant: true, Tokens: true,
+			Name: "memory", Promises: promises.Full(promises.Promises{Reentrant: true, Token: true}),
 			About:     "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it",
 			InProcess: func() lock.Locker { return memory.New() },
 		},
 		{
-			Name: "mutex", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Subscribes: true, Commands: keyAndScript(),
+			Name: "mutex", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
+			HeldOn: heldOn, Subscribes: true, Commands: keyAndScript(),
 			About: "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub",
 			Open:  ours(func(c *lock.Client) lock.Locker { return c }),
 		},
 		{
-			Name: "mutex-fair", Reentrant: true, ReplicaAcks: true, Fair: true, Subscribes: true,
-			About: "lockchaos' own, served in the order of arrival",
-			Open:  ours(func(c *lock.Client) lock.Locker { return c.Fair() }),
+			Name: "mutex-fair", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true, Fair: true, Place: true}),
+			Subscribes: true,
+			About:      "lockchaos' own, served in the order of arrival",
+			Open:       ours(func(c *lock.Client) lock.Locker { return c.Fair() }),
 		},
 		{
-			Name: "mutex-fenced", Reentrant: true, ReplicaAcks: true, Tokens: true, HeldOn: heldOn, Subscribes: true,
+			Name: "mutex-fenced", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true, Token: true}),
+			HeldOn: heldOn, Subscribes: true,
 			About: "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens",
 			Open:  ours(func(c *lock.Client) lock.Locker { return c.Fenced() }),
 		},
 		{
-			Name: "multilock", Reentrant: true, ReplicaAcks: true, Together: true, Subscribes: true, Commands: keyAndScript(),
+			Name: "multilock", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
+			Together: true, Subscribes: true, Commands: keyAndScript(),
 			About: "lockchaos' own: several mutexes as one lock, all of them or none",
 			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) }),
 		},
 		{
-			Name: "mutex-spin", Reentrant: true, ReplicaAcks: true, HeldOn: heldOn, Commands: keyAndScript(),
+			Name: "mutex-spin", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
+			HeldOn: heldOn, Commands: keyAndScript(),
 			About: "lockchaos' own, whose waiters poll and do not subscribe",
 			Open:  ours(func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }),
 		},
 		{
-			Name: "mutex-unnamed", ReplicaAcks: true, HandsOver: true, Subscribes: true, Commands: keyAndScript(),
+			Name: "mutex-unnamed", Promises: promises.Full(promises.Promises{ReplicaAcks: true, HandsOver: true}),
+			Subscribes: true, Commands: keyAndScript(),
 			About: "as mutex, with clients that name no owner: clients of one process hand it over in memory",
 			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 				callers := newUnnamed(o.Observer)
@@ -58,7 +65,8 @@ func own() harness.Locks {
 			},
 		},
 		{
-			Name: "redlock", Reentrant: true, Independent: true, HeldOn: heldOn,
+			Name: "redlock", Promises: promises.Full(promises.Promises{Reentrant: true, Quorum: true}),
+			Independent: true, HeldOn: heldOn,
 			About: "lockchaos' own on independent servers: held by the client that has the votes of a majority",
 			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: prefix, Watchdog: o.Watchdog, NodeTimeout: nodeTimeout, Observer: o.Observer})
@@ -69,26 +77,30 @@ func own() harness.Locks {
 			},
 		},
 		{
-			Name: "rwmutex", Kind: history.KindRW, Reentrant: true, ReplicaAcks: true, Subscribes: true,
-			About: "lockchaos' own read-write lock: many readers, or one writer",
+			Name: "rwmutex", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true, ReplicaAcks: true}),
+			Subscribes: true,
+			About:      "lockchaos' own read-write lock: many readers, or one writer",
 			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
 				return readWrite(c.Readers(lock.RWOptions{}), c.Writers(lock.RWOptions{}))
 			}),
 		},
 		{
-			Name: "rwmutex-write", Reentrant: true, ReplicaAcks: true, Subscribes: true,
-			About: "lockchaos' own: the write side of a read-write lock",
-			Open:  ours(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) }),
+			Name: "rwmutex-write", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
+			Subscribes: true,
+			About:      "lockchaos' own: the write side of a read-write lock",
+			Open:       ours(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) }),
 		},
 		{
-			Name: "semaphore", Kind: history.KindSemaphore, Endless: true, ReplicaAcks: true, Subscribes: true,
+			Name: "semaphore", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, ReplicaAcks: true}),
+			Endless: true, Subscribes: true,
 			About: "lockchaos' own semaphore, whose permits are held until they are released",
 			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
 		},
 		{
-			Name: "semaphore-permit", Kind: history.KindSemaphore, ReplicaAcks: true, Subscribes: true,
-			About: "lockchaos' own semaphore, whose permits return when their lease ends",
-			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
+			Name: "semaphore-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, ReplicaAcks: true}),
+			Subscribes: true,
+			About:      "lockchaos' own semaphore, whose permits return when their lease ends",
+			Open:       serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -13,19 +14,22 @@ import (
 func onZooKeeper() harness.Locks {
 	return harness.Locks{
 		{
-			Name: "zookeeper-lock", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
-			About: "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout",
-			Open:  openZooKeeper(zookeeper.Disconnected, zookeeper.Open),
+			Name: "zookeeper-lock", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
+			Foreign: true,
+			About:   "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout",
+			Open:    openZooKeeper(zookeeper.Disconnected, zookeeper.Open),
 		},
 		{
-			Name: "zookeeper-lock-expired", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
-			About: "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired",
-			Open:  openZooKeeper(zookeeper.Expired, zookeeper.Open),
+			Name: "zookeeper-lock-expired", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
+			Foreign: true,
+			About:   "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired",
+			Open:    openZooKeeper(zookeeper.Expired, zookeeper.Open),
 		},
 		{
-			Name: "zookeeper-lock-leased", Store: topologies.StoreZooKeeper, Tokens: true, Foreign: true,
-			About: "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last",
-			Open:  openZooKeeper(zookeeper.Leased, zookeeper.Open),
+			Name: "zookeeper-lock-leased", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
+			Foreign: true,
+			About:   "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last",
+			Open:    openZooKeeper(zookeeper.Leased, zookeeper.Open),
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
@@ -46,20 +47,11 @@ func Of(r *facts.Facts, missing []string, pending bool) Story {
 	return s
 }
 
-// unpromised is what is not judged, by what the lock does not promise.
-var unpromised = map[string]string{ //nolint:gochecknoglobals // a table
-	history.UnpromisedToken:   "fencing tokens (their order is not judged)",
-	history.UnpromisedPlace:   "places in a queue (the order of waiters is not judged)",
-	history.UnpromisedRelease: "a refusal of a release of what is not held (an ok after the lease counts as unknown)",
-	history.UnpromisedLost:    "a notice of a loss (a hold counts until its lease ends)",
-	history.UnpromisedExtend:  "extension (no client extends)",
-}
-
 // weight is what a reader has to know of the lock to weigh the verdict.
 func weight(r *facts.Facts) []string {
 	var all, not []string
 	for _, name := range r.Run.Unpromised {
-		if words := unpromised[name]; words != "" {
+		if words := promises.TextOf(name); words != "" {
 			not = append(not, words)
 		}
 	}

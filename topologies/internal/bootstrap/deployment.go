@@ -29,6 +29,7 @@ type deployment struct {
 	servers  map[string]topologies.Server
 	proofs   map[string]string // a key of each shard of a cluster
 	close    func() error
+	instead  func() error // of closing; nil: nothing
 }
 
 func assemble(p Parts) *deployment {
@@ -257,8 +258,16 @@ func (d *deployment) masters() []string {
 }
 
 // Close ends every fault, puts back what a failover changed on attached servers,
-// and closes the parts. A second call returns what the first one did.
-func (d *deployment) Close() error { return d.close() }
+// and closes the parts, unless it is reused. A second call returns what the first one did.
+func (d *deployment) Close() error {
+	if d.instead != nil {
+		return d.instead()
+	}
+	return d.close()
+}
+
+// Reuse has Close do something else.
+func (d *deployment) Reuse(instead func() error) { d.instead = instead }
 
 // tearDown restores before it disarms: the sentinel that was armed may be among
 // those that are killed or paused.

@@ -1,4 +1,4 @@
-package harness_test
+package conformance_test
 
 import (
 	"cmp"
@@ -16,6 +16,12 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
+)
+
+const (
+	extendOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
+	deleteOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
 )
 
 // A planted lock is one key that expires, on one server, as one process of a service opens it. It is
@@ -59,7 +65,7 @@ func plantedSpec(name string, plants ...plant) harness.LockSpec {
 
 func misbehavedOnce(name string, met *atomic.Bool, plants ...plant) harness.LockSpec {
 	return harness.LockSpec{
-		Name: name, Foreign: true, Commands: harness.OwnCommands(),
+		Name: name, Promises: promises.Full(promises.Promises{}), Foreign: true, Commands: harness.OwnCommands(),
 		Open: func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
 			p := &planted{rdb: servers[0], process: rand.Text(), met: met}
 			p.token = func(string) string { return rand.Text() }

@@ -1,4 +1,4 @@
-package harness_test
+package conformance_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -34,7 +35,7 @@ func one(t *testing.T, config harness.Config) topologies.Deployment {
 // promising is a lock that promises as much as the lock of a check must.
 func promising(check, name string, plants ...plant) harness.LockSpec {
 	l := plantedSpec(name, plants...)
-	l.Tokens = check == "tokens grow from grant to grant"
+	l.Token = check == "tokens grow from grant to grant"
 	l.Watchdog = check == "a hold without a lease is kept"
 	return l
 }
@@ -84,15 +85,20 @@ func TestChecks_FindBugs(t *testing.T) {
 		t.Run(c.bug, func(t *testing.T) {
 			t.Parallel()
 			d := one(t, runtest.Setup(t))
-			skipped, wrong := harness.CheckOneOf(t.Context(), d, promising(c.check, "correct", c.twin...), c.check, "correct", t.Output(), c.lease)
-			require.False(t, skipped)
-			require.NoError(t, wrong)
+			requireRight(t, conformance.One(t.Context(), d, "", promising(c.check, "correct", c.twin...), c.check, "correct", c.lease))
 			bad := promising(c.check, c.bug, append(slices.Clone(c.twin), bugs[c.bug])...)
-			_, wrong = harness.CheckOneOf(t.Context(), d, bad, c.check, "bug", t.Output(), c.lease)
-			require.Error(t, wrong)
-			requireTold(t, c.check, wrong)
+			o := conformance.One(t.Context(), d, "", bad, c.check, "bug", c.lease)
+			require.Error(t, o.Wrong)
+			requireTold(t, c.check, o.Wrong)
 		})
 	}
+}
+
+// requireRight asks that a check was made, and found nothing wrong.
+func requireRight(t *testing.T, o conformance.Outcome) {
+	t.Helper()
+	require.False(t, o.Skipped)
+	require.NoError(t, o.Wrong, o.Log)
 }
 
 // requireTold compares what is told of a bug with its part of the golden file, in which all numbers and tokens are the same.
@@ -128,11 +134,8 @@ func TestChecks_FindBugsOfOtherLocks(t *testing.T) {
 		t.Run(check, func(t *testing.T) {
 			t.Parallel()
 			d := one(t, runtest.Setup(t))
-			_, wrong := harness.CheckOneOf(t.Context(), d, c.bug, check, "bug", t.Output(), 500*time.Millisecond)
-			require.ErrorContains(t, wrong, c.want)
-			skipped, wrong := harness.CheckOneOf(t.Context(), d, c.correct, check, "correct", t.Output(), time.Second)
-			require.False(t, skipped)
-			require.NoError(t, wrong)
+			require.ErrorContains(t, conformance.One(t.Context(), d, "", c.bug, check, "bug", 500*time.Millisecond).Wrong, c.want)
+			requireRight(t, conformance.One(t.Context(), d, "", c.correct, check, "correct", time.Second))
 		})
 	}
 }
@@ -156,12 +159,12 @@ func TestChecks_AreRepeated(t *testing.T) {
 		t.Run(c.bug, func(t *testing.T) {
 			t.Parallel()
 			met := &atomic.Bool{}
-			_, wrong := harness.CheckOneOf(t.Context(), one(t, runtest.Setup(t)), misbehavedOnce(c.bug, met, bugs[c.bug]), c.check, c.bug, t.Output(), c.lease)
+			o := conformance.One(t.Context(), one(t, runtest.Setup(t)), "", misbehavedOnce(c.bug, met, bugs[c.bug]), c.check, c.bug, c.lease)
 			if c.want != "" {
-				require.ErrorContains(t, wrong, c.want)
+				require.ErrorContains(t, o.Wrong, c.want)
 				return
 			}
-			require.NoError(t, wrong)
+			requireRight(t, o)
 			require.True(t, met.Load(), "the first try met the bug")
 		})
 	}
@@ -188,9 +191,35 @@ func TestRuns_FindBugs(t *testing.T) {
 				return r
 			}
 			runtest.Until(t, run(append(slices.Clone(c.twin), bugs[c.bug])), runtest.Setup(t), checker.Invalid, func(_ *history.History, r checker.Report) bool {
-				return violations(r)[c.kind]
+				return slices.ContainsFunc(r.Results, func(r checker.Result) bool {
+					return slices.ContainsFunc(r.Violations, func(v checker.Violation) bool { return v.Kind == c.kind })
+				})
 			})
 			runtest.Until(t, run(c.twin), runtest.Setup(t), checker.Valid, nil)
 		})
 	}
+}
+
+// The plans of a driver's lock meet each request that it sends, and the run says which of them were met.
+func TestTries_AreMet(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	l := plantedSpec("watched", watchdog(false))
+	l.Watchdog = true
+	r := harness.RandomRun{
+		Topology: topologies.Single, Lock: l, Kind: harness.ProgramWorkload + ",watchdog", Faults: "drop-reply,delay-command", Length: 12 * time.Second,
+		Plan: faults.Schedule{
+			{At: time.Second, Fault: "drop-reply", Target: "zone>redis", Params: map[string]string{"command": "renew", "nth": "1", "then": "reset"}},
+			{At: 4 * time.Second, Fault: "drop-reply", Target: "zone>redis", Params: map[string]string{"command": "extend", "nth": "1", "then": "reset"}},
+			{At: 7 * time.Second, Fault: "delay-command", Target: "zone>redis", Params: map[string]string{"command": "release", "nth": "1", "for": "100"}},
+		},
+	}
+	r.Workload.Lease = time.Second
+	all, err := r.Tries()
+	require.NoError(t, err)
+	require.Len(t, all, 2*2*4)
+	run, h, _ := runtest.Until(t, r, setup, checker.Valid, func(h *history.History, _ checker.Report) bool { return len(runtest.FailedFaults(h)) == 0 })
+	tried := harness.Tried(run, h)
+	require.Equal(t, []string{"drop-reply of renew, reset", "drop-reply of extend, reset", "delay-command of release, within the lease"}, tried)
+	require.Subset(t, all, tried)
 }

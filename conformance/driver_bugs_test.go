@@ -1,9 +1,10 @@
 //go:build linux
 
-package harness_test
+package conformance_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // bugsInPython is the command of the driver that has the lock with that planted bug, or the correct one.
@@ -43,10 +46,29 @@ func TestDriverChecks_FindBugs(t *testing.T) {
 		t.Run(c.bug, func(t *testing.T) {
 			t.Parallel()
 			d := one(t, runtest.Setup(t))
-			_, wrong := harness.CheckOne(t.Context(), d, bugsInPython(t, c.bug), c.check, "bug", t.Output(), c.lease)
-			require.ErrorContains(t, wrong, c.want)
-			_, wrong = harness.CheckOne(t.Context(), d, bugsInPython(t, "correct"), c.check, "correct", t.Output(), time.Second)
-			require.NoError(t, wrong)
+			made := func(bug string, lease time.Duration) conformance.Outcome {
+				return conformance.One(t.Context(), d, bugsInPython(t, bug), harness.LockSpec{}, c.check, bug, lease)
+			}
+			require.ErrorContains(t, made(c.bug, c.lease).Wrong, c.want)
+			requireRight(t, made("correct", time.Second))
 		})
 	}
+}
+
+// A driver that does not flush its answers is told so by the first check, which is then the only one.
+func TestDriver_Silent(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "driver.sh")
+	text := "#!/bin/sh\nread -r line\necho '{\"re\":0,\"protocol\":1,\"name\":\"silent\"}'\necho the library is there >&2\nwhile read -r line; do :; done\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+	told := 0
+	err := conformance.Driver(t.Context(), runtest.Setup(t).Backend, path, topologies.Single, conformance.Checks(), func(o conformance.Outcome) {
+		told++
+		require.False(t, o.Skipped)
+		require.ErrorContains(t, o.Wrong, `It was sent {"id":1,"op":"acquire","client":"zone-a.1","owner":"zone-a.1#1"`)
+		require.ErrorContains(t, o.Wrong, `it logged "the library is there"`)
+		require.ErrorContains(t, o.Wrong, "Is the output flushed after each line?")
+	})
+	require.ErrorIs(t, err, conformance.ErrNoGrant)
+	require.Equal(t, 1, told)
 }

@@ -1,0 +1,22 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// One makes one check on servers that run, for a lock of that name, with such a lease: of the driver with a command,
+// or of a lock in Go where there is none.
+func One(ctx context.Context, d topologies.Deployment, command string, l harness.LockSpec, check, name string, lease time.Duration) Outcome {
+	start := program(command) //nolint:contextcheck // the driver outlives the start
+	if command == "" {
+		start = inGo(l)
+	}
+	all := Checks()
+	at := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
+	return repeat(ctx, d, start, all[at], lease, name)
+}

@@ -1,0 +1,344 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
+)
+
+// long is a lease that is not let run out.
+const long = 5 * time.Minute
+
+// A play is one check while it is made, with two processes of what is checked, each with a zone of its own,
+// on servers whose links can be cut. A client is named by its process and a number: "a.1", "b.1", and "a.1#2" for
+// another request of a.1.
+//
+// As in a test, what fails stops the play: its methods return only what is right. They are to be called by the
+// goroutine of the play, but for ask.
+type play struct {
+	ctx     context.Context //nolint:containedctx // it is that of the check
+	a, b    subject
+	name    string        // of a lock that no other check uses
+	lease   time.Duration // of a lock that is let run out
+	timeout time.Duration // for how long a server is waited for
+	d       topologies.Deployment
+
+	mends   []func()       // what is to be done at the end, the last one first
+	running sync.WaitGroup // requests
+}
+
+// stopped is what a play stops with.
+type stopped struct{ error }
+
+// made makes a check, mends what it broke, and returns what was wrong.
+func (p *play) made(check func(*play)) (wrong error) {
+	defer p.running.Wait()
+	defer func() {
+		for _, mend := range slices.Backward(p.mends) {
+			mend()
+		}
+	}()
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case stopped:
+			wrong = v.error
+		default:
+			panic(v)
+		}
+	}()
+	check(p)
+	return nil
+}
+
+// must stops the play at an error.
+func (*play) must(err error) {
+	if err != nil {
+		panic(stopped{err})
+	}
+}
+
+// fail stops the play with what is wrong for certain, and doubt with what a slow lock explains as well.
+func (p *play) fail(format string, args ...any) { p.must(fmt.Errorf(format, args...)) }
+
+func (p *play) doubt(format string, args ...any) { p.must(unsureError{fmt.Errorf(format, args...)}) }
+
+// ask has a client ask for a lock.
+func (p *play) ask(ctx context.Context, client, name string, lease time.Duration) (*lock.Hold, error) {
+	if !strings.Contains(client, "#") {
+		client += "#1"
+	}
+	return p.of(client).Acquire(ctx, name, lock.Options{Owner: "zone-" + client, Lease: lease})
+}
+
+// of is the process of a client.
+func (p *play) of(client string) subject {
+	if client[0] == 'a' {
+		return p.a
+	}
+	return p.b
+}
+
+// grant has a client be granted a lock.
+func (p *play) grant(client, name string, lease time.Duration) *lock.Hold {
+	h, err := p.ask(p.ctx, client, name, lease)
+	p.must(err)
+	return h
+}
+
+// release has a hold be released.
+func (p *play) release(h *lock.Hold) { p.must(h.Release(p.ctx)) }
+
+// refused has a client be refused a lock that another one holds.
+func (p *play) refused(client, name string, lease time.Duration, whose string) {
+	_, err := p.ask(p.ctx, client, name, lease)
+	p.must(notRefused(err, whose))
+}
+
+// notRefused says what was wrong with an answer that must be a refusal.
+func notRefused(err error, whose string) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s was granted the lock as well", whose)
+	case !errors.Is(err, lock.ErrNotAcquired):
+		return fmt.Errorf("the answer to %s must be fail, and is: %w", whose, err)
+	}
+	return nil
+}
+
+// Of whom a refusal is told.
+const otherProcess, third = "the client of the other process", "a third client"
+
+// begin has something done side by side with the play. What it returns waits until that is done.
+func (p *play) begin(do func()) (wait func()) {
+	done := make(chan struct{})
+	p.running.Go(func() {
+		defer close(done)
+		do()
+	})
+	return func() { <-done }
+}
+
+// pause lets time pass.
+func (p *play) pause(d time.Duration) {
+	workload.Pause(p.ctx, d)
+	p.must(context.Cause(p.ctx))
+}
+
+// ErrNotFree is of a lock that another client was not granted, long after the end of a lease.
+var ErrNotFree = errors.New("the lock is not free yet")
+
+// patience is for how long a lock that must be free is asked for, and a certain answer awaited:
+// about a minute for a driver.
+func (p *play) patience() time.Duration { return 20 * p.lease }
+
+// next awaits that the next client is granted the lock.
+func (p *play) next(client, name string) *lock.Hold {
+	h, err := p.nextWithin(p.patience(), client, name)
+	p.must(err)
+	return h
+}
+
+func (p *play) nextWithin(limit time.Duration, client, name string) (h *lock.Hold, err error) {
+	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, ErrNotFree)
+	defer cancel()
+	err = await.Until(ctx, func() error {
+		h, err = p.ask(ctx, client, name, long)
+		return err
+	})
+	return h, err
+}
+
+// answer asks for the lock until the answer is known, for a while.
+func (p *play) answer(client string) (h *lock.Hold, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.patience())
+	defer cancel()
+	_ = await.Until(ctx, func() error {
+		if h, err = p.ask(ctx, client, p.name, long); errors.Is(err, lock.ErrNotAcquired) {
+			return nil
+		}
+		return err
+	})
+	return h, err
+}
+
+// warm has the first process connect, so that a check meets a connection that is open, and servers that know the scripts.
+func (p *play) warm() { p.must(p.warmUp()) }
+
+func (p *play) warmUp() error {
+	h, err := p.ask(p.ctx, "a.1", p.name+"-warm", long)
+	if err != nil {
+		return err
+	}
+	return h.Release(p.ctx)
+}
+
+// recovers has the first process be granted a lock and give it back, as soon as it can.
+func (p *play) recovers(why string) {
+	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, errors.New(why))
+	defer cancel()
+	p.must(await.Until(ctx, p.warmUp))
+}
+
+// inTime stops the play at an error of what was asked of a hold, which says nothing once its lease is over.
+func (p *play) inTime(h *lock.Hold, err error) {
+	if err != nil && spent(h) {
+		err = errors.Join(errSlow, err)
+	}
+	p.must(err)
+}
+
+// spent reports whether the lease of a hold is over, and lost whether its client was told that it lost it.
+func spent(h *lock.Hold) bool {
+	expires := h.Lease().Expires
+	return !expires.IsZero() && time.Now().After(expires)
+}
+
+func lost(h *lock.Hold) bool {
+	select {
+	case <-h.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// keys are those on all servers, with the time that each has left; negative: no end.
+func (p *play) keys() map[string]time.Duration {
+	left := map[string]time.Duration{}
+	for _, server := range p.d.Topology().Of(topologies.Redis) {
+		rdb := p.d.Server(server).Observer()
+		for keys := rdb.Scan(p.ctx, 0, "*", 0).Iterator(); keys.Next(p.ctx); {
+			life, err := rdb.PTTL(p.ctx, keys.Val()).Result()
+			p.must(err)
+			left[server+" "+keys.Val()] = life
+		}
+	}
+	p.must(context.Cause(p.ctx))
+	return left
+}
+
+// end is for how long a lock that was asked for with a lease is held if it is not released: until
+// the last of its keys ends, which may outlive the lease. before are the keys from before the request.
+func (p *play) end(sent time.Time, before map[string]time.Duration) time.Duration {
+	end, passed := p.lease, time.Since(sent)
+	for key, left := range p.keys() {
+		if left > before[key] {
+			end = max(end, passed+left)
+		}
+	}
+	return end
+}
+
+// links are those of the first process, and everyone's those of both.
+func (p *play) links() []topologies.Link {
+	zone := p.d.Topology().Of(topologies.Zone)[0]
+	return slices.DeleteFunc(p.everyones(), func(l topologies.Link) bool { return l.From != zone })
+}
+
+func (p *play) everyones() []topologies.Link {
+	return slices.DeleteFunc(slices.Clone(p.d.Topology().Links), func(l topologies.Link) bool { return l.Kind != topologies.Client })
+}
+
+// atEnd has something done at the end of the play, unless what it returns did it before.
+func (p *play) atEnd(do func()) func() {
+	do = sync.OnceFunc(do)
+	p.mends = append(p.mends, do)
+	return do
+}
+
+// on does something to the links of the first process, which the play mends if it is not done before.
+func (p *play) on(do func(topologies.Proxy) (mend func(), err error)) (mend func()) {
+	var mends []func()
+	mend = p.atEnd(func() {
+		for _, mend := range mends {
+			mend()
+		}
+	})
+	for _, l := range p.links() {
+		one, err := do(p.d.Proxy(l.Name()))
+		p.must(err)
+		mends = append(mends, one)
+	}
+	return mend
+}
+
+// slow delays each request of the first process, or each reply to it, and hold holds all replies to it back.
+func (p *play) slow(way topologies.Stream, by time.Duration) (mend func()) {
+	return p.on(func(l topologies.Proxy) (func(), error) { return l.Delay(way, by, 0) })
+}
+
+func (p *play) hold() (mend func()) {
+	return p.on(func(l topologies.Proxy) (func(), error) { return l.Hold(topologies.Downstream) })
+}
+
+// reset closes the connections of the first process.
+func (p *play) reset() {
+	for _, l := range p.links() {
+		p.d.Proxy(l.Name()).Reset()
+	}
+}
+
+// cut cuts the links of all clients to these servers; empty: to all.
+func (p *play) cut(servers ...string) (mend func()) {
+	var mends []func()
+	for _, l := range p.everyones() {
+		if len(servers) == 0 || slices.Contains(servers, l.To) {
+			mends = append(mends, p.atEnd(p.d.Proxy(l.Name()).Cut()))
+		}
+	}
+	return func() {
+		for _, mend := range mends {
+			mend()
+		}
+	}
+}
+
+// watch has the commands that the first process sends told, where the links are read.
+func (p *play) watch(see func(server string, words []string)) {
+	for _, l := range p.links() {
+		r, ok := p.d.Proxy(l.Name()).(topologies.Interceptor)
+		if !ok {
+			continue
+		}
+		stop, unread := r.Judge(func(m traffic.Message) traffic.Action {
+			if m.Kind == traffic.Command {
+				see(l.To, m.Words)
+			}
+			return traffic.Action{}
+		})
+		if unread == nil {
+			p.atEnd(stop)
+		}
+	}
+}
+
+// deaf makes a request of the first process whose reply is held back.
+func (p *play) deaf(request func(context.Context) error) error {
+	mend := p.hold()
+	defer mend()
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	return request(ctx)
+}
+
+// word is one for a driver, and another for a lock in Go.
+func (p *play) word(program, inGo string) string {
+	if _, is := p.a.(*driver.Driver); is {
+		return program
+	}
+	return inGo
+}
+
+func (p *play) who() string { return p.word("the driver", "the lock") }

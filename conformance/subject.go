@@ -1,0 +1,91 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A subject is what is checked: a driver, or a lock in Go.
+type subject interface {
+	lock.Locker
+	// ReleaseAgain asks for a release whatever is known of the hold.
+	ReleaseAgain(ctx context.Context, h *lock.Hold) error
+	Hello() driver.Hello
+	// Err says how the protocol was broken.
+	Err() error
+}
+
+// An opener starts what is checked for the clients of a zone.
+type opener func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (s subject, end func(), err error)
+
+// program opens a driver.
+func program(command string) opener {
+	return func(d topologies.Deployment, zone string, timeout time.Duration, log io.Writer) (subject, func(), error) {
+		at := harness.PlaceIn(d, zone)
+		at.Timeout = timeout
+		one, end, err := at.Start(command, 0, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		return one, func() {
+			_ = one.Close() // it is killed if it does not end
+			end()
+		}, nil
+	}
+}
+
+// inGo opens a lock in Go.
+func inGo(l harness.LockSpec) opener {
+	open := l.Begin()
+	return func(d topologies.Deployment, zone string, timeout time.Duration, _ io.Writer) (subject, func(), error) {
+		at, options := harness.PlaceIn(d, zone), d.ClientOptions(zone)
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
+		locker, end, err := l.Connect(open, options, harness.LockOptions{At: &at})
+		return lockInGo{locker, l}, end, err
+	}
+}
+
+// A lockInGo is one that is checked as a driver is.
+type lockInGo struct {
+	lock.Locker
+
+	spec harness.LockSpec
+}
+
+// An openError is an error of a lock in Go that is no refusal, and leaves the outcome open, as the info of a driver does.
+type openError struct{ error }
+
+func (e openError) Error() string { return e.error.Error() + " (it may have been granted)" }
+
+// Unwrap returns the error of the lock.
+func (e openError) Unwrap() error { return e.error }
+
+// Acquire asks the lock.
+func (l lockInGo) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := l.Locker.Acquire(ctx, name, o)
+	switch {
+	case err == nil && h == nil:
+		return nil, errors.New("the lock under test returned neither a hold nor an error")
+	case err != nil && !errors.Is(err, lock.ErrNotAcquired):
+		return nil, openError{err}
+	}
+	return h, err
+}
+
+// ReleaseAgain releases a hold, whatever became of it.
+func (lockInGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }
+
+// Hello says what the lock promises, in the words of the protocol.
+func (l lockInGo) Hello() driver.Hello {
+	return driver.Hello{Name: l.spec.Name, Parallel: manyClients, Promises: l.spec.Promises}
+}
+
+// Err is nil: there is no protocol.
+func (lockInGo) Err() error { return nil }
