@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,26 +67,19 @@ func (l *lockSweep) permits(spans []holdSpan) {
 // over calls found for each stretch that takes more out than there is, with those
 // that are out already, in order. What comes back in an instant does so before anything goes out.
 func (l *lockSweep) over(spans []holdSpan, found func(p *holdSpan, out []*holdSpan)) {
-	back := make([]*holdSpan, len(spans))
-	for i := range spans {
-		back[i] = &spans[i]
-	}
-	slices.SortFunc(back, func(a, b *holdSpan) int { return cmp.Compare(a.Until, b.Until) })
-	sum, gone := 0, map[*holdSpan]bool{}
-	var out []*holdSpan // with those that are gone
+	var out []*holdSpan // with some that have ended, and their sum
+	sum := 0
 	for i := range spans {
 		p := &spans[i]
-		for ; back[0].Until <= p.From; back = back[1:] {
-			sum -= back[0].hold.Permits()
-			gone[back[0]] = true
-		}
-		sum += p.hold.Permits()
-		if sum > l.Capacity || l.Capacities != nil || len(gone) > len(out)/2+64 {
-			out = slices.DeleteFunc(out, func(q *holdSpan) bool { return gone[q] })
-			clear(gone)
-		}
-		if sum > l.Capacity || l.Capacities != nil && sum > l.capacityOf(p, out) {
-			found(p, out)
+		if sum += p.hold.Permits(); sum > l.Capacity || l.Capacities != nil {
+			out = slices.DeleteFunc(out, func(q *holdSpan) bool { return q.Until <= p.From })
+			sum = p.hold.Permits()
+			for _, q := range out {
+				sum += q.hold.Permits()
+			}
+			if sum > l.capacityOf(p, out) {
+				found(p, out)
+			}
 		}
 		out = append(out, p)
 	}
@@ -135,11 +127,9 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 	}
 	lasting := l.lasting(holding.Span{From: p.From, Until: until})
 	until = max(min(until, l.until), p.From)
-	v := Violation{
-		Kind: OverCapacity, Lock: l.Name, From: p.From, Until: until, Events: events(proofs...),
-		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and the lock has %d",
-			holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.capacityOf(p, out)),
-	}
+	v := violation(OverCapacity, l.Name, holding.Span{From: p.From, Until: until}, events(proofs...),
+		"%s was granted %s of %q at %s, which made %d, and the lock has %d",
+		holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.capacityOf(p, out))
 	if len(out) > 0 {
 		v.Explanation += fmt.Sprintf("; %s were out %s", say.Count(sum, "permit"), lasting)
 	}

@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -90,12 +89,9 @@ func (q *queue) compare(by, h *holding.Grant, once bool) {
 		return
 	}
 	q.found[h] = true
-	q.add(Violation{
-		Kind: Overtaken, Lock: q.Name, From: by.Start, Until: max(by.Start, h.Start),
-		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
-			holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)),
-	})
+	q.add(violation(Overtaken, q.Name, holding.Span{From: by.Start, Until: max(by.Start, h.Start)}, events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
+		"%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
+		holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)))
 }
 
 // byExtent finds the grants that came after one that was queued later, by holds

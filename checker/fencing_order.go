@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -79,9 +78,7 @@ type placing struct {
 // compared with each other and with those before, but have no order of their own.
 func (p *placing) place(holds []*holding.Grant) {
 	byToken := func(a, b *holding.Grant) int { return cmp.Compare(a.Token(), b.Token()) }
-	if !slices.IsSortedFunc(holds, byToken) {
-		slices.SortStableFunc(holds, byToken)
-	}
+	slices.SortStableFunc(holds, byToken)
 	var (
 		invoked *holding.Grant // of those with a smaller token, which was invoked last
 		before  rivals         // those with a smaller token
@@ -134,19 +131,15 @@ type rivals struct {
 }
 
 func (r *rivals) add(h *holding.Grant) {
-	later := func(last **holding.Grant) {
-		if *last == nil || h.End > (*last).End {
+	keep := func(last **holding.Grant, later bool) {
+		if *last == nil || later {
 			*last = h
 		}
 	}
-	later(&r.ended)
-	switch {
-	case h.Certain():
-		if r.began == nil || h.Start > r.began.Start {
-			r.began = h
-		}
-	default:
-		later(&r.brief)
+	if keep(&r.ended, r.ended != nil && h.End > r.ended.End); h.Certain() {
+		keep(&r.began, r.began != nil && h.Start > r.began.Start)
+	} else {
+		keep(&r.brief, r.brief != nil && h.End > r.brief.End)
 	}
 }
 
@@ -196,7 +189,7 @@ func mayOverlap(a, b *holding.Grant) bool {
 
 // together reports whether two holds overlap.
 func together(a, b *holding.Grant) bool {
-	_, both := holding.Span{From: a.Start, Until: a.End}.Overlap(holding.Span{From: b.Start, Until: b.End})
+	_, both := a.Span().Overlap(b.Span())
 	return both
 }
 
@@ -204,19 +197,13 @@ func (p *placing) duplicate(a, b *holding.Grant) Violation {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
-	return Violation{
-		Kind: FenceDuplicate, Lock: p.Name, From: b.Start, Until: b.Start,
-		Events: events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which %s had been given at %s",
-			holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start)),
-	}
+	return violation(FenceDuplicate, p.Name, instant(b.Start), events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
+		"%s was granted %q at %s with token %d, which %s had been given at %s",
+		holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start))
 }
 
 func (p *placing) regress(earlier, later *holding.Grant) Violation {
-	return Violation{
-		Kind: FenceRegress, Lock: p.Name, From: later.Start, Until: later.Start,
-		Events: events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
-			holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start)),
-	}
+	return violation(FenceRegress, p.Name, instant(later.Start), events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
+		"%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
+		holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start))
 }

@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,12 +25,9 @@ func left(ev *evidence) []Violation {
 		if op == nil || unsettled(ev, e.Node, op.Invoke.Index, e.Index) || promoted(ev, e.Node, op.Invoke.Index, e.Index) {
 			continue
 		}
-		all = append(all, Violation{
-			Kind: Stuck, Lock: e.Value[:at], From: op.Complete.Time, Until: e.Time,
-			Events: events(op.Invoke.Index, op.Complete.Index, e.Index),
-			Explanation: fmt.Sprintf("%s was refused, and holds: the refusal of %q was answered at %s, and at %s %s has the lock for that request",
-				caller(ev.Record, op), e.Value[:at], seconds(op.Complete.Time), seconds(e.Time), e.Node),
-		})
+		all = append(all, violation(Stuck, e.Value[:at], holding.Span{From: op.Complete.Time, Until: e.Time}, events(op.Invoke.Index, op.Complete.Index, e.Index),
+			"%s was refused, and holds: the refusal of %q was answered at %s, and at %s %s has the lock for that request",
+			caller(ev.Record, op), e.Value[:at], seconds(op.Complete.Time), seconds(e.Time), e.Node))
 	}
 	return all
 }

@@ -124,6 +124,9 @@ func (g *Grant) Mode() Mode {
 // Reads reports whether it is a grant for reading.
 func (g *Grant) Reads() bool { return g.Acquire.Mode == Read }
 
+// Span is from its Start to its End.
+func (g *Grant) Span() Span { return Span{From: g.Start, Until: g.End} }
+
 // Certain reports whether it was held for certain for some time.
 func (g *Grant) Certain() bool { return g.End > g.Start }
 

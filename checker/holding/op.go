@@ -137,6 +137,9 @@ func (o *Op) Outcome() history.Type {
 	return [...]history.Type{info: history.Info, ok: history.OK, fail: history.Fail}[o.outcome]
 }
 
+// Span is from its invoke to its answer.
+func (o *Op) Span() Span { return Span{From: o.Invoke.Time, Until: o.Complete.Time} }
+
 // Rank is its place in the order of the answers, from 0; those that had none are the last.
 func (o *Op) Rank() int { return int(o.rank) }
 
