@@ -9,23 +9,12 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
-// Capacity is the checker of "capacity": no more permits of a semaphore are
-// out, for certain and at the same time, than it was declared to have.
+// Capacity is the checker of "capacity": at no instant are more permits of a
+// semaphore out for certain than it was declared to have, and each grant that was answered too late to be certain had
+// room at some instant. Both are decided exactly, by one sweep over the holds.
 //
-// A permit is certainly out for as long as its hold is certain, by the formulas
-// of [holding.Hold]; permits that are given back in the instant in which others
-// are granted are not out together. A grant that was answered after its own
-// lease needs one instant, between its earliest end and its answer, at which
-// its permits still fit. Both are decided exactly, by one sweep over the ends
-// of the holds.
-//
-// A grant of a semaphore whose capacity changes is over it where no capacity fits that there was
-// between the last request for a permit that is out and that answer: the last of the grants was made in that time.
-// Permits that are out when their number is lowered stay out. There no alarm is false, and what
-// took place around a change may be missed.
-//
-// A semaphore whose capacity was not declared is not judged: the verdict is
-// Unknown.
+// A capacity that changes is judged by the greatest that there was between the last request for a permit that is out and
+// the answer to the grant. One that was not declared is not judged: the verdict is Unknown.
 func Capacity() Checker {
 	return &property{
 		name: "capacity", engine: "interval sweep",

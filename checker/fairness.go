@@ -11,19 +11,12 @@ import (
 )
 
 // Fairness is the checker of "fairness": a lock that was declared fair grants
-// requests in the order in which it queued them. It applies where grants of a
-// lock that was declared fair say what place they had in its queue.
+// requests in the order in which it queued them, by the Queued numbers that the service gave. A request that was granted
+// after one that was queued later was overtaken.
 //
-// Which request was sent first proves nothing: it may take longer than a later
-// one to arrive. So the order is that of the Queued numbers, which the service gave.
-// That a grant came before another is proven where it was answered before the
-// other was asked for; and where both holds have a certain extent and exclude
-// each other: then the one that begins first was granted first. A request that
-// was granted after one that was queued later was overtaken.
-//
-// An inner grant, an upgrade or a second permit does not wait for what its owner
-// has itself: grants of one owner are compared only if the first was given back
-// before the second was asked for.
+// That a grant came before another is proven where it was answered before the other was asked for; and where both holds
+// have a certain extent and exclude each other. An inner grant, an upgrade or a second permit does not wait for what its
+// owner has itself: grants of one owner are compared only if the first was given back before the second was asked for.
 func Fairness() Checker {
 	return &property{
 		name: "fairness", engine: "interval sweep",

@@ -12,21 +12,12 @@ import (
 
 // FencingOrder is the checker of "fencing-order": every grant of a fenced lock
 // has a token of its own, and the grants can be placed in order of their
-// tokens. It applies where a grant of a lock that is fenced carries a token;
-// grants without one are ignored, and inner grants share their hold's, also where
-// it is not certain that they are inner ones.
+// tokens, each between its invoke and its answer. Inner grants share their hold's token.
 //
-// A grant takes effect between its invoke and its answer, and after the
-// earliest end of each grant with a smaller token. The greedy placement
-// as early as possible, in order of tokens, is exact: where a grant was
-// answered before that, the later of the two has the smaller token
-// (fence-regress). Two holds that overlap for certain are a double grant,
-// which [MutualExclusion] reports, and no evidence about their order; it hides no
-// other pair.
-//
-// Grants of a read-write lock or a semaphore may hold it together, and so are in
-// order only where one was answered before the other was asked for; two readers
-// may share a token.
+// The greedy placement as early as possible is exact for one holder: where a grant was
+// answered before all with a smaller token can have ended, the later of the two has the smaller token
+// (fence-regress). Two holds that overlap for certain are a double grant, and no evidence about their order. Grants
+// that may be held together are in order only where one was answered before the other was asked for.
 func FencingOrder() Checker {
 	return &property{
 		name: "fencing-order", engine: "greedy placement",

@@ -37,9 +37,7 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // at any time after their promised end. It is decided by a search with
 // porcupine that knows nothing of the sweep behind [MutualExclusion],
 // [Capacity] and [Ownership], as a second opinion; both take leases and accounts of owners
-// from package holding. Its models are a lock of one
-// holder, with counts where it is re-entrant; a read-write lock; and a
-// semaphore.
+// from package holding.
 //
 // The likeliest order is tried before anything is searched; an order that the model allows is a proof.
 // Locks are searched apart, within [SearchTime] and [SearchOperations]; what

@@ -10,20 +10,11 @@ import (
 )
 
 // Ownership is the checker of "ownership": every answer to a release or extend
-// agrees with who held the lock.
+// agrees with who held the lock. It is left out where none was answered.
 //
 // A confirmed one needs a hold of that owner at some instant of the call, else
-// another owner's hold was ended or prolonged: foreign-release. A confirmation
-// after the lease is legal as long as no other owner was granted the lock in
-// between. "Not held" needs a hold that can have ended by then, by its lease,
-// by its release, or by an operation with an unknown outcome; else the service
-// has forgotten a grant: premature-loss. Both are decided exactly.
-//
-// Of permits, a confirmed release of more than the owner can have is a
-// foreign-release, too. A refusal is about all grants of the owner: those that
-// can't have ended must have fewer permits than it asked to give back.
-//
-// It is left out where no release or extend was answered.
+// another owner's hold was ended or prolonged: foreign-release. "Not held" needs that every hold of the owner can have
+// ended by then; else the service has forgotten a grant: premature-loss. Both are decided exactly.
 func Ownership() Checker {
 	return &property{
 		name: "ownership", engine: "interval sweep",

@@ -18,39 +18,13 @@ import (
 // was said.
 const ProgressBound = 10 * time.Second
 
-// Progress is the checker of "progress": a lock that is free is granted to
-// a client that asks for it, within the bound; 0 is [ProgressBound].
+// Progress is the checker of "progress": a lock that is free of holders and faults is granted to
+// a client that asks for it, within the bound; 0 is [ProgressBound]. The section on progress in docs/what-is-checked.md
+// says when a lock is free, what asks for it, and when nothing can be told.
 //
-// A lock is free from the instant at which no client can hold it any more and no
-// fault is in effect. A hold can last until its release or refusal was
-// answered, else until its lease has run out, with any drift added; one without
-// a lease until it is released. A grant with an unknown outcome can last for
-// its lease from its end on, or from the crash of its process. (It may take effect later still; this property
-// takes it that requests do not travel for longer than their lease.) A renewal
-// that was sent after the owner had asked to release, and without an inner grant
-// left, prolongs nothing: its owner has given that hold up. A release that is confirmed after the
-// lease shows that the lock was kept for longer, which excuses nothing. A request
-// for several locks at once, which may be refused one that is free for another
-// that is not, asks for none of them. A fault is in effect from its inject until its heal was answered, or for ever.
-//
-// The lock is stuck if for at least the bound it was free and asked for, and no
-// request was granted. It is asked for while a request is under way, and between
-// two requests that are no farther apart than a quarter of the bound. One that was granted
-// after longer than that was stuck, too: the wait was not bounded. A request for
-// more permits than a semaphore has, as far as is known, does not ask for it.
-//
-// It is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft].
-//
-// A fault of one message restarts no time in which all requests that count were
-// answered, with a refusal: the servers were there.
-//
-// It is Unknown where a lock was asked for during the bound, and not granted, while
-// nothing shows that a client held it in the way of the request, or may have held it until
-// its lease was over (a lock without a lease may be held for ever after an unknown
-// outcome, a crash or a notice of loss; of requests with unknown outcomes that follow one
-// another only the first excuses the others; and readers are in the way of no reader); and where a lock was free and asked for during the last
-// half of the bound and longer, and the record ended before it was all over. A bound that is shorter than [ProgressBound] is
-// that of a script or a simulation, which knows when it has seen enough: there it is not.
+// A lock is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft]. A bound that is
+// shorter than [ProgressBound] is that of a script or a simulation, which knows when it has seen enough: that a record
+// ended within the bound is no doubt there.
 func Progress(bound time.Duration) Checker { return progressSince(bound, false) }
 
 // progressSince is [Progress], for a record that may begin while a client holds a lock: until its first

@@ -18,19 +18,9 @@ import (
 // there for did not happen to the resource itself. An access is of its
 // Resource, or of its Lock if it names none.
 //
-// lost-update: an access that was answered ok with the Value "<read>><written>"
-// is a read-modify-write of versions, each of which is written once (a counter
-// that only grows will do). Two that read the same version and both wrote lost
-// one of the writes; so did one that was answered before another was invoked
-// that read an older version.
-//
-// stale-access: an access with a fencing token was accepted although it was
-// invoked after one with a greater token had been accepted.
-//
-// An access with an unknown outcome is no evidence: it may have written any
-// version that no other access is known to have written, and excuses the reads
-// of that which were answered after it was sent. At the same stamp neither of
-// two accesses came first.
+// Two accesses that read the same version and both wrote lost one of the writes (lost-update); so did one that was
+// answered before another was invoked that read an older version. An access that was accepted although it was invoked
+// after one with a greater token had been is a stale-access. One with an unknown outcome excuses what may have read it.
 func ProtectedResource() Checker {
 	return &property{
 		name: "protected-resource", engine: "pairs in order of time",

@@ -15,27 +15,12 @@ import (
 )
 
 // UseWithinLease is the checker of "use-within-lease": a process that uses a resource
-// under a lock is still entitled to believe that it holds the lock.
+// under a lock is still entitled to believe that it holds the lock. It judges the accesses that name a lock.
 //
-// It judges the accesses that name a lock. An access belongs to the holds of
-// the owner that it names, or if it names none, to those of its process and of
-// the owner p<process>. It is a violation,
-// use-after-lease, if it was answered ok and was invoked after the validity of
-// those holds had ended: after the expiry that the holder was told, after the
-// invoke of its own last release, or after it was told that the lock was lost.
-// An access that was invoked before the end and answered after it may have
-// been done in time: the summary counts those, but nothing is proven. One with
-// an unknown outcome or that the resource refused proves nothing either.
-//
-// So is an access without the lock: by an owner (or, if it names none, a process that
-// had asked for the lock) that was never granted it, while another owner held it alone
-// and for certain from before the access was sent until after it was answered.
-//
-// It is not the service's fault: the lock did its job, and the holder did not
-// notice. Where an access names a lock but nothing in the history shows that
-// its owner ever held it, nor that another one did, the verdict is Unknown; so it is
-// where an access that names no owner comes after all known holds of its process, which
-// may hold the lock for an owner whose account can't be told.
+// One that was answered ok and was invoked after the validity of the holds that it may belong to is a violation; so is
+// one by a client that was never granted the lock while another owner held it alone and for certain. Where nothing shows
+// whose access it was, the verdict is Unknown. It is not the service's fault: the lock did its job, and the holder did
+// not notice.
 func UseWithinLease() Checker {
 	return &property{
 		name: "use-within-lease", engine: "interval sweep",
