@@ -32,7 +32,7 @@ import (
 func Assumptions(meets ...string) Checker { return assumptions(true, meets) }
 
 func assumptions(contention bool, meets []string) Checker {
-	return &property{
+	return Checker{
 		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			injected, landed, unmet := 0, 0, 0

@@ -16,7 +16,7 @@ import (
 // A capacity that changes is judged by the greatest that there was between the last request for a permit that is out and
 // the answer to the grant. One that was not declared is not judged: the verdict is Unknown.
 func Capacity() Checker {
-	return &property{
+	return Checker{
 		name: "capacity", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {

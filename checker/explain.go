@@ -34,10 +34,9 @@ func (r *Report) explain(ctx context.Context, part func(Violation) *history.Hist
 	for i := range r.Results {
 		result := &r.Results[i]
 		for _, c := range Standard() {
-			if p, ok := c.(*property); ok && p.name == result.Name {
-				for j := range result.Violations[:min(len(result.Violations), Explained)] {
-					v := &result.Violations[j]
-					v.Minimal = p.minimal(ctx, part(*v), *v)
+			for j := range result.Violations[:min(len(result.Violations), Explained)] {
+				if v := &result.Violations[j]; c.name == result.Name {
+					v.Minimal = c.minimal(ctx, part(*v), *v)
 				}
 			}
 		}
@@ -56,13 +55,13 @@ func concerns(r *holding.Record) func(Violation) *history.History {
 // An exhibit is evidence that is left out as a whole: an operation, or a single event.
 type exhibit []history.Event
 
-func (p *property) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
+func (c Checker) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
 	tries := 0
 	shows := func(list []exhibit) bool { // alone the same violation
 		if tries++; tries > explainTries || len(list) == 0 || ctx.Err() != nil {
 			return false
 		}
-		f := p.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
+		f := c.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
 		return slices.ContainsFunc(f.violations, func(o Violation) bool { return o.Kind == v.Kind && slices.Equal(o.Events, v.Events) })
 	}
 	for _, ownersOnly := range []bool{true, false} {

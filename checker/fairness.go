@@ -18,7 +18,7 @@ import (
 // have a certain extent and exclude each other. An inner grant, an upgrade or a second permit does not wait for what its
 // owner has itself: grants of one owner are compared only if the first was given back before the second was asked for.
 func Fairness() Checker {
-	return &property{
+	return Checker{
 		name: "fairness", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool {

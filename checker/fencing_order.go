@@ -19,7 +19,7 @@ import (
 // (fence-regress). Two holds that overlap for certain are a double grant, and no evidence about their order. Grants
 // that may be held together are in order only where one was answered before the other was asked for.
 func FencingOrder() Checker {
-	return &property{
+	return Checker{
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool {

@@ -44,7 +44,7 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // lies beyond is Unknown. One in which the sweep found a violation is searched
 // around it first: without some of its holds, a legal history stays legal.
 func Linearizability() Checker {
-	return &property{
+	return Checker{
 		name: "linearizability", engine: "porcupine",
 		judge: func(ctx context.Context, ev *evidence, f *findings) {
 			linearizable(ctx, ev, f)

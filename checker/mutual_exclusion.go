@@ -21,7 +21,7 @@ import (
 //
 // Locks of permits are the business of [Capacity].
 func MutualExclusion() Checker {
-	return &property{
+	return Checker{
 		name: "mutual-exclusion", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return len(ev.Locks()) == 0 || ev.any(func(l *holding.Lock) bool { return l.Used && isExclusive(l) })

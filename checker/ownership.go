@@ -16,7 +16,7 @@ import (
 // another owner's hold was ended or prolonged: foreign-release. "Not held" needs that every hold of the owner can have
 // ended by then; else the service has forgotten a grant: premature-loss. Both are decided exactly.
 func Ownership() Checker {
-	return &property{
+	return Checker{
 		name: "ownership", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {

@@ -33,7 +33,7 @@ func progressSince(bound time.Duration, grant bool) Checker {
 	if bound == 0 {
 		bound = ProgressBound
 	}
-	return &property{
+	return Checker{
 		name: "progress", engine: "free spans",
 		applies: func(ev *evidence) bool {
 			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })

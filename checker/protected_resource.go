@@ -22,7 +22,7 @@ import (
 // answered before another was invoked that read an older version. An access that was accepted although it was invoked
 // after one with a greater token had been is a stale-access. One with an unknown outcome excuses what may have read it.
 func ProtectedResource() Checker {
-	return &property{
+	return Checker{
 		name: "protected-resource", engine: "pairs in order of time",
 		applies: func(ev *evidence) bool {
 			return ev.anyOp(func(op *holding.Op) bool {

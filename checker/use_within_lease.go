@@ -22,7 +22,7 @@ import (
 // whose access it was, the verdict is Unknown. It is not the service's fault: the lock did its job, and the holder did
 // not notice.
 func UseWithinLease() Checker {
-	return &property{
+	return Checker{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool { return slices.ContainsFunc(l.Accesses, (*holding.Op).OK) })
