@@ -75,6 +75,11 @@ func unsettling(e *history.Event, server string) bool {
 	return len(e.Effects) == 0 && !elsewhere
 }
 
+// endsFault reports whether a fault is over with an event.
+func endsFault(e *history.Event) bool {
+	return e.Op == history.Heal && e.Type == history.OK || e.Op == history.Inject && e.Type == history.Fail
+}
+
 // unsettled reports whether at some time between two events a fault was in effect that is unsettling.
 func unsettled(ev *evidence, server string, from, until int64) bool {
 	type fault struct{ name, target string }
@@ -87,7 +92,7 @@ func unsettled(ev *evidence, server string, from, until int64) bool {
 			return e.Index <= until || len(active) > 0
 		case bad:
 			active[key] = true
-		case e.Index < from && (e.Op == history.Heal && e.Type == history.OK || e.Op == history.Inject && e.Type == history.Fail):
+		case e.Index < from && endsFault(e):
 			delete(active, key)
 		}
 	}
