@@ -225,15 +225,8 @@ func (l *lockSweep) upTo(t time.Duration) string {
 	return seconds(t)
 }
 
-// filter is a list of those that are kept, which takes no more memory than it needs.
-func filter[T any](list []T, keep func(T) bool) []T {
-	n := 0
-	for _, e := range list {
-		if keep(e) {
-			n++
-		}
-	}
-	kept := make([]T, 0, n)
+// filter is a list of those that are kept.
+func filter[T any](list []T, keep func(T) bool) (kept []T) {
 	for _, e := range list {
 		if keep(e) {
 			kept = append(kept, e)
