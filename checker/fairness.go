@@ -26,12 +26,10 @@ func Fairness() Checker {
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
+			ev.unclear(f, func(l *holding.Lock) bool { return l.Fair })
 			for _, l := range ev.Locks() {
 				if !l.Fair {
 					continue
-				}
-				if l.Unclear != "" {
-					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
 				q := queue{Lock: l, findings: f, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
 				f.counts["grants"] += len(q.holds)
@@ -71,8 +69,7 @@ func (l *lastQueued) take(h *holding.Grant) {
 
 // overtook takes note that a grant came after the last of some others, if that was queued later and is of another owner.
 func (q *queue) overtook(before *lastQueued, h *holding.Grant, once bool) {
-	by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() })
-	if is {
+	if by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() }); is {
 		q.compare(by, h, once)
 	}
 }

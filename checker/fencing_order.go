@@ -27,12 +27,10 @@ func FencingOrder() Checker {
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
+			ev.unclear(f, func(l *holding.Lock) bool { return l.Fenced })
 			for _, l := range ev.Locks() {
 				if !l.Fenced {
 					continue
-				}
-				if l.Unclear != "" {
-					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
 				grants := filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
 				for _, h := range grants {
