@@ -201,8 +201,8 @@ func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
 	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false
 	}
-	p := newPair(events, append(clocks, "", "")[1], w.off)
-	shifts, ok := p.shifts(4 * w.off) // twice the error, in half nanoseconds
+	p := newPair(events, append(clocks, "", "")[1], 2*w.off)
+	shifts, ok := p.shifts(2 * w.off)
 	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
 		return c.Check(ctx, p.history(shift)).Verdict != Invalid
 	})
@@ -294,30 +294,25 @@ func SeveralClocks(events []history.Event) error {
 		len(names), cmp.Or(names[0], "one without a name"), names[1])
 }
 
-// A pair is the events of one or two clocks, with times in half nanoseconds, so that
-// there is an instant between any two.
+// A pair is the events of one or two clocks, with declarations among those of the first.
 type pair struct {
-	declared, first, second []history.Event
-	drifts                  []time.Duration
+	first, second []history.Event
+	drifts        []time.Duration
 }
 
-func newPair(events []history.Event, second string, off time.Duration) *pair {
+// newPair makes all times so late that no shift up to most leads before 0.
+func newPair(events []history.Event, second string, most time.Duration) *pair {
 	p := &pair{drifts: []time.Duration{0}}
-	base := events[0].Time
-	for i := range events {
-		base = min(base, events[i].Time)
-	}
-	base -= 4*off + 1 // no shift leads before 0
 	for _, e := range events {
-		e.Time, e.Lease, e.Drift = 2*(e.Time-base), 2*e.Lease, 2*e.Drift
 		if e.Expires > 0 {
-			e.Expires = max(2*(e.Expires-base), 1)
+			e.Expires += most + 2
 		}
+		e.Time += most + 2
 		switch clockOf(&e) {
 		case "":
 			e.Time = 0
-			p.declared = append(p.declared, e)
 			p.drifts = append(p.drifts, e.Drift)
+			p.first = slices.Insert(p.first, len(p.drifts)-2, e)
 		case second:
 			p.second = append(p.second, e)
 		default:
@@ -333,33 +328,25 @@ func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
 	if len(p.second) == 0 {
 		return []time.Duration{0}, true
 	}
-	ties := []time.Duration{-most, most}
+	all = []time.Duration{-most, most} // which most often show that the order matters
 	mine := instants(p.second, p.drifts)
 	for _, a := range instants(p.first, p.drifts) {
 		from, _ := slices.BinarySearch(mine, a-most)
 		for _, b := range mine[from:] {
-			if b > a+most {
+			if b > a+most || len(all) > 64*mostOrders {
 				break
 			}
-			if ties = append(ties, a-b); len(ties) > 64*mostOrders {
-				return nil, false
-			}
+			all = append(all, max(a-b-1, -most), a-b, min(a-b+1, most))
 		}
 	}
-	slices.Sort(ties)
-	ties = slices.Compact(ties)
-	all = []time.Duration{-most, most} // which most often show that the order matters
-	for i, tie := range ties {
-		if all = append(all, tie); i > 0 {
-			all = append(all, (ties[i-1]+tie)/2)
-		}
-	}
+	slices.Sort(all[2:])
+	all = slices.Compact(all)
 	return all, len(all) <= mostOrders
 }
 
 // history is that of the pair if the second clock is shifted.
 func (p *pair) history(shift time.Duration) *history.History {
-	events := slices.Concat(p.declared, p.first, p.second)
+	events := slices.Concat(p.first, p.second)
 	for i := range p.second {
 		e := &events[len(events)-len(p.second)+i]
 		e.Time += shift
@@ -375,10 +362,12 @@ func (p *pair) history(shift time.Duration) *history.History {
 }
 
 // instants are the moments that the judgement of events compares, in order.
-func instants(events []history.Event, drifts []time.Duration) []time.Duration {
-	var all []time.Duration
+func instants(events []history.Event, drifts []time.Duration) (all []time.Duration) {
 	for i := range events {
 		e := &events[i]
+		if e.Op == history.Declare {
+			continue
+		}
 		all = append(all, e.Time)
 		for _, drift := range drifts {
 			if e.Expires > 0 {

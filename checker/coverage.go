@@ -70,7 +70,7 @@ func cover(ev *evidence) map[string]int {
 func coverHolds(l *holding.Lock, end time.Duration, add func(string, int)) {
 	var last *holding.Grant // of those that began, the one that lasts longest
 	for _, h := range l.Holds {
-		if over := h.Ended == holding.Expired || h.Ended == holding.ToldLost || len(h.Late) > 0; over && h.End < end {
+		if over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0; over && h.End < end {
 			add(history.MetExpiries, 1)
 		}
 		if last != nil && last.Owner() != h.Owner() {

@@ -116,7 +116,9 @@ func (q *queue) byAnswer() {
 		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(at(a), at(b)) })
 		return list
 	}
-	given := func(h *holding.Grant) bool { return h.Ended == holding.Released && h.Release != nil && h.Release.OK() }
+	given := func(h *holding.Grant) bool {
+		return h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK()
+	}
 	answered := sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time })
 	returned := sorted(filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
 	var all lastQueued

@@ -164,14 +164,14 @@ func mayShare(before []*holding.Grant, h *holding.Grant) bool {
 // part of the hold of the same token before it, whose count it has then as well.
 func mayGoOn(before, h *holding.Grant) bool {
 	return before.Account == h.Account && !h.Reads() &&
-		(h.Ended == holding.MayHaveEnded && h.EndEvent >= 0 || before.Kept && h.Ended == holding.Released)
+		(h.Ended == holding.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == holding.EndReleased)
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the
 // same time: neither was certainly given back before the other was asked for.
 func mayOverlap(a, b *holding.Grant) bool {
 	before := func(a, b *holding.Grant) bool {
-		return a.Ended == holding.Released && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+		return a.Ended == holding.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
 }

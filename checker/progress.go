@@ -261,7 +261,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occupation {
 	answered, released := history.Never, int64(math.MaxInt64)
 	if r := h.Release; r != nil {
-		if h.Ended == holding.Released || r.Failed() {
+		if h.Ended == holding.EndReleased || r.Failed() {
 			answered = r.Complete.Time
 		}
 		if !l.Reentrant && !h.Reads() {

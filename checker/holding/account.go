@@ -277,20 +277,20 @@ func (g *Grant) endBelief(until time.Duration) {
 
 // earliest is when the hold can first have ended, as far as is known, why, and
 // by which event.
-func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
+func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	h := a.hold
-	end, why, by = max(h.lease.certain, h.alive), Expired, -1
+	end, why, by = max(h.lease.certain, h.alive), EndExpired, -1
 	switch {
 	case end == history.Never:
-		why = NotEnded
+		why = EndOpen
 	case h.lease.lost >= 0 && end == h.lease.validity:
-		why, by = ToldLost, h.lease.lost
+		why, by = EndLost, h.lease.lost
 	}
 	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
-		end, why, by = max(h.zeroAt, h.alive), MayHaveEnded, h.zeroBy
+		end, why, by = max(h.zeroAt, h.alive), EndUnknown, h.zeroBy
 	}
 	if a.renew != history.Never && max(a.renew, h.alive) < end {
-		end, why, by = max(a.renew, h.alive), MayHaveEnded, -1
+		end, why, by = max(a.renew, h.alive), EndUnknown, -1
 	}
 	return end, why, by
 }
@@ -298,8 +298,8 @@ func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
 // end closes the hold at the earliest instant at which it can have ended.
 func (a *ownerState) end() { a.endAt(a.earliest()) }
 
-func (a *ownerState) endAt(end time.Duration, why End, by int64) {
-	if a.carried && why == MayHaveEnded {
+func (a *ownerState) endAt(end time.Duration, why string, by int64) {
+	if a.carried && why == EndUnknown {
 		a.usedAgain()
 	}
 	if a.reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process
@@ -312,7 +312,7 @@ func (a *ownerState) usedAgain() {
 	a.doubt(a.owner, "owner %s was used again after an operation with an unknown outcome")
 }
 
-func (a *ownerState) close(end time.Duration, why End, by int64) {
+func (a *ownerState) close(end time.Duration, why string, by int64) {
 	h := a.hold
 	if h.Proof.Verb != Release { // else the owner never knew that it held
 		a.hold.endBelief(h.lease.validity)
@@ -391,7 +391,7 @@ func (a *ownerState) releasedBy(op *Op) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
 	h.Release, a.lapse = op, h.lease.certain
-	a.close(max(op.Invoke.Time, h.alive), Released, op.Invoke.Index)
+	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
 	a.last, a.gone = a.before, op.Complete.Time
 }
 
@@ -403,7 +403,7 @@ func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 		a.endAt(good, why, ender)
 		return
 	}
-	a.close(max(at, a.hold.alive), ToldLost, by)
+	a.close(max(at, a.hold.alive), EndLost, by)
 	a.Denied = append(a.Denied, Denial{Operation: op, Hold: a.before, Good: good})
 }
 

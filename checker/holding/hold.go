@@ -139,8 +139,7 @@ func Of(h *history.History) []Hold {
 func (g *Grant) hold(l *Lock, operation func(*Op) *history.Operation) Hold {
 	h := Hold{
 		Lock: l.Name, Owner: l.record.Name(g.Owner()), Process: g.Process(), Mode: g.Mode().mode(), Permits: g.Permits(), Token: g.Token(),
-		Acquire: *operation(g.Acquire), Proof: *operation(g.Proof), Start: g.Start, End: g.End, EndEvent: g.EndEvent, Belief: g.Belief,
-		Ended: [...]string{NotEnded: EndOpen, Released: EndReleased, Expired: EndExpired, ToldLost: EndLost, MayHaveEnded: EndUnknown}[g.Ended],
+		Acquire: *operation(g.Acquire), Proof: *operation(g.Proof), Start: g.Start, End: g.End, Ended: g.Ended, EndEvent: g.EndEvent, Belief: g.Belief,
 	}
 	for _, op := range g.Extensions {
 		h.Extensions = append(h.Extensions, *operation(op))

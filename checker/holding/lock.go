@@ -75,7 +75,7 @@ type Grant struct {
 	// may have cut, if the two are one hold; 0 if it did not, or there was none.
 	Cuts    int64
 	Account int32
-	Ended   End
+	Ended   string // one of the End constants
 	// Again says that the hold may be the one that its owner had before, of which
 	// nothing shows that it ended.
 	Again bool
@@ -83,18 +83,6 @@ type Grant struct {
 	// because an acquire with an unknown outcome may have raised its count.
 	Kept bool
 }
-
-// An End is why a hold ended.
-type End uint8
-
-// The reasons.
-const (
-	NotEnded End = iota
-	Released
-	Expired
-	ToldLost
-	MayHaveEnded
-)
 
 // Owner is the number of its owner's name.
 func (g *Grant) Owner() int32 { return g.Acquire.Owner }
