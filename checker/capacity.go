@@ -128,8 +128,8 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 // besides are the grant of a hold and two others that were out at its end.
 func besides(h *holding.Grant, by []holdSpan) []int64 {
 	list := []int64{h.Proof.Complete.Index}
-	for i := len(by) - 1; i >= 0 && len(list) < 3; i-- {
-		if p := &by[i]; p.From < h.Start && p.Until >= h.Start {
+	for _, p := range slices.Backward(by) {
+		if p.From < h.Start && p.Until >= h.Start && len(list) < 3 {
 			list = append(list, p.hold.Proof.Complete.Index)
 		}
 	}

@@ -155,16 +155,10 @@ func read(r Source, most int64) (record *holding.Record, operations int64, err e
 }
 
 // Check judges the history with the checkers, or with those of [Standard] if
-// none are given, in their order.
-//
-// A property that does not apply to the history is left out of the report. (No token was seen: there is no fencing order
-// to keep.)
+// none are given, in their order. A property for which the history has no occasion is left out of the report.
 //
 // The report's verdict is the [Worst] of the results, so that nothing is Valid
-// while the assumptions are Unknown. A violation stands whatever they are, but where
-// each end of a grant is a duration: then no property is Invalid.
-//
-// Mutual exclusion, capacity and ownership are decided by a sweep and
+// while the assumptions are Unknown. Mutual exclusion, capacity and ownership are decided by a sweep and
 // linearizability by a search, and both decide the same for one lock. Where
 // they do not, the report carries a result named "engines-agree", which is
 // Unknown: one of the two is wrong, and neither is to be trusted.

@@ -18,12 +18,10 @@ import (
 // which may be wrong by up to off, the same amount all the time. The events of a clock
 // have its name, and those without one are of the clock of their process.
 //
-// A violation stands if those that it is about break the property however their clocks
-// were wrong; it is tried with every order of their events that is possible then. A
-// property that held is Valid only if it holds whatever the clocks were: it depends on the order
-// of holds alone, and no hold follows one of another clock so soon that the two may have overlapped. All else is
-// Unknown, and the summary names the two holds that are too close. More events of a kind that no
-// violation can be about, such as requests, change nothing of that.
+// A violation stands if those that it is about break the property with every order of their events that is possible
+// then. A property that held is Valid only if it depends on the order of holds alone, and no hold follows
+// one of another clock so soon that the two may have overlapped. All else is
+// Unknown, and the summary names the two holds that are too close.
 func CheckWithin(ctx context.Context, h *history.History, off time.Duration, checkers ...Checker) Report {
 	report := Check(ctx, h, checkers...)
 	if off <= 0 || len(clocksOf(h.Events)) < 2 {

@@ -155,19 +155,9 @@ func (l *Lock) Disordered(owner int32) bool { return l.disordered[owner] }
 
 // Derive finds who held what when, of each lock. It takes O(n log n) time.
 //
-// The acquires and releases of one owner are expected to follow one another;
-// its extends may come from a watchdog at the same time. Unclear says where
-// they do not, and the account leaves that owner out. Where an owner was used
-// again after an unknown outcome, Unclear says so and the account claims less
-// than it might.
-//
-// A reader of a read-write lock may acquire it again, as if it were
-// re-entrant.
-//
-// An owner of a semaphore may be granted permits while it has some. Which of
-// them a release gives back is not told: the account takes those that last
-// longest, which claims the least if they are of one size. Where they are not,
-// Unclear says so.
+// An owner whose account can't be told is left out, and Unclear says so: docs/history-format.md has all reasons. Of the
+// grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
+// which claims the least if they are of one size.
 func (r *Record) Derive() {
 	for _, l := range r.locks {
 		l.derive()

@@ -146,7 +146,7 @@ func (c *comparison) unknowns(o *Opinion) {
 			modes += l.Mode + " "
 			granted = granted || len(l.grants) > 0 && (judged || name == "ownership" || name == "linearizability")
 			reason = reason || l.changed || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || judged && l.late()
-			reason = reason || judged && len(l.grants) > 0 && (!l.Possible || !l.certain())
+			reason = reason || judged && !l.certain()
 		}
 		c.alarm(!reason && granted, name, "unknown without a reason, "+modes)
 	}

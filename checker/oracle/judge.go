@@ -118,24 +118,9 @@ func (l *Lock) late() bool {
 	return late > 0 && 2*late >= len(l.grants)
 }
 
-// certain reports whether a lock whose part is possible was held for certain at some instant: a
-// request for all of it, granted at that instant, would be impossible.
+// certain reports whether the lock was held for certain at some time.
 func (l *Lock) certain() bool {
-	return slices.ContainsFunc(l.ops, func(o operation) bool {
-		return slices.ContainsFunc([]time.Duration{o.Time, o.complete, o.ends - l.spec.Drift}, func(stamp time.Duration) bool {
-			return stamp < never/2 && (!l.admits(stamp-1) || !l.admits(stamp+1))
-		})
-	})
-}
-
-// admits reports whether another owner may have had all of the lock at an instant.
-func (l *Lock) admits(at time.Duration) bool {
-	s := newSearch(l.spec, append(slices.Clone(l.ops), operation{
-		Event: history.Event{Op: history.Acquire, Process: -2, Lock: l.Name, Owner: "\x00", Mode: history.Write, Permits: max(1, l.spec.Capacity), Time: at},
-		kind:  history.OK, complete: at, ends: 1, first: -1, last: -1,
-	}))
-	s.effects[len(s.effects)-1].end = at // it is gone at once
-	return s.possible(Ignore)
+	return slices.ContainsFunc(l.grants, func(g *operation) bool { return l.untouched(g) > g.complete })
 }
 
 // precedes reports whether one acquire can have taken effect before another.
