@@ -12,40 +12,17 @@ import (
 )
 
 // Assumptions is the checker of "assumptions": whether the history can show
-// anything at all. It never finds a violation. It is Unknown where
-//
-//   - no lock was asked for,
-//   - no two processes contended for a lock: none asked for one, at some time
-//     between its request and the answer, while another process held it,
-//   - every lease, asked for or granted, is shorter than a millisecond: it was not
-//     written in nanoseconds. If the record is longer than that, no other property finds a
-//     violation: its leases and its instants are in different units,
-//   - every "expires", of two grants or more, is before its request: it is a duration, and not a
-//     time. Then no other property finds a violation either,
-//   - the history's last line was cut short and dropped,
-//   - faults were injected and none of them took effect: their effect was not seen,
-//     or no request met them, or
-//   - it met nothing of something that it was to meet: the names in package
-//     history of what it has to have at least one of.
+// anything at all. It never finds a violation, and is Unknown where docs/what-is-checked.md says so; also where it met
+// nothing of something that it was to meet: the names in package history of what it has to have at least one of.
 //
 // Its result counts what the history met, in [Result.Met].
 func Assumptions(meets ...string) Checker { return assumptions(true, meets) }
 
 func assumptions(contention bool, meets []string) Checker {
-	return &property{
+	return Checker{
 		name: "assumptions", engine: "counts",
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			injected, landed, unmet := 0, 0, 0
-			for i := range ev.Faults {
-				switch e := &ev.Faults[i]; {
-				case e.Op == history.Inject && e.Type == history.Invoke:
-					injected++
-				case e.Op == history.Inject && e.Type == history.OK:
-					landed++
-				case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-					unmet++
-				}
-			}
+			injected, landed, unmet := faultsOf(ev.Faults)
 			f.met = cover(ev)
 			for op := range ev.Ops() {
 				if op.Verb == holding.Acquire {
@@ -74,8 +51,6 @@ func assumptions(contention bool, meets []string) Checker {
 			if cut := ev.Truncated; cut > 0 {
 				f.doubt("the last line, %d, was cut short and dropped: who knows what it said", cut)
 			}
-			unmet = min(unmet, landed)
-			landed -= unmet
 			f.counts["faults"] = landed
 			switch {
 			case injected == 0 || landed > 0:
@@ -93,6 +68,22 @@ func assumptions(contention bool, meets []string) Checker {
 			}
 		},
 	}
+}
+
+// faultsOf counts the faults that were injected, those that took effect, and of the others those that no request met.
+func faultsOf(events []history.Event) (injected, landed, unmet int) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Op == history.Inject && e.Type == history.Invoke:
+			injected++
+		case e.Op == history.Inject && e.Type == history.OK:
+			landed++
+		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
+			unmet++
+		}
+	}
+	unmet = min(unmet, landed)
+	return injected, landed - unmet, unmet
 }
 
 // expiresUnit is what to say where the ends of grants can't be right.

@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,25 +9,14 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
-// Capacity is the checker of "capacity": no more permits of a semaphore are
-// out, for certain and at the same time, than it was declared to have.
+// Capacity is the checker of "capacity": at no instant are more permits of a
+// semaphore out for certain than it was declared to have, and each grant that was answered too late to be certain had
+// room at some instant. Both are decided exactly, by one sweep over the holds.
 //
-// A permit is certainly out for as long as its hold is certain, by the formulas
-// of [holding.Hold]; permits that are given back in the instant in which others
-// are granted are not out together. A grant that was answered after its own
-// lease needs one instant, between its earliest end and its answer, at which
-// its permits still fit. Both are decided exactly, by one sweep over the ends
-// of the holds.
-//
-// A grant of a semaphore whose capacity changes is over it where no capacity fits that there was
-// between the last request for a permit that is out and that answer: the last of the grants was made in that time.
-// Permits that are out when their number is lowered stay out. There no alarm is false, and what
-// took place around a change may be missed.
-//
-// A semaphore whose capacity was not declared is not judged: the verdict is
-// Unknown.
+// A capacity that changes is judged by the greatest that there was between the last request for a permit that is out and
+// the answer to the grant. One that was not declared is not judged: the verdict is Unknown.
 func Capacity() Checker {
-	return &property{
+	return Checker{
 		name: "capacity", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -68,26 +56,19 @@ func (l *lockSweep) permits(spans []holdSpan) {
 // over calls found for each stretch that takes more out than there is, with those
 // that are out already, in order. What comes back in an instant does so before anything goes out.
 func (l *lockSweep) over(spans []holdSpan, found func(p *holdSpan, out []*holdSpan)) {
-	back := make([]*holdSpan, len(spans))
-	for i := range spans {
-		back[i] = &spans[i]
-	}
-	slices.SortFunc(back, func(a, b *holdSpan) int { return cmp.Compare(a.Until, b.Until) })
-	sum, gone := 0, map[*holdSpan]bool{}
-	var out []*holdSpan // with those that are gone
+	var out []*holdSpan // with some that have ended, and their sum
+	sum := 0
 	for i := range spans {
 		p := &spans[i]
-		for ; back[0].Until <= p.From; back = back[1:] {
-			sum -= back[0].hold.Permits()
-			gone[back[0]] = true
-		}
-		sum += p.hold.Permits()
-		if sum > l.Capacity || l.Capacities != nil || len(gone) > len(out)/2+64 {
-			out = slices.DeleteFunc(out, func(q *holdSpan) bool { return gone[q] })
-			clear(gone)
-		}
-		if sum > l.Capacity || l.Capacities != nil && sum > l.capacityOf(p, out) {
-			found(p, out)
+		if sum += p.hold.Permits(); sum > l.Capacity || l.Capacities != nil {
+			out = slices.DeleteFunc(out, func(q *holdSpan) bool { return q.Until <= p.From })
+			sum = p.hold.Permits()
+			for _, q := range out {
+				sum += q.hold.Permits()
+			}
+			if sum > l.capacityOf(p, out) {
+				found(p, out)
+			}
 		}
 		out = append(out, p)
 	}
@@ -135,11 +116,9 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 	}
 	lasting := l.lasting(holding.Span{From: p.From, Until: until})
 	until = max(min(until, l.until), p.From)
-	v := Violation{
-		Kind: OverCapacity, Lock: l.Name, From: p.From, Until: until, Events: events(proofs...),
-		Explanation: fmt.Sprintf("%s was granted %s of %q at %s, which made %d, and the lock has %d",
-			holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.capacityOf(p, out)),
-	}
+	v := violation(OverCapacity, l.Name, holding.Span{From: p.From, Until: until}, events(proofs...),
+		"%s was granted %s of %q at %s, which made %d, and the lock has %d",
+		holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.capacityOf(p, out))
 	if len(out) > 0 {
 		v.Explanation += fmt.Sprintf("; %s were out %s", say.Count(sum, "permit"), lasting)
 	}
@@ -149,8 +128,8 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 // besides are the grant of a hold and two others that were out at its end.
 func besides(h *holding.Grant, by []holdSpan) []int64 {
 	list := []int64{h.Proof.Complete.Index}
-	for i := len(by) - 1; i >= 0 && len(list) < 3; i-- {
-		if p := &by[i]; p.From < h.Start && p.Until >= h.Start {
+	for _, p := range slices.Backward(by) {
+		if p.From < h.Start && p.Until >= h.Start && len(list) < 3 {
 			list = append(list, p.hold.Proof.Complete.Index)
 		}
 	}

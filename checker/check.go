@@ -62,8 +62,7 @@ type Source interface {
 }
 
 // CheckReader is [Check] with [Explain] for a history that is read, of which it keeps less than
-// half as much in memory. A checker from elsewhere judges what a record keeps of the history:
-// see [holding.Record.History]. Its errors are those of the reader.
+// half as much in memory. Its errors are those of the reader.
 //
 // A history that does not fit into the memory that the program may take (a third more than
 // GOMEMLIMIT, or the limit of package runtime/debug) is Unknown, and the report says which
@@ -90,9 +89,7 @@ func checkReader(ctx context.Context, r Source, most int64, checkers []Checker) 
 		return beyondMemory(record, operations, most), nil
 	}
 	ev := newEvidence(record)
-	report := ev.check(ctx, checkers, func() *history.History {
-		return record.History(func(*holding.Op) bool { return true })
-	})
+	report := ev.check(ctx, checkers)
 	report.explain(ctx, concerns(record))
 	report.Took = time.Since(began)
 	return report, nil
@@ -158,70 +155,46 @@ func read(r Source, most int64) (record *holding.Record, operations int64, err e
 }
 
 // Check judges the history with the checkers, or with those of [Standard] if
-// none are given, in their order.
-//
-// A property that does not apply to the history is left out of the report: a
-// checker with a method Applies(*history.History) bool is not run where that
-// is false. (No token was seen: there is no fencing order to keep.)
+// none are given, in their order. A property for which the history has no occasion is left out of the report.
 //
 // The report's verdict is the [Worst] of the results, so that nothing is Valid
-// while the assumptions are Unknown. A violation stands whatever they are, but where
-// each end of a grant is a duration: then no property is Invalid.
-//
-// Mutual exclusion, capacity and ownership are decided by a sweep and
+// while the assumptions are Unknown. Mutual exclusion, capacity and ownership are decided by a sweep and
 // linearizability by a search, and both decide the same for one lock. Where
 // they do not, the report carries a result named "engines-agree", which is
 // Unknown: one of the two is wrong, and neither is to be trusted.
 func Check(ctx context.Context, h *history.History, checkers ...Checker) Report {
 	began := time.Now()
-	report := evidenceOf(h).check(ctx, checkers, func() *history.History { return h })
+	report := evidenceOf(h).check(ctx, checkers)
 	report.Took = time.Since(began)
 	return report
 }
 
-func (ev *evidence) check(ctx context.Context, checkers []Checker, h func() *history.History) Report {
+func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
 	ev.sweep() // which several share
-	judged := make([]*Result, len(checkers))
-	side(len(checkers), func(i int) { judged[len(checkers)-1-i] = ev.judge(ctx, checkers[len(checkers)-1-i], h) })
+	judged := make([]Result, len(checkers))
+	side(len(checkers), func(i int) {
+		at := len(checkers) - 1 - i
+		if c := checkers[at]; c.applies == nil || c.applies(ev) {
+			judged[at] = c.check(ctx, ev)
+		}
+	})
 	report := Report{Events: ev.Events, Until: ev.End}
 	for i, r := range judged {
-		if r != nil {
-			report.Results = append(report.Results, *r)
-		} else {
+		if r.Verdict == "" || r.Verdict == Valid && len(r.Coverage) == 0 {
 			report.NotTested = append(report.NotTested, checkers[i].Name())
+		} else {
+			report.Results = append(report.Results, r)
 		}
 	}
 	report.conclude(ev)
 	return report
 }
 
-// judge is what a checker says; nil where the history has no occasion for it.
-func (ev *evidence) judge(ctx context.Context, c Checker, h func() *history.History) *Result {
-	p, ok := c.(*property)
-	if !ok {
-		if a, may := c.(interface {
-			Applies(h *history.History) bool
-		}); may && !a.Applies(h()) {
-			return nil
-		}
-		r := c.Check(ctx, h())
-		return &r
-	}
-	if p.applies != nil && !p.applies(ev) {
-		return nil
-	}
-	r := p.check(ctx, ev)
-	if r.Verdict == Valid && len(r.Coverage) == 0 {
-		return nil
-	}
-	return &r
-}
-
-// A property is a Checker of this package: a name, an engine and a judge.
-type property struct {
+// A Checker judges one property of a history. It gives up with [Unknown] when the context ends.
+type Checker struct {
 	name, engine string
 	// applies reports whether there is anything to judge; nil: always.
 	applies func(*evidence) bool
@@ -230,35 +203,29 @@ type property struct {
 }
 
 // Name is the property's name.
-func (p *property) Name() string { return p.name }
+func (c Checker) Name() string { return c.name }
 
 // Check judges the history alone.
-func (p *property) Check(ctx context.Context, h *history.History) Result {
-	return p.check(ctx, evidenceOf(h))
+func (c Checker) Check(ctx context.Context, h *history.History) Result {
+	return c.check(ctx, evidenceOf(h))
 }
 
-// Applies reports whether the history has anything that the property is about.
-func (p *property) Applies(h *history.History) bool {
-	return p.applies == nil || p.applies(evidenceOf(h))
-}
-
-func (p *property) check(ctx context.Context, ev *evidence) Result {
+func (c Checker) check(ctx context.Context, ev *evidence) Result {
 	began := time.Now()
-	f := p.find(ctx, ev)
-	r := f.result()
-	r.Name, r.Engine, r.Took = p.name, p.engine, time.Since(began)
+	r := c.find(ctx, ev).result()
+	r.Name, r.Engine, r.Took = c.name, c.engine, time.Since(began)
 	return r
 }
 
-func (p *property) find(ctx context.Context, ev *evidence) *findings {
+func (c Checker) find(ctx context.Context, ev *evidence) *findings {
 	f := newFindings()
 	switch {
 	case ctx.Err() != nil:
 		f.doubt("there was no time left to judge it: %v", context.Cause(ctx))
-	case p.applies != nil && !p.applies(ev):
+	case c.applies != nil && !c.applies(ev):
 		f.doubt("the history has nothing that this property is about")
 	default:
-		p.judge(ctx, ev, f)
+		c.judge(ctx, ev, f)
 	}
 	return f
 }

@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"context"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -81,13 +80,6 @@ type Result struct {
 	// Memory is what it kept at one time at the most, in bytes, beside the
 	// history: an estimate from the sizes of what it allocates.
 	Memory int64 `json:"memory_bytes,omitempty"`
-}
-
-// A Checker judges one property of a history. It never changes the history,
-// and gives up with [Unknown] when the context ends.
-type Checker interface {
-	Name() string
-	Check(ctx context.Context, h *history.History) Result
 }
 
 // A Report is the results of several checkers over one history.

@@ -18,12 +18,10 @@ import (
 // which may be wrong by up to off, the same amount all the time. The events of a clock
 // have its name, and those without one are of the clock of their process.
 //
-// A violation stands if those that it is about break the property however their clocks
-// were wrong; it is tried with every order of their events that is possible then. A
-// property that held is Valid only if it holds whatever the clocks were: no hold follows
-// one of another clock so soon that the two may have overlapped. All else is Unknown, and
-// the summary names the two events that are too close. More events of a kind that no
-// violation can be about, such as requests, change nothing of that.
+// A violation stands if those that it is about break the property with every order of their events that is possible
+// then. A property that held is Valid only if it depends on the order of holds alone, and no hold follows
+// one of another clock so soon that the two may have overlapped. All else is
+// Unknown, and the summary names the two holds that are too close.
 func CheckWithin(ctx context.Context, h *history.History, off time.Duration, checkers ...Checker) Report {
 	report := Check(ctx, h, checkers...)
 	if off <= 0 || len(clocksOf(h.Events)) < 2 {
@@ -32,8 +30,7 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	w := skewed{history: h, ev: evidenceOf(h), off: off, changes: slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.From > 0 })}
-	w.sure = !w.changes && apart(h, 2*off)
+	w := skewed{history: h, ev: evidenceOf(h), off: off}
 	w.near()
 	var verdicts []Verdict
 	for i := range report.Results {
@@ -53,8 +50,6 @@ type skewed struct {
 	history *history.History
 	ev      *evidence
 	off     time.Duration // how wrong a clock may be
-	sure    bool          // the order of all events is certain
-	changes bool          // the capacity of a semaphore changes, at an instant of no clock
 	// What keeps the order of holds from being certain, of any lock and of those that are no mutex; empty if it is.
 	close, closeOther string
 }
@@ -73,22 +68,16 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one: %s", w.off, why)
 		}
 	case Invalid:
-		found := r.Total
-		first := r.Violations[0].Explanation
-		r.Violations = slices.DeleteFunc(slices.Clone(r.Violations), func(v Violation) bool { return !w.stands(ctx, c, v) })
+		found, first := r.Total, r.Violations[0].Explanation
+		r.Violations = filter(r.Violations, func(v Violation) bool { return w.stands(ctx, c, v) })
 		for i := range r.Violations {
 			w.least(&r.Violations[i])
 		}
-		r.Total = len(r.Violations)
-		r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v", r.Total, found, w.off)
-		if r.Total == 0 {
-			r.Verdict = Unknown
-			if why := w.tooClose(r); why != "" {
-				first = why
-			}
-			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d): %s", w.off, found, first)
+		if r.Total = len(r.Violations); r.Total > 0 {
+			r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v, the first: %s", r.Total, found, w.off, r.Violations[0].Explanation)
 		} else {
-			r.Summary += ", the first: " + r.Violations[0].Explanation
+			r.Verdict = Unknown
+			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d): %s", w.off, found, cmp.Or(w.tooClose(r), first))
 		}
 	case Unknown:
 	}
@@ -97,7 +86,6 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 // hides says why a property that held by the stamps may not hold with clocks that are wrong; empty if it holds with
 // any.
 func (w *skewed) hides(ctx context.Context, r *Result) string {
-	const other = "this property of this history is only certain where no two events of different clocks are that close"
 	switch {
 	case r.Name == Progress(0).Name(): // which is about lengths between two instants
 		bound := ProgressBound - 4*w.off
@@ -105,8 +93,6 @@ func (w *skewed) hides(ctx context.Context, r *Result) string {
 			return ""
 		}
 		return fmt.Sprintf("a lock may have been free for %v", ProgressBound)
-	case w.sure:
-		return ""
 	case r.Name == MutualExclusion().Name() || r.Name == Ownership().Name() || r.Name == Linearizability().Name():
 		return w.tooClose(r)
 	case r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
@@ -114,7 +100,7 @@ func (w *skewed) hides(ctx context.Context, r *Result) string {
 	case r.Name == FencingOrder().Name():
 		return cmp.Or(w.tooClose(r), w.closeOther)
 	default:
-		return other
+		return "this property depends on the order of more than holds"
 	}
 }
 
@@ -152,30 +138,26 @@ func (w *skewed) near() {
 			w.close = w.closeOther
 			return
 		}
-		name := func(g *holding.Grant) string { return l.Record().Name(g.Owner()) }
 		var open []*holding.Grant // whose ends may be after the next beginning
 		holds := slices.Clone(l.Holds)
 		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(extent(a).From, extent(b).From) })
 		for _, g := range holds {
-			from := extent(g).From
+			from, b := extent(g).From, clocks[w.ev.Name(g.Owner())]
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
-				a, b := clocks[name(o)], clocks[name(g)]
+				a := clocks[w.ev.Name(o.Owner())]
 				if a == b || o.Reads() && g.Reads() {
 					continue
 				}
 				pairs++
 				if gap := from - extent(o).Until; gap < least {
 					least = gap
-					w.close = fmt.Sprintf("%s held %q until %s (%s), and %s was granted it at %s (%s)", holder(l, o), l.Name,
-						seconds(extent(o).Until), a, holder(l, g), seconds(from), b)
+					w.close = fmt.Sprintf("%s held %q until %s (%s), and %s was granted it at %s (%s): clocks that may differ by %v do not tell which came first",
+						holder(l, o), l.Name, seconds(extent(o).Until), a, holder(l, g), seconds(from), b, 2*w.off)
 				}
 			}
 			open = append(open, g)
 		}
-	}
-	if pairs > 0 {
-		w.close += fmt.Sprintf(": clocks that may differ by %v do not tell which came first", 2*w.off)
 	}
 	if pairs > 1 {
 		w.close += fmt.Sprintf(" (nor of %d other pairs)", pairs-1)
@@ -194,12 +176,7 @@ func (w *skewed) least(v *Violation) {
 	if v.Kind != DoubleGrant || l == nil {
 		return
 	}
-	var two []*holding.Grant
-	for _, g := range l.Holds {
-		if slices.Contains(v.Events, g.Proof.Complete.Index) && g.Certain() {
-			two = append(two, g)
-		}
-	}
+	two := filter(l.Holds, func(g *holding.Grant) bool { return slices.Contains(v.Events, g.Proof.Complete.Index) && g.Certain() })
 	if len(two) != 2 {
 		return
 	}
@@ -218,11 +195,12 @@ func (w *skewed) least(v *Violation) {
 func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
 	events := w.involved(v)
 	clocks := clocksOf(events)
-	if v.Kind == NotLinearizable && w.changes || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
+	changes := func(e history.Event) bool { return e.From > 0 } // the capacity of a semaphore, at an instant of no clock
+	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false
 	}
-	p := newPair(events, append(clocks, "", "")[1], w.off)
-	shifts, ok := p.shifts(4 * w.off) // twice the error, in half nanoseconds
+	p := newPair(events, append(clocks, "", "")[1], 2*w.off)
+	shifts, ok := p.shifts(2 * w.off)
 	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
 		return c.Check(ctx, p.history(shift)).Verdict != Invalid
 	})
@@ -239,42 +217,38 @@ func (w *skewed) involved(v Violation) []history.Event {
 			owners[e.LockOwner()], processes[e.Process] = true, true
 		}
 	}
-	var are func(e *history.Event) bool
+	of := func(are func(e *history.Event) bool) (events []history.Event) {
+		for i := range w.history.Events {
+			if e := &w.history.Events[i]; are(e) {
+				events = append(events, *e)
+			}
+		}
+		return events
+	}
 	switch v.Kind {
 	case DoubleGrant, Reentrancy, FenceRegress, FenceDuplicate, PrematureLoss, ForeignRelease, NotLinearizable:
-		of := func(e *history.Event) bool { return e.Lock == v.Lock && e.Op.OfHolder() && owners[e.LockOwner()] }
 		used := map[int]bool{}
-		for i := range w.history.Events {
-			if e := &w.history.Events[i]; of(e) {
-				used[e.Process] = true
-			}
+		mine := func(e *history.Event) bool { return e.Lock == v.Lock && e.Op.OfHolder() && owners[e.LockOwner()] }
+		for _, e := range of(mine) {
+			used[e.Process] = true
 		}
-		are = func(e *history.Event) bool {
-			return of(e) || e.Op == history.Crash && used[e.Process] || e.Op == history.Declare && e.Lock == v.Lock
-		}
+		return of(func(e *history.Event) bool {
+			return mine(e) || e.Op == history.Crash && used[e.Process] || e.Op == history.Declare && e.Lock == v.Lock
+		})
 	case UseAfterLease: // of its processes, and of the owners for which they acted
-		for i := range w.history.Events {
-			if e := &w.history.Events[i]; processes[e.Process] && e.Process >= 0 {
-				owners[e.LockOwner()] = true
-			}
+		for _, e := range of(func(e *history.Event) bool { return e.Process >= 0 && processes[e.Process] }) {
+			owners[e.LockOwner()] = true
 		}
-		are = func(e *history.Event) bool {
+		return of(func(e *history.Event) bool {
 			return e.Op == history.Declare || e.Process >= 0 && (processes[e.Process] || owners[e.LockOwner()])
-		}
+		})
 	case StaleAccess:
-		are = func(e *history.Event) bool {
+		return of(func(e *history.Event) bool {
 			return e.Op == history.Access && e.Resource == v.Resource && processes[e.Process]
-		}
+		})
 	default:
 		return nil
 	}
-	var events []history.Event
-	for i := range w.history.Events {
-		if e := &w.history.Events[i]; are(e) {
-			events = append(events, *e)
-		}
-	}
-	return events
 }
 
 // clockOf names the clock that stamped an event; empty for a declaration, whose time
@@ -290,14 +264,11 @@ func clockOf(e *history.Event) string {
 	}
 }
 
-// clocksOf are the clocks of some events, in order of their first.
-func clocksOf(events []history.Event) []string {
-	var clocks []string
+// clocksOf are the clocks of some events, in order of their first; no more than three, as no caller asks for more.
+func clocksOf(events []history.Event) (clocks []string) {
 	for i := range events {
-		if c := clockOf(&events[i]); c != "" && !slices.Contains(clocks, c) {
-			if clocks = append(clocks, c); len(clocks) > 2 { // no caller asks for more
-				break
-			}
+		if c := clockOf(&events[i]); c != "" && len(clocks) < 3 && !slices.Contains(clocks, c) {
+			clocks = append(clocks, c)
 		}
 	}
 	return clocks
@@ -321,30 +292,25 @@ func SeveralClocks(events []history.Event) error {
 		len(names), cmp.Or(names[0], "one without a name"), names[1])
 }
 
-// A pair is the events of one or two clocks, with times in half nanoseconds, so that
-// there is an instant between any two.
+// A pair is the events of one or two clocks, with declarations among those of the first.
 type pair struct {
-	declared, first, second []history.Event
-	drifts                  []time.Duration
+	first, second []history.Event
+	drifts        []time.Duration
 }
 
-func newPair(events []history.Event, second string, off time.Duration) *pair {
+// newPair makes all times so late that no shift up to most leads before 0.
+func newPair(events []history.Event, second string, most time.Duration) *pair {
 	p := &pair{drifts: []time.Duration{0}}
-	base := events[0].Time
-	for i := range events {
-		base = min(base, events[i].Time)
-	}
-	base -= 4*off + 1 // no shift leads before 0
 	for _, e := range events {
-		e.Time, e.Lease, e.Drift = 2*(e.Time-base), 2*e.Lease, 2*e.Drift
 		if e.Expires > 0 {
-			e.Expires = max(2*(e.Expires-base), 1)
+			e.Expires += most + 2
 		}
+		e.Time += most + 2
 		switch clockOf(&e) {
 		case "":
 			e.Time = 0
-			p.declared = append(p.declared, e)
 			p.drifts = append(p.drifts, e.Drift)
+			p.first = slices.Insert(p.first, len(p.drifts)-2, e)
 		case second:
 			p.second = append(p.second, e)
 		default:
@@ -360,33 +326,25 @@ func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
 	if len(p.second) == 0 {
 		return []time.Duration{0}, true
 	}
-	ties := []time.Duration{-most, most}
+	all = []time.Duration{-most, most} // which most often show that the order matters
 	mine := instants(p.second, p.drifts)
 	for _, a := range instants(p.first, p.drifts) {
 		from, _ := slices.BinarySearch(mine, a-most)
 		for _, b := range mine[from:] {
-			if b > a+most {
+			if b > a+most || len(all) > 64*mostOrders {
 				break
 			}
-			if ties = append(ties, a-b); len(ties) > 64*mostOrders {
-				return nil, false
-			}
+			all = append(all, max(a-b-1, -most), a-b, min(a-b+1, most))
 		}
 	}
-	slices.Sort(ties)
-	ties = slices.Compact(ties)
-	all = []time.Duration{-most, most} // which most often show that the order matters
-	for i, tie := range ties {
-		if all = append(all, tie); i > 0 {
-			all = append(all, (ties[i-1]+tie)/2)
-		}
-	}
+	slices.Sort(all[2:])
+	all = slices.Compact(all)
 	return all, len(all) <= mostOrders
 }
 
 // history is that of the pair if the second clock is shifted.
 func (p *pair) history(shift time.Duration) *history.History {
-	events := slices.Concat(p.declared, p.first, p.second)
+	events := slices.Concat(p.first, p.second)
 	for i := range p.second {
 		e := &events[len(events)-len(p.second)+i]
 		e.Time += shift
@@ -402,10 +360,12 @@ func (p *pair) history(shift time.Duration) *history.History {
 }
 
 // instants are the moments that the judgement of events compares, in order.
-func instants(events []history.Event, drifts []time.Duration) []time.Duration {
-	var all []time.Duration
+func instants(events []history.Event, drifts []time.Duration) (all []time.Duration) {
 	for i := range events {
 		e := &events[i]
+		if e.Op == history.Declare {
+			continue
+		}
 		all = append(all, e.Time)
 		for _, drift := range drifts {
 			if e.Expires > 0 {
@@ -418,35 +378,4 @@ func instants(events []history.Event, drifts []time.Duration) []time.Duration {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// apart reports whether all instants of different clocks are further apart than gap, so
-// that their order is certain.
-func apart(h *history.History, gap time.Duration) bool {
-	byClock := map[string][]history.Event{}
-	drifts := []time.Duration{0}
-	for _, e := range h.Events {
-		if c := clockOf(&e); c != "" {
-			byClock[c] = append(byClock[c], e)
-		} else if !slices.Contains(drifts, e.Drift) {
-			drifts = append(drifts, e.Drift)
-		}
-	}
-	type instant struct {
-		at    time.Duration
-		clock string
-	}
-	var all []instant
-	for c, events := range byClock {
-		for _, at := range instants(events, drifts) {
-			all = append(all, instant{at, c})
-		}
-	}
-	slices.SortFunc(all, func(a, b instant) int { return cmp.Compare(a.at, b.at) })
-	for i := 1; i < len(all); i++ {
-		if all[i].clock != all[i-1].clock && all[i].at-all[i-1].at <= gap {
-			return false
-		}
-	}
-	return true
 }

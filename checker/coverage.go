@@ -36,48 +36,41 @@ func cover(ev *evidence) map[string]int {
 			counts[history.MetRenewals]++
 		}
 	}
-	grants := make([]int32, ev.Names()) // of each owner of a lock
-	locks := make([]*holding.Lock, ev.Names())
-	more := map[int32][]*holding.Grant{} // the holds of the owners of several locks
+	var all []*holding.Grant
 	for _, l := range ev.Locks() {
 		add(history.MetContention, contended(l))
-		for _, h := range l.Holds {
-			grants[h.Owner()]++
-			if before := locks[h.Owner()]; before != nil && before != l {
-				more[h.Owner()] = nil
-			}
-			locks[h.Owner()] = l
-		}
-		coverHolds(l, ev.End, grants, add)
-		for _, h := range l.Holds {
-			grants[h.Owner()] = 0
-		}
+		coverHolds(l, ev.End, add)
+		all = append(all, l.Holds...)
 	}
-	for _, l := range ev.Locks() {
-		for _, h := range l.Holds {
-			if list, is := more[h.Owner()]; is {
-				more[h.Owner()] = append(list, h)
+	slices.SortStableFunc(all, func(a, b *holding.Grant) int {
+		if a.Owner() != b.Owner() {
+			return int(a.Owner() - b.Owner())
+		}
+		return cmp.Compare(a.Start, b.Start)
+	})
+	var held []*holding.Grant // by the same owner
+	for _, h := range all {
+		held = slices.DeleteFunc(held, func(mine *holding.Grant) bool { return mine.Owner() != h.Owner() || mine.End <= h.Start })
+		for _, mine := range held {
+			switch {
+			case mine.Acquire.Lock != h.Acquire.Lock:
+				add(history.MetSeveral, 1)
+			case mine.Mode() == holding.Write && h.Reads():
+				add(history.MetDowngrades, 1)
+			default:
+				add(history.MetReentries, 1)
 			}
 		}
-	}
-	for _, list := range more {
-		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
-		var held []*holding.Grant
-		for _, h := range list {
-			held = slices.DeleteFunc(held, func(mine *holding.Grant) bool { return mine.End <= h.Start })
-			add(history.MetSeveral, len(filter(held, func(mine *holding.Grant) bool { return mine.Acquire.Lock != h.Acquire.Lock })))
-			held = append(held, h)
-		}
+		held = append(held, h)
 	}
 	return counts
 }
 
 // coverHolds counts what the holds of a lock show.
-func coverHolds(l *holding.Lock, end time.Duration, grants []int32, add func(string, int)) {
-	var last *holding.Grant              // of those that began, the one that lasts longest
-	held := map[int32][]*holding.Grant{} // those that go on, by owner
+func coverHolds(l *holding.Lock, end time.Duration, add func(string, int)) {
+	var last *holding.Grant // of those that began, the one that lasts longest
 	for _, h := range l.Holds {
-		if over := h.Ended == holding.Expired || h.Ended == holding.ToldLost || len(h.Late) > 0; over && h.End < end {
+		if over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0; over && h.End < end {
 			add(history.MetExpiries, 1)
 		}
 		if last != nil && last.Owner() != h.Owner() {
@@ -87,17 +80,6 @@ func coverHolds(l *holding.Lock, end time.Duration, grants []int32, add func(str
 			case last.End > h.Acquire.Invoke.Time:
 				add(history.MetHandOvers, 1)
 			}
-		}
-		if grants[h.Owner()] > 1 {
-			mine := slices.DeleteFunc(held[h.Owner()], func(mine *holding.Grant) bool { return mine.End <= h.Start })
-			for _, m := range mine {
-				if m.Mode() == holding.Write && h.Reads() {
-					add(history.MetDowngrades, 1)
-				} else {
-					add(history.MetReentries, 1)
-				}
-			}
-			held[h.Owner()] = append(mine, h)
 		}
 		for _, x := range h.Extensions {
 			if x.Verb == holding.Acquire && x.OK() {

@@ -34,10 +34,9 @@ func (r *Report) explain(ctx context.Context, part func(Violation) *history.Hist
 	for i := range r.Results {
 		result := &r.Results[i]
 		for _, c := range Standard() {
-			if p, ok := c.(*property); ok && p.name == result.Name {
-				for j := range result.Violations[:min(len(result.Violations), Explained)] {
-					v := &result.Violations[j]
-					v.Minimal = p.minimal(ctx, part(*v), *v)
+			for j := range result.Violations[:min(len(result.Violations), Explained)] {
+				if v := &result.Violations[j]; c.name == result.Name {
+					v.Minimal = c.minimal(ctx, part(*v), *v)
 				}
 			}
 		}
@@ -56,13 +55,13 @@ func concerns(r *holding.Record) func(Violation) *history.History {
 // An exhibit is evidence that is left out as a whole: an operation, or a single event.
 type exhibit []history.Event
 
-func (p *property) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
+func (c Checker) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
 	tries := 0
 	shows := func(list []exhibit) bool { // alone the same violation
 		if tries++; tries > explainTries || len(list) == 0 || ctx.Err() != nil {
 			return false
 		}
-		f := p.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
+		f := c.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
 		return slices.ContainsFunc(f.violations, func(o Violation) bool { return o.Kind == v.Kind && slices.Equal(o.Events, v.Events) })
 	}
 	for _, ownersOnly := range []bool{true, false} {
@@ -94,10 +93,9 @@ func (p *property) minimal(ctx context.Context, h *history.History, v Violation)
 // lock and its resource, or what any owner did.
 func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 	owners := map[string]bool{}
-	for i := range h.Events {
-		if e := &h.Events[i]; slices.Contains(v.Events, e.Index) {
-			owners[e.LockOwner()] = true
-		}
+	named := func(e history.Event) bool { return slices.Contains(v.Events, e.Index) }
+	for _, e := range filter(h.Events, named) {
+		owners[e.LockOwner()] = true
 	}
 	concerns := func(e *history.Event) bool {
 		switch {
@@ -115,29 +113,27 @@ func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
 	}
 	var list []exhibit
 	open, declared := map[int]int{}, map[string]int{} // where the operation of a process is, since its invoke, and what was declared of a lock
-	for i := range h.Events {
-		e := &h.Events[i]
-		at, completes := open[e.Process]
-		pair := e.Process >= 0 && (e.Op == history.Acquire || e.Op == history.Release || e.Op == history.Extend || e.Op == history.Access)
+	for _, e := range h.Events {
+		at, pair := open[e.Process]
 		switch {
-		case pair && completes && e.Type != history.Invoke:
-			list[at] = append(list[at], *e)
-			delete(open, e.Process)
 		case e.Op == history.Declare && e.From > 0:
-			list[declared[e.Lock]] = append(list[declared[e.Lock]], *e)
+			at, pair = declared[e.Lock], true
+		case e.Op == history.Declare:
+			declared[e.Lock] = len(list)
+		case e.Process < 0, e.Op == history.Lost, e.Op == history.Crash:
+			pair = false
+		case e.Type == history.Invoke:
+			open[e.Process], pair = len(list), false
 		default:
-			if e.Op == history.Declare {
-				declared[e.Lock] = len(list)
-			}
-			if pair {
-				open[e.Process] = len(list)
-			}
-			list = append(list, exhibit{*e})
+			delete(open, e.Process)
+		}
+		if pair {
+			list[at] = append(list[at], e)
+		} else {
+			list = append(list, exhibit{e})
 		}
 	}
-	return slices.DeleteFunc(list, func(one exhibit) bool {
-		return !concerns(&one[0]) && !slices.Contains(v.Events, one[len(one)-1].Index) && !slices.Contains(v.Events, one[0].Index)
-	})
+	return slices.DeleteFunc(list, func(one exhibit) bool { return !concerns(&one[0]) && !slices.ContainsFunc(one, named) })
 }
 
 func joined(list []exhibit) []history.Event {

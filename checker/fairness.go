@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,21 +11,14 @@ import (
 )
 
 // Fairness is the checker of "fairness": a lock that was declared fair grants
-// requests in the order in which it queued them. It applies where grants of a
-// lock that was declared fair say what place they had in its queue.
+// requests in the order in which it queued them, by the Queued numbers that the service gave. A request that was granted
+// after one that was queued later was overtaken.
 //
-// Which request was sent first proves nothing: it may take longer than a later
-// one to arrive. So the order is that of the Queued numbers, which the service gave.
-// That a grant came before another is proven where it was answered before the
-// other was asked for; and where both holds have a certain extent and exclude
-// each other: then the one that begins first was granted first. A request that
-// was granted after one that was queued later was overtaken.
-//
-// An inner grant, an upgrade or a second permit does not wait for what its owner
-// has itself: grants of one owner are compared only if the first was given back
-// before the second was asked for.
+// That a grant came before another is proven where it was answered before the other was asked for; and where both holds
+// have a certain extent and exclude each other. An inner grant, an upgrade or a second permit does not wait for what its
+// owner has itself: grants of one owner are compared only if the first was given back before the second was asked for.
 func Fairness() Checker {
-	return &property{
+	return Checker{
 		name: "fairness", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool {
@@ -34,12 +26,10 @@ func Fairness() Checker {
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
+			ev.unclear(f, func(l *holding.Lock) bool { return l.Fair })
 			for _, l := range ev.Locks() {
 				if !l.Fair {
 					continue
-				}
-				if l.Unclear != "" {
-					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
 				q := queue{Lock: l, findings: f, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
 				f.counts["grants"] += len(q.holds)
@@ -79,8 +69,7 @@ func (l *lastQueued) take(h *holding.Grant) {
 
 // overtook takes note that a grant came after the last of some others, if that was queued later and is of another owner.
 func (q *queue) overtook(before *lastQueued, h *holding.Grant, once bool) {
-	by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() })
-	if is {
+	if by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() }); is {
 		q.compare(by, h, once)
 	}
 }
@@ -90,12 +79,9 @@ func (q *queue) compare(by, h *holding.Grant, once bool) {
 		return
 	}
 	q.found[h] = true
-	q.add(Violation{
-		Kind: Overtaken, Lock: q.Name, From: by.Start, Until: max(by.Start, h.Start),
-		Events: events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
-			holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)),
-	})
+	q.add(violation(Overtaken, q.Name, holding.Span{From: by.Start, Until: max(by.Start, h.Start)}, events(by.Acquire.Complete.Index, h.Acquire.Complete.Index),
+		"%s was granted %q at %s from place %d of the queue, %s before %s, which had place %d",
+		holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)))
 }
 
 // byExtent finds the grants that came after one that was queued later, by holds
@@ -130,7 +116,9 @@ func (q *queue) byAnswer() {
 		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(at(a), at(b)) })
 		return list
 	}
-	given := func(h *holding.Grant) bool { return h.Ended == holding.Released && h.Release != nil && h.Release.OK() }
+	given := func(h *holding.Grant) bool {
+		return h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK()
+	}
 	answered := sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time })
 	returned := sorted(filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
 	var all lastQueued

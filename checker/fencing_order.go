@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -13,23 +12,14 @@ import (
 
 // FencingOrder is the checker of "fencing-order": every grant of a fenced lock
 // has a token of its own, and the grants can be placed in order of their
-// tokens. It applies where a grant of a lock that is fenced carries a token;
-// grants without one are ignored, and inner grants share their hold's, also where
-// it is not certain that they are inner ones.
+// tokens, each between its invoke and its answer. Inner grants share their hold's token.
 //
-// A grant takes effect between its invoke and its answer, and after the
-// earliest end of each grant with a smaller token. The greedy placement
-// as early as possible, in order of tokens, is exact: where a grant was
-// answered before that, the later of the two has the smaller token
-// (fence-regress). Two holds that overlap for certain are a double grant,
-// which [MutualExclusion] reports, and no evidence about their order; it hides no
-// other pair.
-//
-// Grants of a read-write lock or a semaphore may hold it together, and so are in
-// order only where one was answered before the other was asked for; two readers
-// may share a token.
+// The greedy placement as early as possible is exact for one holder: where a grant was
+// answered before all with a smaller token can have ended, the later of the two has the smaller token
+// (fence-regress). Two holds that overlap for certain are a double grant, and no evidence about their order. Grants
+// that may be held together are in order only where one was answered before the other was asked for.
 func FencingOrder() Checker {
-	return &property{
+	return Checker{
 		name: "fencing-order", engine: "greedy placement",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool {
@@ -37,12 +27,10 @@ func FencingOrder() Checker {
 			})
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
+			ev.unclear(f, func(l *holding.Lock) bool { return l.Fenced })
 			for _, l := range ev.Locks() {
 				if !l.Fenced {
 					continue
-				}
-				if l.Unclear != "" {
-					f.doubt("lock %q: %s", l.Name, l.Unclear)
 				}
 				grants := filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
 				for _, h := range grants {
@@ -79,9 +67,7 @@ type placing struct {
 // compared with each other and with those before, but have no order of their own.
 func (p *placing) place(holds []*holding.Grant) {
 	byToken := func(a, b *holding.Grant) int { return cmp.Compare(a.Token(), b.Token()) }
-	if !slices.IsSortedFunc(holds, byToken) {
-		slices.SortStableFunc(holds, byToken)
-	}
+	slices.SortStableFunc(holds, byToken)
 	var (
 		invoked *holding.Grant // of those with a smaller token, which was invoked last
 		before  rivals         // those with a smaller token
@@ -134,19 +120,15 @@ type rivals struct {
 }
 
 func (r *rivals) add(h *holding.Grant) {
-	later := func(last **holding.Grant) {
-		if *last == nil || h.End > (*last).End {
+	keep := func(last **holding.Grant, later bool) {
+		if *last == nil || later {
 			*last = h
 		}
 	}
-	later(&r.ended)
-	switch {
-	case h.Certain():
-		if r.began == nil || h.Start > r.began.Start {
-			r.began = h
-		}
-	default:
-		later(&r.brief)
+	if keep(&r.ended, r.ended != nil && h.End > r.ended.End); h.Certain() {
+		keep(&r.began, r.began != nil && h.Start > r.began.Start)
+	} else {
+		keep(&r.brief, r.brief != nil && h.End > r.brief.End)
 	}
 }
 
@@ -182,21 +164,21 @@ func mayShare(before []*holding.Grant, h *holding.Grant) bool {
 // part of the hold of the same token before it, whose count it has then as well.
 func mayGoOn(before, h *holding.Grant) bool {
 	return before.Account == h.Account && !h.Reads() &&
-		(h.Ended == holding.MayHaveEnded && h.EndEvent >= 0 || before.Kept && h.Ended == holding.Released)
+		(h.Ended == holding.EndUnknown && h.EndEvent >= 0 || before.Kept && h.Ended == holding.EndReleased)
 }
 
 // mayOverlap reports whether two grants of one owner may have been held at the
 // same time: neither was certainly given back before the other was asked for.
 func mayOverlap(a, b *holding.Grant) bool {
 	before := func(a, b *holding.Grant) bool {
-		return a.Ended == holding.Released && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
+		return a.Ended == holding.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
 }
 
 // together reports whether two holds overlap.
 func together(a, b *holding.Grant) bool {
-	_, both := holding.Span{From: a.Start, Until: a.End}.Overlap(holding.Span{From: b.Start, Until: b.End})
+	_, both := a.Span().Overlap(b.Span())
 	return both
 }
 
@@ -204,19 +186,13 @@ func (p *placing) duplicate(a, b *holding.Grant) Violation {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
-	return Violation{
-		Kind: FenceDuplicate, Lock: p.Name, From: b.Start, Until: b.Start,
-		Events: events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which %s had been given at %s",
-			holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start)),
-	}
+	return violation(FenceDuplicate, p.Name, instant(b.Start), events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
+		"%s was granted %q at %s with token %d, which %s had been given at %s",
+		holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start))
 }
 
 func (p *placing) regress(earlier, later *holding.Grant) Violation {
-	return Violation{
-		Kind: FenceRegress, Lock: p.Name, From: later.Start, Until: later.Start,
-		Events: events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
-			holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start)),
-	}
+	return violation(FenceRegress, p.Name, instant(later.Start), events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
+		"%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
+		holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start))
 }

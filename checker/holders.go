@@ -20,39 +20,25 @@ type request struct {
 	until   time.Duration // the latest instant of its effect: its completion, or Never
 	account int32         // that it belongs to
 	pinned  int32         // of a grant of permits: how often it is confirmed later
-	outcome answer
-	again   bool // the lock is re-entrant
-	proves  bool // it alone shows that an acquire with an unknown outcome was granted
+	done    bool          // it was answered ok, or is an acquire that a later answer proves
+	again   bool          // the lock is re-entrant
+	proves  bool          // it alone shows that an acquire with an unknown outcome was granted
 }
 
-// An answer is how an operation ended.
-type answer uint8
-
-const (
-	unknown answer = iota
-	confirmed
-	refused
-)
-
-func answerOf(op *holding.Op) answer {
-	switch {
-	case op.OK():
-		return confirmed
-	case op.Failed():
-		return refused
-	default:
-		return unknown
-	}
-}
+// grants reports whether it is an acquire that was granted.
+func (r *request) grants() bool { return r.done && r.op.Verb == holding.Acquire }
 
 // describe is a short label: "acquire a ok #7". Porcupine's page takes its
 // texts for HTML.
 func (r *request) describe(names *holding.Record) string {
-	typ := [...]history.Type{history.Info, history.OK, history.Fail}[r.outcome]
+	typ := r.op.Outcome()
+	if r.done {
+		typ = history.OK
+	}
 	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.op.Verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
 }
 
-// A holder is one of those who may hold a lock.
+// An occupant is one of those who may hold a lock.
 type occupant struct {
 	account, owner int32
 	permits        int
@@ -135,20 +121,20 @@ func (s *holders) step(r *request) bool {
 	if now > r.until {
 		return false
 	}
-	if r.outcome == confirmed && r.op.Verb == holding.Acquire {
+	if r.grants() {
 		return s.grant(r, now)
 	}
 	i, mine := s.find(r.account)
 	if !mine {
 		s.now = now
-		return r.outcome != confirmed
+		return !r.done
 	}
 	h := &s.list[i]
 	switch {
-	case r.outcome == refused:
+	case r.op.Failed():
 		now = h.ends(now)
 		s.remove(h)
-	case r.outcome == confirmed:
+	case r.done:
 		h.pinned--
 		switch {
 		case r.op.Verb == holding.Extend:

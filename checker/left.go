@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,12 +25,9 @@ func left(ev *evidence) []Violation {
 		if op == nil || unsettled(ev, e.Node, op.Invoke.Index, e.Index) || promoted(ev, e.Node, op.Invoke.Index, e.Index) {
 			continue
 		}
-		all = append(all, Violation{
-			Kind: Stuck, Lock: e.Value[:at], From: op.Complete.Time, Until: e.Time,
-			Events: events(op.Invoke.Index, op.Complete.Index, e.Index),
-			Explanation: fmt.Sprintf("%s was refused, and holds: the refusal of %q was answered at %s, and at %s %s has the lock for that request",
-				caller(ev.Record, op), e.Value[:at], seconds(op.Complete.Time), seconds(e.Time), e.Node),
-		})
+		all = append(all, violation(Stuck, e.Value[:at], holding.Span{From: op.Complete.Time, Until: e.Time}, events(op.Invoke.Index, op.Complete.Index, e.Index),
+			"%s was refused, and holds: the refusal of %q was answered at %s, and at %s %s has the lock for that request",
+			caller(ev.Record, op), e.Value[:at], seconds(op.Complete.Time), seconds(e.Time), e.Node))
 	}
 	return all
 }
@@ -79,6 +75,11 @@ func unsettling(e *history.Event, server string) bool {
 	return len(e.Effects) == 0 && !elsewhere
 }
 
+// endsFault reports whether a fault is over with an event.
+func endsFault(e *history.Event) bool {
+	return e.Op == history.Heal && e.Type == history.OK || e.Op == history.Inject && e.Type == history.Fail
+}
+
 // unsettled reports whether at some time between two events a fault was in effect that is unsettling.
 func unsettled(ev *evidence, server string, from, until int64) bool {
 	type fault struct{ name, target string }
@@ -91,7 +92,7 @@ func unsettled(ev *evidence, server string, from, until int64) bool {
 			return e.Index <= until || len(active) > 0
 		case bad:
 			active[key] = true
-		case e.Index < from && (e.Op == history.Heal && e.Type == history.OK || e.Op == history.Inject && e.Type == history.Fail):
+		case e.Index < from && endsFault(e):
 			delete(active, key)
 		}
 	}

@@ -37,16 +37,14 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 // at any time after their promised end. It is decided by a search with
 // porcupine that knows nothing of the sweep behind [MutualExclusion],
 // [Capacity] and [Ownership], as a second opinion; both take leases and accounts of owners
-// from package holding. Its models are a lock of one
-// holder, with counts where it is re-entrant; a read-write lock; and a
-// semaphore.
+// from package holding.
 //
 // The likeliest order is tried before anything is searched; an order that the model allows is a proof.
 // Locks are searched apart, within [SearchTime] and [SearchOperations]; what
 // lies beyond is Unknown. One in which the sweep found a violation is searched
 // around it first: without some of its holds, a legal history stays legal.
 func Linearizability() Checker {
-	return &property{
+	return Checker{
 		name: "linearizability", engine: "porcupine",
 		judge: func(ctx context.Context, ev *evidence, f *findings) {
 			linearizable(ctx, ev, f)

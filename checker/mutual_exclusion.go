@@ -21,7 +21,7 @@ import (
 //
 // Locks of permits are the business of [Capacity].
 func MutualExclusion() Checker {
-	return &property{
+	return Checker{
 		name: "mutual-exclusion", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return len(ev.Locks()) == 0 || ev.any(func(l *holding.Lock) bool { return l.Used && isExclusive(l) })
@@ -111,12 +111,9 @@ func otherTokens(l *holding.Lock) []Violation {
 			continue
 		}
 		op := h.Extensions[at]
-		found = append(found, Violation{
-			Kind: Reentrancy, Lock: l.Name, From: op.Complete.Time, Until: op.Complete.Time,
-			Events: events(h.Acquire.Complete.Index, op.Complete.Index),
-			Explanation: fmt.Sprintf("%s held %q with token %d, and was given token %d with its inner grant at %s",
-				holder(l, h), l.Name, h.Token(), op.Token, seconds(op.Complete.Time)),
-		})
+		found = append(found, violation(Reentrancy, l.Name, instant(op.Complete.Time), events(h.Acquire.Complete.Index, op.Complete.Index),
+			"%s held %q with token %d, and was given token %d with its inner grant at %s",
+			holder(l, h), l.Name, h.Token(), op.Token, seconds(op.Complete.Time)))
 	}
 	return found
 }
@@ -124,8 +121,7 @@ func otherTokens(l *holding.Lock) []Violation {
 // overlaps finds the stretches that share more than an instant with an earlier
 // one. For each it reports the one that reaches farthest.
 func (l *lockSweep) overlaps(spans []holdSpan) {
-	var latest [2][2]best[*holdSpan] // by late or not, by read or not
-	index := map[bool]int{true: 1}
+	latest := map[[2]bool]*best[*holdSpan]{{}: {}, {true}: {}, {false, true}: {}, {true, true}: {}} // by late or not, by read or not
 	farther := func(p, q *holdSpan) bool { return p.Until > q.Until }
 	same := func(p, q *holdSpan) bool { // in a read-write lock, one owner may hold both modes
 		return p.hold == q.hold || l.rw() && p.hold.Owner() == q.hold.Owner() && p.hold.Reads() != q.hold.Reads()
@@ -133,67 +129,55 @@ func (l *lockSweep) overlaps(spans []holdSpan) {
 	for i := range spans {
 		p := &spans[i]
 		read := l.rw() && p.hold.Reads()
-		find := func(late int) *holdSpan {
+		find := func(late bool) *holdSpan {
 			reaches := func(q *holdSpan) bool { return !same(q, p) && q.Until > p.From }
-			q, _ := latest[late][0].but(reaches)
-			if !read {
-				if r, found := latest[late][1].but(reaches); found && (q == nil || r.Until > q.Until) {
-					q = r
-				}
+			q, _ := latest[[2]bool{late}].but(reaches)
+			if r, found := latest[[2]bool{late, true}].but(reaches); found && !read && (q == nil || r.Until > q.Until) {
+				q = r
 			}
 			return q
 		}
-		if q := find(0); q != nil {
-			if p.late == nil {
-				l.exclusion = append(l.exclusion, l.doubleGrant(q, p))
-			} else {
-				l.ownership = append(l.ownership, l.foreign(p, q.hold))
-			}
+		switch q := find(false); {
+		case q == nil:
+		case p.late == nil:
+			l.exclusion = append(l.exclusion, l.doubleGrant(q, p))
+		default:
+			l.ownership = append(l.ownership, l.foreign(p, q.hold))
 		}
-		if q := find(1); q != nil {
+		if q := find(true); q != nil {
 			l.ownership = append(l.ownership, l.foreign(q, p.hold))
 		}
-		latest[index[p.late != nil]][index[read]].add(p, farther, same)
+		latest[[2]bool{p.late != nil, read}].add(p, farther, same)
 	}
 }
 
-func (l *lockSweep) doubleGrant(a, b *holdSpan) Violation {
-	both, _ := a.Overlap(b.Span)
-	first, second := a, b
-	length := "both were owners " + l.lasting(both)
-	both.Until = max(min(both.Until, l.until), both.From)
-	v := Violation{
-		Kind: DoubleGrant, Lock: l.Name, From: both.From, Until: both.Until,
-		Events: events(first.hold.Proof.Complete.Index, second.hold.Proof.Complete.Index, first.hold.EndEvent),
-	}
-	again := "was granted it"
+func (l *lockSweep) doubleGrant(first, second *holdSpan) Violation {
+	both, _ := first.Overlap(second.Span)
+	kind, again, length := DoubleGrant, "was granted it", "both were owners "
 	if first.hold.Owner() == second.hold.Owner() {
-		v.Kind = Reentrancy
-		again = "was granted it again"
-		length = "a lock that is not declared re-entrant had two grants " + l.lasting(holding.Span{From: both.From, Until: min(a.Until, b.Until)})
+		kind, again, length = Reentrancy, "was granted it again", "a lock that is not declared re-entrant had two grants "
 	}
 	if second.From > second.hold.Start {
 		again = "had its hold prolonged"
 	}
-	v.Explanation = fmt.Sprintf("%s held %q for certain from %s until %s; %s %s at %s: %s",
-		holder(l.Lock, first.hold), l.Name, seconds(first.From), l.upTo(first.Until),
+	length += l.lasting(both)
+	both.Until = max(min(both.Until, l.until), both.From)
+	return violation(kind, l.Name, both, events(first.hold.Proof.Complete.Index, second.hold.Proof.Complete.Index, first.hold.EndEvent),
+		"%s held %q for certain from %s until %s; %s %s at %s: %s", holder(l.Lock, first.hold), l.Name, seconds(first.From), l.upTo(first.Until),
 		holder(l.Lock, second.hold), again, seconds(second.From), length)
-	return v
 }
 
 // noFreeTime says that a grant can't have been.
 func (l *lockSweep) noFreeTime(h *holding.Grant, by []holdSpan) {
-	v := Violation{Kind: DoubleGrant, Lock: l.Name, From: h.Acquire.Invoke.Time, Until: h.Start}
+	s := holding.Span{From: h.Acquire.Invoke.Time, Until: h.Start}
 	if l.Semaphore() {
-		v.Kind, v.Events = OverCapacity, besides(h, by)
-		v.Explanation = fmt.Sprintf("%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
-			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(v.From), seconds(v.Until), l.Capacity)
-		l.capacity = append(l.capacity, v)
+		l.capacity = append(l.capacity, violation(OverCapacity, l.Name, s, besides(h, by),
+			"%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
+			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(s.From), seconds(s.Until), l.Capacity))
 		return
 	}
 	other := by[0]
-	v.Events = events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent)
-	v.Explanation = fmt.Sprintf("%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
-		holder(l.Lock, h), l.Name, seconds(v.From), seconds(v.Until), holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
-	l.exclusion = append(l.exclusion, v)
+	l.exclusion = append(l.exclusion, violation(DoubleGrant, l.Name, s, events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent),
+		"%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
+		holder(l.Lock, h), l.Name, seconds(s.From), seconds(s.Until), holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until)))
 }

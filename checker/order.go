@@ -31,11 +31,9 @@ func requestsOf(l *holding.Lock) []request {
 	requests := make([]request, 0, len(l.Ops))
 	add := func(op *holding.Op, account int32) {
 		r := request{
-			op: op, until: op.Complete.Time, outcome: answerOf(op), account: account, again: l.Reentrant || l.Reads(account),
+			op: op, until: op.Complete.Time, done: op.OK(), account: account, again: l.Reentrant || l.Reads(account),
 		}
-		if len(proving) > 0 {
-			r.proves = proving[op]
-		}
+		r.proves = proving[op]
 		switch {
 		case op.OK():
 		case op.Verb == holding.Acquire && op.Unknown():
@@ -43,9 +41,8 @@ func requestsOf(l *holding.Lock) []request {
 			if !proven && (!granted[account] || !r.again || r.op.Ends == history.Never) {
 				return
 			}
-			r.until = history.Never
-			if proven {
-				r.outcome, r.until = confirmed, at
+			if r.done, r.until = proven, history.Never; proven {
+				r.until = at
 			}
 		case op.Verb == holding.Acquire || !granted[account]:
 			return
@@ -76,8 +73,8 @@ func pin(requests []request) {
 	grants := map[int32]*request{}
 	for i := range requests {
 		switch r := &requests[i]; {
-		case r.outcome != confirmed:
-		case r.op.Verb == holding.Acquire:
+		case !r.done:
+		case r.grants():
 			grants[r.account] = r
 			r.pinned = 0
 		default:
@@ -125,24 +122,19 @@ func inTurn(requests []request) iter.Seq[*request] {
 		r := &requests[i]
 		t := turn{at: r.until, rank: 3, asks: int32(i)} //nolint:gosec // fewer than events, which fit into memory
 		switch {
-		case r.until == history.Never, r.outcome == confirmed && r.op.Verb != holding.Acquire && !r.proves:
+		case r.until == history.Never, r.done && !r.grants() && !r.proves:
 			t.at, t.rank = r.op.Invoke.Time, 0
 			early = append(early, t)
 			continue
-		case r.outcome == confirmed && r.op.Verb == holding.Acquire && r.op.Unknown():
+		case r.grants() && r.op.Unknown():
 			t.rank = 1 // right before what proves it
-		case r.outcome == confirmed && r.op.Verb != holding.Acquire:
+		case r.done && !r.grants():
 			t.rank = 2
 		}
 		late = append(late, t)
 	}
 	slices.SortStableFunc(early, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
-	slices.SortFunc(late, func(a, b turn) int {
-		if a.at != b.at {
-			return cmp.Compare(a.at, b.at)
-		}
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
-	})
+	slices.SortStableFunc(late, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank)) })
 	return func(yield func(*request) bool) {
 		early := early
 		for _, t := range append(late, turn{at: history.Never, asks: -1}) {

@@ -10,22 +10,13 @@ import (
 )
 
 // Ownership is the checker of "ownership": every answer to a release or extend
-// agrees with who held the lock.
+// agrees with who held the lock. It is left out where none was answered.
 //
 // A confirmed one needs a hold of that owner at some instant of the call, else
-// another owner's hold was ended or prolonged: foreign-release. A confirmation
-// after the lease is legal as long as no other owner was granted the lock in
-// between. "Not held" needs a hold that can have ended by then, by its lease,
-// by its release, or by an operation with an unknown outcome; else the service
-// has forgotten a grant: premature-loss. Both are decided exactly.
-//
-// Of permits, a confirmed release of more than the owner can have is a
-// foreign-release, too. A refusal is about all grants of the owner: those that
-// can't have ended must have fewer permits than it asked to give back.
-//
-// It is left out where no release or extend was answered.
+// another owner's hold was ended or prolonged: foreign-release. "Not held" needs that every hold of the owner can have
+// ended by then; else the service has forgotten a grant: premature-loss. Both are decided exactly.
 func Ownership() Checker {
-	return &property{
+	return Checker{
 		name: "ownership", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
@@ -50,43 +41,32 @@ func isAnswer(op *holding.Op) bool {
 // although another had been granted the lock in between.
 func (l *lockSweep) foreign(p *holdSpan, other *holding.Grant) Violation {
 	by := p.late.By
-	return Violation{
-		Kind: ForeignRelease, Lock: l.Name, From: by.Invoke.Time, Until: by.Complete.Time,
-		Events: events(by.Complete.Index, other.Proof.Complete.Index, p.hold.Proof.Complete.Index),
-		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but its lease had run out at %s and %s had been granted the lock by %s",
-			by.Verb, holder(l.Lock, p.hold), l.Name, seconds(by.Complete.Time), seconds(p.From),
-			holder(l.Lock, other), seconds(other.Start)),
-	}
+	return violation(ForeignRelease, l.Name, by.Span(), events(by.Complete.Index, other.Proof.Complete.Index, p.hold.Proof.Complete.Index),
+		"the %s of %s on %q was confirmed at %s, but its lease had run out at %s and %s had been granted the lock by %s",
+		by.Verb, holder(l.Lock, p.hold), l.Name, seconds(by.Complete.Time), seconds(p.From), holder(l.Lock, other), seconds(other.Start))
 }
 
 // notHeld is a release or extend that was confirmed, whose owner can't have held the lock.
 func (l *lockSweep) notHeld(h *holding.Grant, by []holdSpan) Violation {
 	op := h.Proof
-	v := Violation{Kind: ForeignRelease, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time}
 	was := fmt.Sprintf("the %s of %s on %q was confirmed at %s, but", op.Verb, holder(l.Lock, h), l.Name, seconds(op.Complete.Time))
 	if l.Semaphore() {
-		v.Events = besides(h, by)
-		v.Explanation = fmt.Sprintf("%s its permits can't have been out: too many of %d were at every instant", was, l.Capacity)
-		return v
+		return violation(ForeignRelease, l.Name, op.Span(), besides(h, by),
+			"%s its permits can't have been out: too many of %d were at every instant", was, l.Capacity)
 	}
 	other := by[0]
-	v.Events = events(other.hold.Proof.Complete.Index, op.Complete.Index, other.hold.EndEvent)
-	v.Explanation = fmt.Sprintf("%s %s held the lock from %s until %s", was, holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
-	return v
+	return violation(ForeignRelease, l.Name, op.Span(), events(other.hold.Proof.Complete.Index, op.Complete.Index, other.hold.EndEvent),
+		"%s %s held the lock from %s until %s", was, holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
 }
 
 // uncovered is an answer for which the owner had no grant.
 func (l *lockSweep) uncovered(op *holding.Op) Violation {
-	v := Violation{
-		Kind: ForeignRelease, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time,
-		Events: events(op.Invoke.Index, op.Complete.Index),
-		Explanation: fmt.Sprintf("the %s of %s on %q was confirmed at %s, but it had no grant left that can have lasted until then",
-			op.Verb, caller(l.Record(), op), l.Name, seconds(op.Complete.Time)),
-	}
+	by, but := "", "had no grant left that can have lasted until then"
 	if n := int(op.Permits); n > 0 {
-		v.Explanation = fmt.Sprintf("the %s of %s by %s on %q was confirmed at %s, but it cannot have had so many then",
-			op.Verb, say.Count(n, "permit"), caller(l.Record(), op), l.Name, seconds(op.Complete.Time))
+		by, but = say.Count(n, "permit")+" by ", "cannot have had so many then"
 	}
+	v := violation(ForeignRelease, l.Name, op.Span(), events(op.Invoke.Index, op.Complete.Index), "the %s of %s%s on %q was confirmed at %s, but it %s",
+		op.Verb, by, caller(l.Record(), op), l.Name, seconds(op.Complete.Time), but)
 	for _, h := range l.Holds {
 		if h.Start > op.Invoke.Time {
 			break
@@ -107,10 +87,7 @@ func (l *lockSweep) denied(d *holding.Denial) Violation {
 	if d.Good != history.Never {
 		good = fmt.Sprintf("it was good until %s, %s longer", seconds(d.Good), say.Span(d.Good-op.Complete.Time))
 	}
-	return Violation{
-		Kind: PrematureLoss, Lock: l.Name, From: op.Invoke.Time, Until: op.Complete.Time,
-		Events: events(d.Hold.Proof.Complete.Index, op.Complete.Index),
-		Explanation: fmt.Sprintf("%s was granted %q at %s and was told at %s, by the answer to its %s, that it did not hold it; %s",
-			holder(l.Lock, d.Hold), l.Name, seconds(d.Hold.Start), seconds(op.Complete.Time), op.Verb, good),
-	}
+	return violation(PrematureLoss, l.Name, op.Span(), events(d.Hold.Proof.Complete.Index, op.Complete.Index),
+		"%s was granted %q at %s and was told at %s, by the answer to its %s, that it did not hold it; %s",
+		holder(l.Lock, d.Hold), l.Name, seconds(d.Hold.Start), seconds(op.Complete.Time), op.Verb, good)
 }

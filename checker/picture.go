@@ -42,22 +42,19 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
 	end := time.Duration(0)
-	clients := map[int]int{}
-	for i := range requests {
-		r := &requests[i]
-		if r.until != history.Never {
+	for _, r := range requests {
+		if end = max(end, r.op.Invoke.Time); r.until != history.Never {
 			end = max(end, r.until)
 		}
-		end = max(end, r.op.Invoke.Time)
 	}
 	end += time.Millisecond
 	ops := operations(requests)
+	var clients []int
 	for i := range ops { // rows in order, and an end for what has none
-		p := ops[i].ClientId
-		if _, ok := clients[p]; !ok {
-			clients[p] = len(clients)
+		if !slices.Contains(clients, ops[i].ClientId) {
+			clients = append(clients, ops[i].ClientId)
 		}
-		ops[i].ClientId = clients[p]
+		ops[i].ClientId = slices.Index(clients, ops[i].ClientId)
 		ops[i].Return = min(ops[i].Return, int64(end))
 	}
 	model := drawn(l)
@@ -106,15 +103,14 @@ func drawn(l *holding.Lock) porcupine.Model {
 	return m
 }
 
-// around picks whole owners, with so many requests at the most: those of the
+// around picks whole accounts, with so many requests at the most: those of the
 // violation, then the nearest. It tells whether none of them had to be cut.
 func around(requests []request, v Violation, most int) (picked []request, entire bool) {
-	entire = true
 	type group struct {
-		requests []*request
-		named    bool
-		distance time.Duration
+		requests []request
+		distance time.Duration // negative if the violation names one of them
 	}
+	distance := func(r *request) time.Duration { return max(v.From-r.op.Complete.Time, r.op.Invoke.Time-v.Until, 0) }
 	groups := map[int32]*group{}
 	var order []*group
 	for i := range requests {
@@ -122,37 +118,25 @@ func around(requests []request, v Violation, most int) (picked []request, entire
 		g := groups[r.account]
 		if g == nil {
 			g = &group{distance: history.Never}
-			groups[r.account] = g
-			order = append(order, g)
+			groups[r.account], order = g, append(order, g)
 		}
-		g.requests = append(g.requests, r)
-		g.named = g.named || slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index)
-		g.distance = min(g.distance, max(v.From-r.op.Complete.Time, r.op.Invoke.Time-v.Until, 0))
+		g.requests = append(g.requests, *r)
+		if g.distance = min(g.distance, distance(r)); slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index) {
+			g.distance = -1
+		}
 	}
-	slices.SortStableFunc(order, func(a, b *group) int {
-		if a.named != b.named {
-			if a.named {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.distance, b.distance)
-	})
+	slices.SortStableFunc(order, func(a, b *group) int { return cmp.Compare(a.distance, b.distance) })
+	entire = true
 	for _, g := range order {
-		if len(picked)+len(g.requests) > most {
-			if !g.named {
+		if space := most - len(picked); len(g.requests) > space {
+			if g.distance >= 0 {
 				break
 			}
-			// An owner with more operations than fit: those nearest in time.
-			slices.SortStableFunc(g.requests, func(a, b *request) int {
-				return cmp.Compare(max(v.From-a.op.Complete.Time, a.op.Invoke.Time-v.Until, 0), max(v.From-b.op.Complete.Time, b.op.Invoke.Time-v.Until, 0))
-			})
-			g.requests = g.requests[:most-len(picked)]
-			entire = false
+			// An account with more operations than fit: those nearest in time.
+			slices.SortStableFunc(g.requests, func(a, b request) int { return cmp.Compare(distance(&a), distance(&b)) })
+			g.requests, entire = g.requests[:space], false
 		}
-		for _, r := range g.requests {
-			picked = append(picked, *r)
-		}
+		picked = append(picked, g.requests...)
 	}
 	slices.SortStableFunc(picked, func(a, b request) int { return cmp.Compare(a.op.Invoke.Index, b.op.Invoke.Index) })
 	return picked, entire

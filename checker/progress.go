@@ -18,39 +18,13 @@ import (
 // was said.
 const ProgressBound = 10 * time.Second
 
-// Progress is the checker of "progress": a lock that is free is granted to
-// a client that asks for it, within the bound; 0 is [ProgressBound].
+// Progress is the checker of "progress": a lock that is free of holders and faults is granted to
+// a client that asks for it, within the bound; 0 is [ProgressBound]. The section on progress in docs/what-is-checked.md
+// says when a lock is free, what asks for it, and when nothing can be told.
 //
-// A lock is free from the instant at which no client can hold it any more and no
-// fault is in effect. A hold can last until its release or refusal was
-// answered, else until its lease has run out, with any drift added; one without
-// a lease until it is released. A grant with an unknown outcome can last for
-// its lease from its end on, or from the crash of its process. (It may take effect later still; this property
-// takes it that requests do not travel for longer than their lease.) A renewal
-// that was sent after the owner had asked to release, and without an inner grant
-// left, prolongs nothing: its owner has given that hold up. A release that is confirmed after the
-// lease shows that the lock was kept for longer, which excuses nothing. A request
-// for several locks at once, which may be refused one that is free for another
-// that is not, asks for none of them. A fault is in effect from its inject until its heal was answered, or for ever.
-//
-// The lock is stuck if for at least the bound it was free and asked for, and no
-// request was granted. It is asked for while a request is under way, and between
-// two requests that are no farther apart than a quarter of the bound. One that was granted
-// after longer than that was stuck, too: the wait was not bounded. A request for
-// more permits than a semaphore has, as far as is known, does not ask for it.
-//
-// It is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft].
-//
-// A fault of one message restarts no time in which all requests that count were
-// answered, with a refusal: the servers were there.
-//
-// It is Unknown where a lock was asked for during the bound, and not granted, while
-// nothing shows that a client held it in the way of the request, or may have held it until
-// its lease was over (a lock without a lease may be held for ever after an unknown
-// outcome, a crash or a notice of loss; of requests with unknown outcomes that follow one
-// another only the first excuses the others; and readers are in the way of no reader); and where a lock was free and asked for during the last
-// half of the bound and longer, and the record ended before it was all over. A bound that is shorter than [ProgressBound] is
-// that of a script or a simulation, which knows when it has seen enough: there it is not.
+// A lock is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft]. A bound that is
+// shorter than [ProgressBound] is that of a script or a simulation, which knows when it has seen enough: that a record
+// ended within the bound is no doubt there.
 func Progress(bound time.Duration) Checker { return progressSince(bound, false) }
 
 // progressSince is [Progress], for a record that may begin while a client holds a lock: until its first
@@ -59,7 +33,7 @@ func progressSince(bound time.Duration, grant bool) Checker {
 	if bound == 0 {
 		bound = ProgressBound
 	}
-	return &property{
+	return Checker{
 		name: "progress", engine: "free spans",
 		applies: func(ev *evidence) bool {
 			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
@@ -102,43 +76,45 @@ type progress struct {
 
 // A calm is which faults are in effect from an event on.
 type calm struct {
-	index            int64
-	active, messages int           // how many, and how many of these are about one message
-	since            time.Duration // when the last fault ended
-	quiet            time.Duration // when the last fault ended that was about more than one message
-	healed           int
+	index             int64
+	lasting, messages int           // how many are about more than one message, and how many about one
+	since             time.Duration // when the last fault ended
+	quiet             time.Duration // when the last fault ended that was about more than one message
+	healed            int
 }
 
 func newProgress(ev *evidence, bound time.Duration) *progress {
 	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
-	type fault struct{ name, target string }
-	active, single := map[fault]int{}, map[fault]int{} // of one name and target, those of one message are over first
+	type fault struct {
+		name, target string
+		message      bool
+	}
+	active := map[fault]int{} // of one name and target, those of one message are over first
 	for i := range ev.Faults {
-		e := &ev.Faults[i]
-		key, now := fault{e.Fault, e.Target}, p.calms[len(p.calms)-1]
+		e, now := &ev.Faults[i], p.calms[len(p.calms)-1]
+		one, all := fault{e.Fault, e.Target, true}, fault{e.Fault, e.Target, false}
 		switch now.index = e.Index; {
+		case e.Op == history.Inject && e.Type == history.Invoke && ofOneMessage(e):
+			active[one]++
+			now.messages++
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			active[key]++
-			now.active++
-			if ofOneMessage(e) {
-				now.messages++
-				single[key]++
-			}
-		case (e.Op == history.Inject && e.Type == history.Fail || e.Op == history.Heal && e.Type == history.OK) && active[key] > 0:
-			active[key]--
-			now.active--
+			active[all]++
+			now.lasting++
+		case !endsFault(e):
+			continue
+		case active[one] > 0:
+			active[one]--
+			now.messages--
 			now.since = e.Time
-			if single[key] > 0 {
-				single[key]--
-				now.messages--
-			} else {
-				now.quiet = e.Time
-			}
-			if e.Op == history.Heal {
-				now.healed++
-			}
+		case active[all] > 0:
+			active[all]--
+			now.lasting--
+			now.since, now.quiet = e.Time, e.Time
 		default:
 			continue
+		}
+		if e.Op == history.Heal {
+			now.healed++
 		}
 		p.calms = append(p.calms, now)
 	}
@@ -199,7 +175,7 @@ func (p *progress) recovery(ev *evidence) (granted bool, recovered time.Duration
 			continue
 		}
 		granted = true
-		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.active == 0 && op.Complete.Index < first {
+		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.lasting+now.messages == 0 && op.Complete.Index < first {
 			first, recovered = op.Complete.Index, op.Complete.Time-now.since
 		}
 	}
@@ -234,7 +210,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 	list := make([]occupation, 0, len(l.Holds))
 	known := map[*holding.Op]bool{}       // of the acquires and extends with an unknown outcome, those that are part of a hold
 	doubted := map[int32]bool{}           // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
-	released := map[int32][]*holding.Op{} // by owner
+	released := map[int32][]*holding.Op{} // of those of which not even the order of what they did is known
 	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
 		for _, h := range holds {
 			for _, op := range append(slices.Clip(h.Extensions), h.Acquire) {
@@ -246,25 +222,28 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 		}
 	}
 	for _, op := range l.Ops {
-		if op.Verb == holding.Release && !op.Unknown() {
+		if op.Verb == holding.Release && !op.Unknown() && l.Disordered(op.Owner) {
 			released[op.Owner] = append(released[op.Owner], op)
 		}
 	}
 	for _, op := range l.Ops {
-		if op.Verb == holding.Acquire && op.Unknown() && !known[op] {
+		if op.Verb == holding.Release || op.Failed() || known[op] {
+			continue
+		}
+		if op.Verb == holding.Acquire && op.Unknown() {
 			doubted[op.Owner] = true
 		}
 		// What an owner may have been granted, an extension with an unknown outcome may have extended.
-		counts := l.Disordered(op.Owner) || op.Unknown() && (op.Verb == holding.Acquire || doubted[op.Owner])
+		counts := l.Disordered(op.Owner) || op.Unknown() && doubted[op.Owner]
 		at, until, is := p.carriedOut(op, l.Drift)
-		if op.Verb == holding.Release || op.Failed() || known[op] || !counts || !is {
+		if !counts || !is {
 			continue
 		}
 		o := occupation{from: at.Index, until: until, permits: op.Amount(), reads: op.Mode == holding.Read, firm: -1, by: op}
-		if op.OK() { // the order of what its owner did is not known: it is not held after it was released
-			all := released[op.Owner]
-			if at := sort.Search(len(all), func(i int) bool { return all[i].Invoke.Index > op.Complete.Index }); at < len(all) {
-				o.until = min(o.until, all[at].Complete.Time)
+		if op.OK() { // it is not held after it was released
+			after := func(r *holding.Op) bool { return r.Invoke.Index > op.Complete.Index }
+			if at := slices.IndexFunc(released[op.Owner], after); at >= 0 {
+				o.until = min(o.until, released[op.Owner][at].Complete.Time)
 			}
 			if o.until != history.Never {
 				o.firm = o.until
@@ -282,7 +261,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 func (p *progress) occupationsOf(list []occupation, l *holding.Lock, h *holding.Grant) []occupation {
 	answered, released := history.Never, int64(math.MaxInt64)
 	if r := h.Release; r != nil {
-		if h.Ended == holding.Released || r.Failed() {
+		if h.Ended == holding.EndReleased || r.Failed() {
 			answered = r.Complete.Time
 		}
 		if !l.Reentrant && !h.Reads() {
@@ -381,7 +360,6 @@ func (w *watch) judge() {
 	w.occupied = w.occupations(w.Lock)
 	answers := slices.Clone(requests)
 	slices.SortFunc(answers, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
-	byInvoke := func(op *holding.Op, index int64) int { return cmp.Compare(op.Invoke.Index, index) }
 	for _, op := range answers {
 		at, now := op.Complete.Index, op.Complete.Time
 		if op.Open() {
@@ -390,9 +368,8 @@ func (w *watch) judge() {
 		for ; len(requests) > 0 && requests[0].Invoke.Index < at; requests = requests[1:] {
 			w.waiting = append(w.waiting, requests[0])
 		}
-		if i, waits := slices.BinarySearchFunc(w.waiting, op.Invoke.Index, byInvoke); waits {
-			w.waiting = slices.Delete(w.waiting, i, i+1)
-		}
+		i := slices.Index(w.waiting, op)
+		w.waiting = slices.Delete(w.waiting, i, i+1)
 		w.begin(at)
 		w.ask(op, at, now)
 		switch {
@@ -422,29 +399,32 @@ func (w *watch) begin(before int64) {
 		if w.until = max(w.until, o.until); o.until == history.Never && o.firm != history.Never {
 			w.endless = o.by
 		}
-		switch by := &w.firm[0]; {
-		case o.firm < 0:
-		case w.Semaphore():
+		if w.Semaphore() && o.firm >= 0 {
 			w.holders = append(w.holders, o)
 			w.out, w.soonest = w.out+o.permits, min(w.soonest, o.firm)
-		default:
-			if o.reads {
-				by = &w.firm[1]
-			}
-			*by = max(*by, o.firm)
+		} else if o.reads {
+			w.firm[1] = max(w.firm[1], o.firm)
+		} else {
+			w.firm[0] = max(w.firm[0], o.firm)
 		}
 	}
 }
 
+// rightly reports whether a request may be refused a lock that is free: one for several locks at once, and one for more
+// permits than there are until now.
+func (w *watch) rightly(op *holding.Op, now time.Duration) (is bool, capacity int) {
+	least, _ := w.CapacityIn(op.Invoke.Time, now)
+	return w.joint[op] || w.Semaphore() && int(op.Permits) > max(least, 1), max(least, 1)
+}
+
 // ask takes note that a client asked for the lock until now, an event, and was not granted it before now.
 func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
-	// A request for several locks at once may be refused one that is free, and one for more permits than there are is refused rightly.
-	least, _ := w.CapacityIn(op.Invoke.Time, now)
 	faults, refused := w.at(at), op.Failed()
-	if w.joint[op] || w.Semaphore() && int(op.Permits) > max(least, 1) || faults.active > faults.messages || faults.active > 0 && !refused {
+	rightly, capacity := w.rightly(op, now)
+	if rightly || faults.lasting > 0 || faults.messages > 0 && !refused {
 		return
 	}
-	held, last := w.inTheWay(op, max(least, 1), at, now)
+	held, last := w.inTheWay(op, capacity, at, now)
 	if held {
 		w.granted = max(w.granted, now)
 	}
@@ -452,7 +432,7 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	for i, since := range [...]time.Duration{faults.since, faults.quiet} {
 		first := op
 		switch {
-		case i == 0 && faults.active > 0 || i == 1 && !refused:
+		case i == 0 && faults.messages > 0 || i == 1 && !refused:
 			continue
 		case i == 0:
 			first = w.first(op, at)
@@ -495,8 +475,8 @@ func (w *watch) first(op *holding.Op, at int64) *holding.Op {
 		if other.Invoke.Time >= op.Invoke.Time {
 			break
 		}
-		least, _ := w.CapacityIn(other.Invoke.Time, op.Complete.Time)
-		if _, crashed := w.gone(other, at); !crashed && !w.joint[other] && (!w.Semaphore() || int(other.Permits) <= max(least, 1)) {
+		_, crashed := w.gone(other, at)
+		if rightly, _ := w.rightly(other, op.Complete.Time); !crashed && !rightly {
 			return other
 		}
 	}
@@ -535,21 +515,21 @@ func (w *watch) inTheWay(op *holding.Op, capacity int, at int64, now time.Durati
 
 // stuck says that the lock was.
 func (w *watch) stuck(f *chain, op *holding.Op, faults *calm, now time.Duration) {
-	tries := fmt.Sprintf("and %s refused", say.Count(f.refuse, "request")+map[bool]string{true: " was", false: " were"}[f.refuse == 1])
-	if f.refuse == 0 {
-		tries = "and no request was answered"
+	tries, hindered, asking := "and no request was answered", "was in effect", "asked for it"
+	switch f.refuse {
+	case 0:
+	case 1:
+		tries = "and 1 request was refused"
+	default:
+		tries = "and " + say.Count(f.refuse, "request") + " were refused"
 	}
-	hindered := "was in effect"
-	if f.since < faults.since || faults.active > 0 {
+	if f.since < faults.since || faults.messages > 0 {
 		hindered = "of more than one message was in effect"
 	}
-	asking := "asked for it"
 	if f.first.Invoke.Time < f.asked {
 		asking = "had asked for it"
 	}
-	w.add(Violation{
-		Kind: Stuck, Lock: w.Name, From: f.asked, Until: now, Events: events(f.first.Invoke.Index, op.Invoke.Index),
-		Explanation: fmt.Sprintf("no client can have held %q since %s, and no fault %s, but from %s, when %s %s, until %s no client was granted it, %s",
-			w.Name, seconds(f.since), hindered, seconds(f.asked), caller(w.Record(), f.first), asking, seconds(now), tries),
-	})
+	w.add(violation(Stuck, w.Name, holding.Span{From: f.asked, Until: now}, events(f.first.Invoke.Index, op.Invoke.Index),
+		"no client can have held %q since %s, and no fault %s, but from %s, when %s %s, until %s no client was granted it, %s",
+		w.Name, seconds(f.since), hindered, seconds(f.asked), caller(w.Record(), f.first), asking, seconds(now), tries))
 }

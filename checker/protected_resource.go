@@ -3,7 +3,6 @@ package checker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -18,21 +17,11 @@ import (
 // there for did not happen to the resource itself. An access is of its
 // Resource, or of its Lock if it names none.
 //
-// lost-update: an access that was answered ok with the Value "<read>><written>"
-// is a read-modify-write of versions, each of which is written once (a counter
-// that only grows will do). Two that read the same version and both wrote lost
-// one of the writes; so did one that was answered before another was invoked
-// that read an older version.
-//
-// stale-access: an access with a fencing token was accepted although it was
-// invoked after one with a greater token had been accepted.
-//
-// An access with an unknown outcome is no evidence: it may have written any
-// version that no other access is known to have written, and excuses the reads
-// of that which were answered after it was sent. At the same stamp neither of
-// two accesses came first.
+// Two accesses that read the same version and both wrote lost one of the writes (lost-update); so did one that was
+// answered before another was invoked that read an older version. An access that was accepted although it was invoked
+// after one with a greater token had been is a stale-access. One with an unknown outcome excuses what may have read it.
 func ProtectedResource() Checker {
-	return &property{
+	return Checker{
 		name: "protected-resource", engine: "pairs in order of time",
 		applies: func(ev *evidence) bool {
 			return ev.anyOp(func(op *holding.Op) bool {
@@ -114,7 +103,8 @@ func (g *guarded) lostUpdates() []Violation {
 	var found []Violation
 	seen := map[int32]int{}
 	for i, u := range g.updates {
-		if v := g.lost(i, latest, sentBy(writers[u.Read], u.Complete.Time), readers[u.Read], seen); v != nil {
+		wrote := filter(writers[u.Read], func(w *holding.Op) bool { return w.Invoke.Time <= u.Complete.Time }) // else it can't have read it
+		if v := g.lost(i, latest, wrote, readers[u.Read], seen); v != nil {
 			found = append(found, *v)
 		}
 	}
@@ -151,21 +141,6 @@ func (g *guarded) lost(i int, latest []int, writers, readers []*holding.Op, seen
 	return &v
 }
 
-// sentBy are those of some updates that were sent no later than t: what was sent
-// later can't have been read by then.
-func sentBy(updates []*holding.Op, t time.Duration) []*holding.Op {
-	sent := 0
-	for _, u := range updates {
-		if u.Invoke.Time <= t {
-			sent++
-		}
-	}
-	if sent == len(updates) { // nearly always
-		return updates
-	}
-	return slices.DeleteFunc(slices.Clone(updates), func(u *holding.Op) bool { return u.Invoke.Time > t })
-}
-
 // chances is how often a version was there to be read: as often as it was written,
 // and at the beginning, if it was read before it was written.
 func chances(writers []*holding.Op, first *holding.Op) int {
@@ -177,26 +152,25 @@ func chances(writers []*holding.Op, first *holding.Op) int {
 	return len(writers) + 1
 }
 
+// by is the violation that an update or access is.
+func (g *guarded) by(op *holding.Op, kind string, events []int64, format string, args ...any) Violation {
+	v := violation(kind, g.Name(op.Lock), op.Span(), events, format, args...)
+	v.Resource = g.name
+	return v
+}
+
 func (g *guarded) readTwice(first, second *holding.Op) Violation {
-	return Violation{
-		Kind: LostUpdate, Lock: g.Name(second.Lock), Resource: g.name,
-		Events: events(first.Complete.Index, second.Complete.Index),
-		From:   second.Invoke.Time, Until: second.Complete.Time,
-		Explanation: fmt.Sprintf("%s and %s both read version %s of %q and wrote %s and %s (answered at %s and %s): one of the two writes is lost",
-			caller(g.Record, first), caller(g.Record, second), g.Name(first.Read), g.name, g.Name(first.Written), g.Name(second.Written),
-			seconds(first.Complete.Time), seconds(second.Complete.Time)),
-	}
+	return g.by(second, LostUpdate, events(first.Complete.Index, second.Complete.Index),
+		"%s and %s both read version %s of %q and wrote %s and %s (answered at %s and %s): one of the two writes is lost",
+		caller(g.Record, first), caller(g.Record, second), g.Name(first.Read), g.name, g.Name(first.Written), g.Name(second.Written),
+		seconds(first.Complete.Time), seconds(second.Complete.Time))
 }
 
 func (g *guarded) unseen(lost, by *holding.Op) Violation {
-	return Violation{
-		Kind: LostUpdate, Lock: g.Name(by.Lock), Resource: g.name,
-		Events: events(lost.Complete.Index, by.Invoke.Index, by.Complete.Index),
-		From:   by.Invoke.Time, Until: by.Complete.Time,
-		Explanation: fmt.Sprintf("%s wrote version %s of %q by %s, but %s, which began at %s, read the older version %s and wrote %s over it: the write is lost",
-			caller(g.Record, lost), g.Name(lost.Written), g.name, seconds(lost.Complete.Time),
-			caller(g.Record, by), seconds(by.Invoke.Time), g.Name(by.Read), g.Name(by.Written)),
-	}
+	return g.by(by, LostUpdate, events(lost.Complete.Index, by.Invoke.Index, by.Complete.Index),
+		"%s wrote version %s of %q by %s, but %s, which began at %s, read the older version %s and wrote %s over it: the write is lost",
+		caller(g.Record, lost), g.Name(lost.Written), g.name, seconds(lost.Complete.Time),
+		caller(g.Record, by), seconds(by.Invoke.Time), g.Name(by.Read), g.Name(by.Written))
 }
 
 // staleAccesses are the accesses that were sent after one with a greater token was accepted.
@@ -215,14 +189,9 @@ func (g *guarded) staleAccesses() []Violation {
 		if newest == nil || newest.Token <= op.Token {
 			continue
 		}
-		found = append(found, Violation{
-			Kind: StaleAccess, Lock: g.Name(op.Lock), Resource: g.name,
-			Events: events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
-			From:   op.Invoke.Time, Until: op.Complete.Time,
-			Explanation: fmt.Sprintf("%q accepted token %d of %s at %s, %s after it had accepted token %d of %s",
-				g.name, op.Token, caller(g.Record, op), seconds(op.Complete.Time),
-				say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), newest.Token, caller(g.Record, newest)),
-		})
+		found = append(found, g.by(op, StaleAccess, events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
+			"%q accepted token %d of %s at %s, %s after it had accepted token %d of %s", g.name, op.Token, caller(g.Record, op), seconds(op.Complete.Time),
+			say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), newest.Token, caller(g.Record, newest)))
 	}
 	return found
 }

@@ -102,20 +102,8 @@ func doubts(run history.Run, h *history.History) []string {
 	if run.Failed != "" {
 		why = append(why, "the harness failed: "+run.Failed)
 	}
-	landed, tried := 0, 0
-	for i := range h.Events {
-		e := &h.Events[i]
-		if e.Op == history.Inject && e.Type == history.Invoke {
-			tried++
-		}
-		switch {
-		case e.Op == history.Inject && e.Type == history.OK:
-			landed++
-		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-			landed--
-		}
-	}
-	if run.Scenario == "" && run.Faults != "" && run.Faults != history.NoFaults && landed <= 0 {
+	tried, landed, _ := faultsOf(h.Events)
+	if run.Scenario == "" && run.Faults != "" && run.Faults != history.NoFaults && landed == 0 {
 		because := "the run was too short for one, or the plan is empty"
 		if tried > 0 {
 			because = "give the run another seed, or more time"

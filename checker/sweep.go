@@ -84,24 +84,20 @@ func (l *lockSweep) run() {
 	spans := make([]holdSpan, 0, len(l.Holds))
 	for _, h := range l.Holds {
 		from := h.Start
+		add := func(s holding.Span, late *holding.Late) {
+			if s.From < s.Until {
+				spans = append(spans, holdSpan{s, h, late})
+			}
+		}
 		for i := range h.Late {
 			late := &h.Late[i]
-			if late.From > from {
-				spans = append(spans, holdSpan{Span: holding.Span{From: from, Until: late.From}, hold: h})
-			}
-			if late.From < late.Until {
-				spans = append(spans, holdSpan{Span: late.Span, hold: h, late: late})
-			}
+			add(holding.Span{From: from, Until: late.From}, nil)
+			add(late.Span, late)
 			from = max(from, late.Until)
 		}
-		if h.End > from {
-			spans = append(spans, holdSpan{Span: holding.Span{From: from, Until: h.End}, hold: h})
-		}
+		add(holding.Span{From: from, Until: h.End}, nil)
 	}
-	byStart := func(a, b holdSpan) int { return cmp.Compare(a.From, b.From) }
-	if !slices.IsSortedFunc(spans, byStart) {
-		slices.SortStableFunc(spans, byStart)
-	}
+	slices.SortStableFunc(spans, func(a, b holdSpan) int { return cmp.Compare(a.From, b.From) })
 	if l.Semaphore() {
 		l.permits(spans)
 	} else {
@@ -116,7 +112,7 @@ func entire(holds []*holding.Grant) []holdSpan {
 	var spans []holdSpan
 	for _, h := range holds {
 		if h.Certain() {
-			spans = append(spans, holdSpan{Span: holding.Span{From: h.Start, Until: h.End}, hold: h})
+			spans = append(spans, holdSpan{h.Span(), h, nil})
 		}
 	}
 	return spans
@@ -149,102 +145,55 @@ func (l *lockSweep) checkFreeTime(spans []holdSpan) {
 	}
 }
 
-// A room is when how much of a lock is held: what began before an instant less what ended by then.
+// A room is when how much of a lock is held.
 type room struct {
 	*lockSweep
-	spans        []holdSpan // in order of their beginnings
-	all, writing use
-}
-
-// use is how many permits are out when; of other locks one for each hold.
-type use struct {
-	out, back         []time.Duration
-	outSums, backSums []int
+	spans []holdSpan      // in order of their beginnings
+	reach []time.Duration // for how long each, or one before it, lasts
 }
 
 func (l *lockSweep) room(spans []holdSpan) *room {
-	r := &room{lockSweep: l, spans: spans, all: useOf(spans)}
-	if l.rw() {
-		r.writing = useOf(filter(spans, func(p holdSpan) bool { return !p.hold.Reads() }))
+	r := &room{lockSweep: l, spans: spans, reach: make([]time.Duration, len(spans))}
+	for i, p := range spans {
+		r.reach[i] = max(p.Until, r.reach[max(i-1, 0)])
 	}
 	return r
 }
 
-func useOf(spans []holdSpan) use {
-	sums := func(at func(*holdSpan) time.Duration) (times []time.Duration, sums []int) {
-		list := make([]*holdSpan, len(spans))
-		for i := range spans {
-			list[i] = &spans[i]
-		}
-		slices.SortFunc(list, func(a, b *holdSpan) int { return cmp.Compare(at(a), at(b)) })
-		sum := 0
-		for _, p := range list {
-			sum += p.hold.Permits()
-			times, sums = append(times, at(p)), append(sums, sum)
-		}
-		return times, sums
-	}
-	var u use
-	u.out, u.outSums = sums(func(p *holdSpan) time.Duration { return p.From })
-	u.back, u.backSums = sums(func(p *holdSpan) time.Duration { return p.Until })
-	return u
-}
-
-// at is how many permits are out at t, of stretches that have t strictly inside.
-func (u *use) at(t time.Duration) int {
-	n := 0
-	if i := sort.Search(len(u.out), func(i int) bool { return u.out[i] >= t }); i > 0 {
-		n += u.outSums[i-1]
-	}
-	if i := sort.Search(len(u.back), func(i int) bool { return u.back[i] > t }); i > 0 {
-		n -= u.backSums[i-1]
-	}
-	return n
-}
-
-// fits reports whether at some instant of the span no more than most are out.
-func (u *use) fits(s holding.Span, most int) bool {
-	if most < 0 {
-		return false
-	}
-	if u.at(s.From) <= most || u.at(s.Until) <= most {
-		return true
-	}
-	i := sort.Search(len(u.back), func(i int) bool { return u.back[i] >= s.From })
-	for ; i < len(u.back) && u.back[i] <= s.Until; i++ {
-		if u.at(u.back[i]) <= most {
-			return true
-		}
-	}
-	return false
-}
-
 // without reports whether there was no instant of a span at which a grant had room, and what was in its way then.
 func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bool) {
-	inTheWay := func(p holdSpan) bool {
+	last := sort.Search(len(r.spans), func(i int) bool { return r.spans[i].From > s.Until })
+	first := last
+	for first > 0 && r.reach[first-1] >= s.From {
+		first--
+	}
+	by = filter(r.spans[first:last], func(p holdSpan) bool {
 		switch {
-		case p.hold == h || p.From > s.Until || p.Until < s.From:
+		case p.hold == h || p.Until < s.From:
 			return false
 		case !r.rw():
 			return true
-		case p.hold.Owner() == h.Owner(): // what it holds in the other mode is not
+		case p.hold.Owner() == h.Owner(): // what it holds in the other mode is not in its way
 			return !p.hold.Reads() && !h.Reads()
 		default:
 			return !p.hold.Reads() || !h.Reads()
 		}
-	}
-	u, most := &r.all, 0
+	})
+	most := 0
 	if r.Semaphore() {
 		_, most = r.CapacityIn(h.Acquire.Invoke.Time, s.Until)
 		most -= h.Permits()
-	} else if r.rw() && h.Reads() {
-		u = &r.writing
 	}
-	if u.fits(s, most) {
-		return nil, false
+	fits := func(at time.Duration) bool {
+		out := 0
+		for _, p := range by {
+			if p.From < at && at < p.Until {
+				out += p.hold.Permits()
+			}
+		}
+		return out <= most
 	}
-	by = filter(r.spans, inTheWay)
-	if others := useOf(by); r.rw() && others.fits(s, 0) {
+	if fits(s.From) || fits(s.Until) || slices.ContainsFunc(by, func(p holdSpan) bool { return p.Until <= s.Until && fits(p.Until) }) {
 		return nil, false
 	}
 	if !r.Semaphore() {
@@ -276,15 +225,8 @@ func (l *lockSweep) upTo(t time.Duration) string {
 	return seconds(t)
 }
 
-// filter is a list of those that are kept, which takes no more memory than it needs.
-func filter[T any](list []T, keep func(T) bool) []T {
-	n := 0
-	for _, e := range list {
-		if keep(e) {
-			n++
-		}
-	}
-	kept := make([]T, 0, n)
+// filter is a list of those that are kept.
+func filter[T any](list []T, keep func(T) bool) (kept []T) {
 	for _, e := range list {
 		if keep(e) {
 			kept = append(kept, e)

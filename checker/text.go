@@ -41,6 +41,14 @@ func holder(l *holding.Lock, h *holding.Grant) string {
 // caller names who made an operation.
 func caller(r *holding.Record, op *holding.Op) string { return who(op.Process, r.Name(op.Owner)) }
 
+// violation is one of a lock, with its explanation.
+func violation(kind, lock string, s holding.Span, events []int64, format string, args ...any) Violation {
+	return Violation{Kind: kind, Lock: lock, From: s.From, Until: s.Until, Events: events, Explanation: fmt.Sprintf(format, args...)}
+}
+
+// instant is a span without a length.
+func instant(t time.Duration) holding.Span { return holding.Span{From: t, Until: t} }
+
 // events lists the indices of events in order, without doubles and without
 // those that are not in the history.
 func events(indices ...int64) []int64 {

@@ -15,29 +15,14 @@ import (
 )
 
 // UseWithinLease is the checker of "use-within-lease": a process that uses a resource
-// under a lock is still entitled to believe that it holds the lock.
+// under a lock is still entitled to believe that it holds the lock. It judges the accesses that name a lock.
 //
-// It judges the accesses that name a lock. An access belongs to the holds of
-// the owner that it names, or if it names none, to those of its process and of
-// the owner p<process>. It is a violation,
-// use-after-lease, if it was answered ok and was invoked after the validity of
-// those holds had ended: after the expiry that the holder was told, after the
-// invoke of its own last release, or after it was told that the lock was lost.
-// An access that was invoked before the end and answered after it may have
-// been done in time: the summary counts those, but nothing is proven. One with
-// an unknown outcome or that the resource refused proves nothing either.
-//
-// So is an access without the lock: by an owner (or, if it names none, a process that
-// had asked for the lock) that was never granted it, while another owner held it alone
-// and for certain from before the access was sent until after it was answered.
-//
-// It is not the service's fault: the lock did its job, and the holder did not
-// notice. Where an access names a lock but nothing in the history shows that
-// its owner ever held it, nor that another one did, the verdict is Unknown; so it is
-// where an access that names no owner comes after all known holds of its process, which
-// may hold the lock for an owner whose account can't be told.
+// One that was answered ok and was invoked after the validity of the holds that it may belong to is a violation; so is
+// one by a client that was never granted the lock while another owner held it alone and for certain. Where nothing shows
+// whose access it was, the verdict is Unknown. It is not the service's fault: the lock did its job, and the holder did
+// not notice.
 func UseWithinLease() Checker {
-	return &property{
+	return Checker{
 		name: "use-within-lease", engine: "interval sweep",
 		applies: func(ev *evidence) bool {
 			return ev.any(func(l *holding.Lock) bool { return slices.ContainsFunc(l.Accesses, (*holding.Op).OK) })
@@ -66,20 +51,16 @@ type user struct {
 	process int
 }
 
-func ownerUser(owner int32) user { return user{owner, history.NoProcess} }
-
 // A validity is a span of validity with its hold.
 type validity struct {
 	holding.Span
-	hold     *holding.Grant
-	farthest int // of it and those before it in a list, the one that lasts longest
+	hold *holding.Grant
 }
 
 func useWithinLease(l *holding.Lock, f *findings) {
 	if len(l.Accesses) == 0 {
 		return
 	}
-	validities := validitiesOf(l)
 	asked, untold := map[int]time.Duration{}, map[int]bool{} // by process: since when, and whether for an owner whose account can't be told
 	for _, op := range l.Ops {
 		switch {
@@ -92,12 +73,25 @@ func useWithinLease(l *holding.Lock, f *findings) {
 			}
 		}
 	}
+	validities := validitiesOf(l)
+	longest := map[user]*validity{} // of those that had begun
 	for _, op := range l.Accesses {
 		if !op.OK() {
 			continue
 		}
+		for ; len(validities) > 0 && validities[0].From <= op.Invoke.Time; validities = validities[1:] {
+			v := &validities[0]
+			for _, by := range [...]user{{v.hold.Owner(), history.NoProcess}, {process: v.hold.Process()}} {
+				if before := longest[by]; before == nil || v.Until >= before.Until {
+					longest[by] = v
+				}
+			}
+		}
 		f.counts["accesses"]++
-		last := lastOf(validities, op)
+		last := longest[user{op.Owner, history.NoProcess}]
+		if other := longest[user{process: op.Process}]; op.Unnamed() && other != nil && (last == nil || other.Until >= last.Until) {
+			last = other
+		}
 		since, before := asked[op.Process]
 		switch {
 		case last == nil:
@@ -120,6 +114,17 @@ func useWithinLease(l *holding.Lock, f *findings) {
 	}
 }
 
+// validitiesOf are the validities of all holds, in order of their beginnings.
+func validitiesOf(l *holding.Lock) (all []validity) {
+	for _, h := range l.Holds {
+		for _, span := range h.Belief {
+			all = append(all, validity{span, h})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b validity) int { return cmp.Compare(a.From, b.From) })
+	return all
+}
+
 // excluding is the hold because of which an access was made without the lock: of another
 // owner, that held it alone and for certain all the time. It is nil if there is none.
 func excluding(l *holding.Lock, op *holding.Op) *holding.Grant {
@@ -137,26 +142,25 @@ func excluding(l *holding.Lock, op *holding.Op) *holding.Grant {
 }
 
 // accessed is the violation that an access is.
-func accessed(l *holding.Lock, op *holding.Op, proof int64, format string, args ...any) Violation {
+func accessed(l *holding.Lock, op *holding.Op, by string, proof int64, format string, args ...any) Violation {
 	resource := "the resource"
 	if op.Resource != 0 {
 		resource = strconv.Quote(l.Record().Name(op.Resource))
 	}
-	return Violation{
-		Kind: UseAfterLease, Lock: l.Name, Resource: l.Record().Name(op.Resource), From: op.Invoke.Time, Until: op.Complete.Time,
-		Events:      events(proof, op.Invoke.Index, op.Complete.Index),
-		Explanation: fmt.Sprintf("%s used %s under %q from %s, ", args[0], resource, l.Name, seconds(op.Invoke.Time)) + fmt.Sprintf(format, args[1:]...),
-	}
+	v := violation(UseAfterLease, l.Name, op.Span(), events(proof, op.Invoke.Index, op.Complete.Index), "%s used %s under %q from %s, %s",
+		by, resource, l.Name, seconds(op.Invoke.Time), fmt.Sprintf(format, args...))
+	v.Resource = l.Record().Name(op.Resource)
+	return v
 }
 
 func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Violation {
-	return accessed(l, op, other.Proof.Complete.Index, "and had not been granted the lock; %s held it for certain from %s until after that",
-		caller(l.Record(), op), holder(l, other), seconds(other.Start))
+	return accessed(l, op, caller(l.Record(), op), other.Proof.Complete.Index,
+		"and had not been granted the lock; %s held it for certain from %s until after that", holder(l, other), seconds(other.Start))
 }
 
 func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
 	why, since, proof := validityEnded(l, b, op.Invoke.Time)
-	v := accessed(l, op, proof, "%s after %s at %s", holder(l, b.hold), say.Span(op.Invoke.Time-since), why, seconds(since))
+	v := accessed(l, op, holder(l, b.hold), proof, "%s after %s at %s", say.Span(op.Invoke.Time-since), why, seconds(since))
 	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > op.Invoke.Time })
 	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) { // the latest to begin of those who held it then
 		if h.Owner() != b.hold.Owner() && h.End > op.Invoke.Time {
@@ -165,45 +169,6 @@ func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
 		}
 	}
 	return v
-}
-
-// validitiesOf are the validities of each owner and of each process, in order of their
-// beginnings.
-func validitiesOf(l *holding.Lock) map[user][]validity {
-	validities := map[user][]validity{}
-	for _, h := range l.Holds {
-		for _, span := range h.Belief {
-			for _, by := range [...]user{ownerUser(h.Owner()), {process: h.Process()}} {
-				validities[by] = append(validities[by], validity{Span: span, hold: h})
-			}
-		}
-	}
-	for _, list := range validities {
-		slices.SortStableFunc(list, func(a, b validity) int { return cmp.Compare(a.From, b.From) })
-		for i := range list {
-			if list[i].farthest = i; i > 0 && list[list[i-1].farthest].Until > list[i].Until {
-				list[i].farthest = list[i-1].farthest
-			}
-		}
-	}
-	return validities
-}
-
-// lastOf is of the validities that had begun when an access was sent, of those whom it may belong to,
-// the one that lasts longest; nil if there is none.
-func lastOf(validities map[user][]validity, op *holding.Op) (last *validity) {
-	users := [...]user{ownerUser(op.Owner), {process: op.Process}}
-	for i, by := range users {
-		list := validities[by]
-		at := sort.Search(len(list), func(i int) bool { return list[i].From > op.Invoke.Time })
-		if at == 0 || i > 0 && !op.Unnamed() {
-			continue
-		}
-		if other := &list[list[at-1].farthest]; last == nil || other.Until >= last.Until {
-			last = other
-		}
-	}
-	return last
 }
 
 // validityEnded is why a holder was not entitled to its validity any more, since when, and

@@ -29,7 +29,7 @@ type ownerState struct {
 	carried   bool          // pending or renew were there before the hold began
 	cut       bool          // an acquire with an unknown outcome may be why a hold was over
 	busy      int64         // index of the latest completion of an acquire or release
-	asked     []granting    // its acquires that were not refused, in order of their invokes
+	asked     []*Op         // its acquires that were not refused, in order of their invokes
 	space     open          // for the hold
 }
 
@@ -48,33 +48,41 @@ type open struct {
 }
 
 // follow goes through what happened to an account.
-func (a *ownerState) follow(l *Lock, id int32, entries []entry) {
-	byAnswers(entries)
-	*a = ownerState{Lock: l, owner: l.accounts[id].owner, id: id, renew: history.Never, endless: history.Never}
-	a.reentrant = l.Reentrant || l.accounts[id].reads
-	a.computeLeases(entries)
-	if slices.ContainsFunc(entries, func(e entry) bool { return e.Verb == Extend }) { // else it does not matter
-		for _, e := range entries {
-			if g := (granting{invoke: e.Invoke.Index, answered: -1}); e.Verb == Acquire && !e.Failed() {
-				if e.OK() {
-					g.answered = e.Complete.Index
-				}
-				a.asked = append(a.asked, g)
-			}
+func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
+	if len(ops) == 0 {
+		return
+	}
+	id := int32(len(l.accounts)) //nolint:gosec // fewer than operations, which fit into memory
+	l.accounts = append(l.accounts, reads)
+	byAnswers(ops)
+	*a = ownerState{
+		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0],
+	}
+	a.computeLeases(ops)
+	for _, op := range ops {
+		switch {
+		case op.Verb == Lost:
+			continue
+		case op.Account < 0:
+			op.Account = id
+		case l.also == nil:
+			l.also = map[*Op][]int32{op: {id}}
+		default:
+			l.also[op] = append(l.also[op], id)
 		}
-		slices.SortFunc(a.asked, func(x, y granting) int { return cmp.Compare(x.invoke, y.invoke) })
-		for i := 1; i < len(a.asked); i++ {
-			a.asked[i].answered = max(a.asked[i].answered, a.asked[i-1].answered)
+		if op.Verb == Acquire && !op.Failed() {
+			a.asked = append(a.asked, op)
 		}
 	}
-	for _, e := range entries {
-		switch e.Verb {
+	slices.SortFunc(a.asked, func(x, y *Op) int { return cmp.Compare(x.Invoke.Index, y.Invoke.Index) })
+	for _, op := range ops {
+		switch op.Verb {
 		case Acquire:
-			a.acquire(e.Op)
+			a.acquire(op)
 		case Release:
-			a.release(e.Op)
+			a.release(op)
 		case Extend:
-			a.extend(e.Op)
+			a.extend(op)
 		default: // computeLeases has cut the lease
 		}
 	}
@@ -83,37 +91,22 @@ func (a *ownerState) follow(l *Lock, id int32, entries []entry) {
 	}
 }
 
-// granting is an acquire that was not refused.
-type granting struct {
-	invoke   int64
-	answered int64 // the latest completion of those up to it that were answered ok; -1 if none was
-}
-
-// doubt says why the account can't be told, of its owner, whose name comes between the two parts.
-func (a *ownerState) doubt(before, after string) {
-	a.Lock.doubt(a.owner, before+a.record.Name(a.owner)+after)
-}
-
-// follows checks that the acquires and releases of one owner do not overlap.
+// follows checks that op was sent after the acquires and releases of its owner before it were answered.
 func (a *ownerState) follows(op *Op) {
-	a.sentAfter(op)
-	a.busy = max(a.busy, op.Complete.Index)
-}
-
-// sentAfter checks that op was sent after the acquires and releases before it
-// were answered.
-func (a *ownerState) sentAfter(op *Op) {
 	if op.Invoke.Index < a.busy {
-		a.confused(a.owner, "the operations of owner "+a.record.Name(a.owner)+" overlap, so that their order is unknown")
+		a.confused(a.owner, "the operations of owner %s overlap, so that their order is unknown")
+	}
+	if !op.Unknown() {
+		a.busy = max(a.busy, op.Complete.Index)
 	}
 }
 
 func (a *ownerState) acquire(op *Op) {
-	switch {
-	case op.Failed():
+	if op.Failed() {
 		return
-	case op.Unknown():
-		a.sentAfter(op)
+	}
+	a.follows(op)
+	if op.Unknown() {
 		a.unproven = append(a.unproven, op)
 		if a.reentrant { // it may be an inner one, with a lease of its own
 			a.joins(op)
@@ -121,42 +114,40 @@ func (a *ownerState) acquire(op *Op) {
 		}
 		return
 	}
-	a.follows(op)
 	most := 1
 	if a.hold != nil {
 		end, _, _ := a.earliest()
+		if a.reentrant && end > op.Complete.Time {
+			a.joins(op)
+			a.confirm(op)
+			a.hold.least++
+			a.hold.most++
+			a.count(op.Invoke)
+			return
+		}
 		if a.reentrant {
-			if end > op.Complete.Time {
-				a.joins(op)
-				a.confirm(op)
-				a.hold.least++
-				a.hold.most++
-				a.count(op.Invoke)
-				return
-			}
 			most = a.hold.most + 1 // or it is the old hold still, and counts on
 		}
 		a.end()
 	}
-	a.begin(op, op, most)
-	if most > 1 {
-		a.hold.old, a.hold.Again = a.before, a.before != nil
-	}
+	a.begin(op, op, most, most > 1)
 }
 
-func (a *ownerState) begin(acquire, proof *Op, most int) {
-	h := &Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1}
+// begin begins a hold. It may be again the one that was there before.
+func (a *ownerState) begin(acquire, proof *Op, most int, again bool) {
+	h := &Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1, Again: again && a.before != nil}
 	a.carried = len(a.pending) > 0 || a.renew != history.Never
 	a.space = open{Grant: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: history.Never, told: proof.Complete.Time}
 	a.hold = &a.space
 	a.joins(acquire)
-	if proof.Verb != Release {
-		a.hold.lease = a.lease(proof)
-	} else {
+	if a.hold.lease = a.lease(proof); proof.Verb == Release {
 		a.hold.lease = lease{certain: history.Never, validity: history.Never, lost: -1}
 	}
 	if len(a.pending) > 0 {
 		a.hold.zeroAt, a.hold.zeroBy = a.pending[len(a.pending)-1].Time, -1
+	}
+	if again {
+		a.hold.old = a.before
 	}
 }
 
@@ -180,7 +171,7 @@ func (a *ownerState) confirm(op *Op) {
 	if op.Invoke.Time <= h.told { // at the same time as another: either may have been last
 		l.certain = min(l.certain, h.lease.certain)
 		if h.blurred {
-			a.doubt("the extends of owner ", " overlap one another")
+			a.doubt(a.owner, "the extends of owner %s overlap one another")
 		}
 		h.blurred = true
 	} else {
@@ -232,27 +223,33 @@ func (g *Grant) cut(end time.Duration) {
 	}
 }
 
+// maybe is the first acquire with an unknown outcome that may explain why op was answered ok; nil if there is none.
+func (a *ownerState) maybe(op *Op) *Op {
+	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
+		return nil
+	}
+	return a.unproven[0]
+}
+
 // again reports whether op, which was answered ok, may belong to an acquire with
 // an unknown outcome rather than to the hold that is there: that can have ended
 // by then. The account takes the acquire for granted, which claims less.
 func (a *ownerState) again(op *Op) bool {
-	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
+	acquire, most := a.maybe(op), 1
+	if acquire == nil {
 		return false
 	}
-	most := 1
 	if a.hold != nil {
-		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire.Invoke.Index == a.unproven[0].Invoke.Index {
+		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire == acquire {
 			return false
 		}
 		most = a.hold.most + 1
 		a.end()
 	}
 	// What comes next may belong to either.
-	a.confused(a.owner, "an acquire with an unknown outcome may have granted it to owner "+a.record.Name(a.owner)+" again")
-	acquire := a.unproven[0]
+	a.confused(a.owner, "an acquire with an unknown outcome may have granted it to owner %s again")
 	a.unproven = a.unproven[1:]
-	a.begin(acquire, op, most)
-	a.hold.old, a.hold.Again = a.before, a.before != nil
+	a.begin(acquire, op, most, true)
 	return true
 }
 
@@ -260,7 +257,7 @@ func (a *ownerState) again(op *Op) bool {
 // up: only the old hold, which then never ended, can account for that.
 func (a *ownerState) continued() {
 	if a.hold.old != nil && a.hold.least == 0 {
-		a.doubt("owner ", " acquired again when its lease may have run out, and counted on")
+		a.doubt(a.owner, "owner %s acquired again when its lease may have run out, and counted on")
 	}
 }
 
@@ -280,20 +277,20 @@ func (g *Grant) endBelief(until time.Duration) {
 
 // earliest is when the hold can first have ended, as far as is known, why, and
 // by which event.
-func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
+func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	h := a.hold
-	end, why, by = max(h.lease.certain, h.alive), Expired, -1
+	end, why, by = max(h.lease.certain, h.alive), EndExpired, -1
 	switch {
 	case end == history.Never:
-		why = NotEnded
+		why = EndOpen
 	case h.lease.lost >= 0 && end == h.lease.validity:
-		why, by = ToldLost, h.lease.lost
+		why, by = EndLost, h.lease.lost
 	}
 	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
-		end, why, by = max(h.zeroAt, h.alive), MayHaveEnded, h.zeroBy
+		end, why, by = max(h.zeroAt, h.alive), EndUnknown, h.zeroBy
 	}
 	if a.renew != history.Never && max(a.renew, h.alive) < end {
-		end, why, by = max(a.renew, h.alive), MayHaveEnded, -1
+		end, why, by = max(a.renew, h.alive), EndUnknown, -1
 	}
 	return end, why, by
 }
@@ -301,8 +298,8 @@ func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
 // end closes the hold at the earliest instant at which it can have ended.
 func (a *ownerState) end() { a.endAt(a.earliest()) }
 
-func (a *ownerState) endAt(end time.Duration, why End, by int64) {
-	if a.carried && why == MayHaveEnded {
+func (a *ownerState) endAt(end time.Duration, why string, by int64) {
+	if a.carried && why == EndUnknown {
 		a.usedAgain()
 	}
 	if a.reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process
@@ -312,10 +309,10 @@ func (a *ownerState) endAt(end time.Duration, why End, by int64) {
 }
 
 func (a *ownerState) usedAgain() {
-	a.doubt("owner ", " was used again after an operation with an unknown outcome")
+	a.doubt(a.owner, "owner %s was used again after an operation with an unknown outcome")
 }
 
-func (a *ownerState) close(end time.Duration, why End, by int64) {
+func (a *ownerState) close(end time.Duration, why string, by int64) {
 	h := a.hold
 	if h.Proof.Verb != Release { // else the owner never knew that it held
 		a.hold.endBelief(h.lease.validity)
@@ -382,6 +379,7 @@ func (a *ownerState) release(op *Op) {
 	}
 	if h.most == 0 {
 		a.releasedBy(op)
+		a.before.Kept = a.reentrant && len(a.unproven) > 0
 		return
 	}
 	h.late(op, op.Invoke.Time)
@@ -392,22 +390,20 @@ func (a *ownerState) release(op *Op) {
 func (a *ownerState) releasedBy(op *Op) {
 	h := a.hold
 	h.late(op, op.Invoke.Time)
-	h.Kept = a.reentrant && len(a.unproven) > 0
-	a.lapse = h.lease.certain
-	a.close(max(op.Invoke.Time, h.alive), Released, op.Invoke.Index)
+	h.Release, a.lapse = op, h.lease.certain
+	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
 	a.last, a.gone = a.before, op.Complete.Time
 }
 
 // denied judges the answer "not held", after which there is no hold.
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
+	a.hold.endBelief(at)
 	if good <= op.Complete.Time {
-		a.hold.endBelief(at)
 		a.endAt(good, why, ender)
 		return
 	}
-	a.hold.endBelief(at)
-	a.close(max(at, a.hold.alive), ToldLost, by)
+	a.close(max(at, a.hold.alive), EndLost, by)
 	a.Denied = append(a.Denied, Denial{Operation: op, Hold: a.before, Good: good})
 }
 
@@ -415,21 +411,17 @@ func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 // although the owner has no known hold. It is granted at the latest when op is
 // answered.
 func (a *ownerState) inferGrant(op *Op) {
-	if len(a.unproven) == 0 || a.unproven[0].Invoke.Time > op.Complete.Time {
+	acquire := a.maybe(op)
+	if acquire == nil {
 		a.Uncovered = append(a.Uncovered, op)
 		return
 	}
 	if a.cut { // an acquire that was part of a hold is no grant after it
 		a.usedAgain()
 	}
-	acquire := a.unproven[0]
 	a.unproven = a.unproven[1:]
-	a.begin(acquire, op, 1)
-	if op.Verb == Release {
-		a.hold.Release = op
-		a.lapse = a.hold.lease.certain
-		a.close(op.Invoke.Time, Released, op.Invoke.Index)
-		a.last, a.gone = a.before, op.Complete.Time
+	if a.begin(acquire, op, 1, false); op.Verb == Release {
+		a.releasedBy(op)
 	}
 }
 
@@ -443,7 +435,7 @@ func (a *ownerState) extend(op *Op) {
 	case op.Failed():
 		switch {
 		case a.grantedDuring(op):
-			a.doubt("an extend of owner ", " overlaps its acquire")
+			a.doubt(a.owner, "an extend of owner %s overlaps its acquire")
 		case a.hold == nil:
 			if a.last != nil && op.Invoke.Time > a.last.Start {
 				a.gone = min(a.gone, op.Complete.Time)
@@ -456,7 +448,7 @@ func (a *ownerState) extend(op *Op) {
 		}
 	case a.grantedDuring(op):
 		// It may belong to an earlier hold, or to this one.
-		a.doubt("an extend of owner ", " overlaps its acquire")
+		a.doubt(a.owner, "an extend of owner %s overlaps its acquire")
 		a.mayShorten(op)
 	case (a.hold != nil || a.last != nil && op.Invoke.Time <= a.gone) && a.again(op):
 	case a.hold == nil && a.last != nil && op.Invoke.Time <= a.gone:
@@ -485,8 +477,13 @@ func (a *ownerState) extend(op *Op) {
 // grant: an acquire that was not refused was invoked, or one was answered ok,
 // between its invoke and its completion.
 func (a *ownerState) grantedDuring(op *Op) bool {
-	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].invoke > op.Complete.Index })
-	return at > 0 && max(a.asked[at-1].invoke, a.asked[at-1].answered) > op.Invoke.Index
+	at := sort.Search(len(a.asked), func(i int) bool { return a.asked[i].Invoke.Index > op.Complete.Index })
+	for _, g := range slices.Backward(a.asked[:at]) {
+		if g.OK() || g.Invoke.Index > op.Invoke.Index { // those before it were answered before it
+			return max(g.Invoke.Index, g.Complete.Index) > op.Invoke.Index
+		}
+	}
+	return false
 }
 
 // mayShorten notes that op may have cut a hold to its own lease.

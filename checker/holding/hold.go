@@ -41,24 +41,9 @@ type LateSpan struct {
 // A Hold is one grant of a lock and what followed under the same owner.
 //
 // Start and End bound the time in which the owner held the lock for certain,
-// whatever was the order in which the service did what it was asked for:
-//
-//	Start = the completion of Proof
-//	alive = the invoke of the last acquire or extend that was answered ok
-//	lease = the Expires of that operation less the lock's declared drift, and
-//	        no later than a lost that followed it; without a lease the first
-//	        crash of a process that has part in the hold, else [history.Never]
-//	End   = the invoke of the release that was answered ok, else the least of
-//	        max(lease, alive), max(invoke, alive) of a release with an unknown outcome, and
-//	        max(invoke + its lease - drift, invoke, alive) of such an extend
-//
-// An inner acquire of a re-entrant lock counts as an extend. Of a re-entrant
-// hold the release that matters is the one that can bring the count to 0.
-//
+// whatever was the order in which the service did what it was asked for: docs/what-is-checked.md has the formulas.
 // Where End <= Start the grant was answered too late to be of use, and there
-// is only some instant in [End, Start] at which the lock was held. A late but
-// confirmed release or extend proves that the lock was held beyond its lease:
-// [Hold.Late] has those parts.
+// is only some instant in [End, Start] at which the lock was held.
 type Hold struct {
 	Lock    string
 	Owner   string
@@ -80,7 +65,6 @@ type Hold struct {
 	Release *history.Operation
 	// Start is the latest instant at which the grant can have begun, and End
 	// the earliest at which it can have ended; [history.Never] if nothing ended it.
-	// Where End <= Start the grant was answered too late to be of use.
 	Start, End time.Duration
 	// Ended says why it ended at End, and EndEvent is the index of the event
 	// that ended it: the release's or extend's invoke, the lost, the refusal.
@@ -139,8 +123,7 @@ func Of(h *history.History) []Hold {
 func (g *Grant) hold(l *Lock, operation func(*Op) *history.Operation) Hold {
 	h := Hold{
 		Lock: l.Name, Owner: l.record.Name(g.Owner()), Process: g.Process(), Mode: g.Mode().mode(), Permits: g.Permits(), Token: g.Token(),
-		Acquire: *operation(g.Acquire), Proof: *operation(g.Proof), Start: g.Start, End: g.End, EndEvent: g.EndEvent, Belief: g.Belief,
-		Ended: [...]string{NotEnded: EndOpen, Released: EndReleased, Expired: EndExpired, ToldLost: EndLost, MayHaveEnded: EndUnknown}[g.Ended],
+		Acquire: *operation(g.Acquire), Proof: *operation(g.Proof), Start: g.Start, End: g.End, Ended: g.Ended, EndEvent: g.EndEvent, Belief: g.Belief,
 	}
 	for _, op := range g.Extensions {
 		h.Extensions = append(h.Extensions, *operation(op))

@@ -29,17 +29,17 @@ func (a *ownerState) lease(op *Op) lease {
 
 // computeLeases notes how long each acquire and extend of one owner is good that was
 // answered ok, or may have been done.
-func (a *ownerState) computeLeases(entries []entry) {
+func (a *ownerState) computeLeases(ops []*Op) {
 	crashed := len(a.record.Crashes) > 0
 	c := sharers{record: a.record, reentrant: a.reentrant}
 	notices := false
-	for _, e := range entries {
+	for _, e := range ops {
 		if e.Verb == Lost {
 			notices = true
 			continue
 		}
 		if crashed {
-			c.take(e.Op)
+			c.take(e)
 		}
 		if e.Failed() || e.Verb == Release {
 			continue
@@ -54,34 +54,34 @@ func (a *ownerState) computeLeases(entries []entry) {
 		return
 	}
 	a.cutLeases = map[*Op]lease{}
-	for i, e := range entries {
+	for i, e := range ops {
 		if e.Verb != Lost {
 			continue
 		}
 		told := e.Invoke
-		if op := noticed(entries, told); op != nil {
+		if op := noticed(ops, told); op != nil {
 			if l := a.lease(op); l.lost < 0 && told.Time < l.validity {
 				l.validity, l.lost = told.Time, told.Index
 				a.cutLeases[op] = l
 				op.Ends = min(op.Ends, told.Time)
 			}
 		}
-		a.disillusion(entries[:i], told)
+		a.disillusion(ops[:i], told)
 	}
 }
 
 // noticed is the operation that a notice of loss is about: of the acquires that were
 // answered ok before it, and of the extends that were sent before it and answered ok,
 // the last.
-func noticed(entries []entry, lost Stamp) (last *Op) {
+func noticed(ops []*Op, lost Stamp) (last *Op) {
 	latest := int64(-1)
-	for _, e := range entries {
+	for _, e := range ops {
 		at := e.Complete.Index
 		if e.Verb == Extend {
 			at = e.Invoke.Index
 		}
-		if gives(e.Op) && at < lost.Index && at > latest {
-			last, latest = e.Op, at
+		if gives(e) && at < lost.Index && at > latest {
+			last, latest = e, at
 		}
 	}
 	return last
@@ -92,12 +92,12 @@ func gives(op *Op) bool { return op.OK() && (op.Verb == Acquire || op.Verb == Ex
 
 // disillusion ends, with a notice, what the holder believed by the last answer
 // before it: an extend that is under way was not heard of yet.
-func (a *ownerState) disillusion(entries []entry, lost Stamp) {
-	for _, e := range slices.Backward(entries) {
-		if gives(e.Op) && e.Complete.Index <= lost.Index {
-			l := a.lease(e.Op)
+func (a *ownerState) disillusion(ops []*Op, lost Stamp) {
+	for _, e := range slices.Backward(ops) {
+		if gives(e) && e.Complete.Index <= lost.Index {
+			l := a.lease(e)
 			l.validity = min(l.validity, lost.Time)
-			a.cutLeases[e.Op] = l
+			a.cutLeases[e] = l
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package holding
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -46,23 +47,16 @@ const (
 	modes
 )
 
-func (m Mode) mode() history.Mode {
-	return [modes]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}[m]
+// modeNames are the modes in a history.
+func modeNames() [modes]history.Mode {
+	return [modes]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
 }
 
+func (m Mode) mode() history.Mode { return modeNames()[m] }
+
 func modeOf(m history.Mode) Mode {
-	switch m {
-	case history.Exclusive:
-		return Exclusive
-	case history.Read:
-		return Read
-	case history.Write:
-		return Write
-	case history.Permit:
-		return Permit
-	default:
-		return NoMode
-	}
+	names := modeNames()
+	return Mode(max(slices.Index(names[:], m), 0)) //nolint:gosec // of the few
 }
 
 // outcome is how an operation ended.
@@ -137,6 +131,9 @@ func (o *Op) Outcome() history.Type {
 	return [...]history.Type{info: history.Info, ok: history.OK, fail: history.Fail}[o.outcome]
 }
 
+// Span is from its invoke to its answer.
+func (o *Op) Span() Span { return Span{From: o.Invoke.Time, Until: o.Complete.Time} }
+
 // Rank is its place in the order of the answers, from 0; those that had none are the last.
 func (o *Op) Rank() int { return int(o.rank) }
 
@@ -158,14 +155,13 @@ func (o *Op) Expires() time.Duration {
 
 // Latest is the latest end of the lease that it gives, if it took effect when it was answered.
 func (o *Op) Latest(drift time.Duration) time.Duration {
-	switch answered := o.Complete.Time; {
-	case o.OK() && o.Expiry > 0:
-		return After(max(o.Expiry, After(answered, o.Lease)), drift)
-	case o.Lease == 0:
+	end := After(o.Complete.Time, o.Lease)
+	if o.OK() && o.Expiry > 0 {
+		end = max(o.Expiry, end)
+	} else if o.Lease == 0 {
 		return history.Never
-	default:
-		return After(After(answered, o.Lease), drift)
 	}
+	return After(end, drift)
 }
 
 // After is t and some time more, which may be [history.Never].

@@ -11,20 +11,33 @@ import (
 // permits are the grants of a semaphore that one owner has, as far as is known
 // from the order of its operations alone.
 type permits struct {
-	slots   []slot
-	spare   int32 // the account of its acquires with an unknown outcome, plus 1
-	unknown []int // how many permits each of them asked for that nothing has proven
-	latest  int32 // the account that was given back last, plus 1
+	*Lock
+	owner    int32
+	losts    []*Op
+	accounts [][]*Op // what belongs to each
+	slots    []slot
+	spare    int   // the account of its acquires with an unknown outcome, plus 1
+	unknown  []int // how many permits each of them asked for that nothing has proven
+	latest   int   // the account that was given back last, plus 1
 
 	// The latest completions of what it asked for.
 	acquired, released, extended int64
-	vague                        bool    // a release or extend has an unknown outcome
-	back                         []int32 // the accounts that the last release that was answered ok gave back
+	vague                        bool  // a release or extend has an unknown outcome
+	back                         []int // the accounts that the last release that was answered ok gave back
+}
+
+func (p *permits) open() int {
+	p.accounts = append(p.accounts, nil)
+	return len(p.accounts) - 1
+}
+
+func (p *permits) add(account int, op *Op) {
+	p.accounts[account] = append(p.accounts[account], op)
 }
 
 // A slot is a grant of a semaphore that its owner may have.
 type slot struct {
-	account int32
+	account int
 	busy    bool // granted, and not given back for certain
 	asked   bool // a release with an unknown outcome was sent
 	permits int
@@ -38,8 +51,8 @@ type slot struct {
 	sent    time.Duration // when that was sent
 }
 
-// take notes that an operation gave the lease of the slot.
-func (s *slot) take(op *Op, drift time.Duration) {
+// grants notes that an operation gave the lease of the slot.
+func (s *slot) grants(op *Op, drift time.Duration) {
 	if s.expires = op.Expires(); s.expires == 0 {
 		s.expires = history.Never
 	} else {
@@ -51,28 +64,28 @@ func (s *slot) take(op *Op, drift time.Duration) {
 
 // ends is when the lease of a slot can first have ended, as far as is known when
 // op is answered.
-func (g *grouper) ends(s *slot, op *Op) time.Duration {
+func (p *permits) ends(s *slot, op *Op) time.Duration {
 	end := s.expires
-	for _, e := range g.lostTo[op.Owner] {
+	for _, e := range p.losts {
 		if e.Invoke.Index > s.since && e.Invoke.Index < place(op) {
 			end = min(end, e.Invoke.Time)
 		}
 	}
-	if at, crashed := g.record.crash(s.process, s.sent); crashed && s.expires == history.Never {
+	if at, crashed := p.record.crash(s.process, s.sent); crashed && s.expires == history.Never {
 		end = min(end, at)
 	}
 	return max(end, s.alive)
 }
 
-// permits finds the accounts of an operation on a semaphore: a slot for each
+// take finds the accounts of an operation: a slot for each
 // grant that its owner may have at a time. Where it could be of several that
 // differ, the owner is confused.
-func (g *grouper) permits(p *lockOwner, op *Op) {
+func (p *permits) take(op *Op) {
 	if !op.Failed() || op.Verb != Acquire {
-		g.inOrder(p, op)
+		p.inOrder(op)
 	}
 	if op.Verb == Acquire {
-		g.granted(p, op)
+		p.granted(op)
 		return
 	}
 	var busy []int
@@ -89,47 +102,59 @@ func (g *grouper) permits(p *lockOwner, op *Op) {
 	}
 	switch {
 	case op.OK() && op.Verb == Release && int(op.Permits) > possible:
-		g.tooMany(p, busy, op)
+		// More than the owner can have: it belongs to no grant, and ends all of them.
+		p.add(p.open(), op)
+		for _, i := range busy {
+			p.slots[i].busy = false
+			p.add(p.slots[i].account, op)
+		}
 	case op.OK() && len(p.unknown) > 0:
-		g.proven(p, len(busy), op)
+		p.proven(len(busy), op)
 	case len(busy) == 0 && op.Unknown() && len(p.unknown) > 0:
-		g.add(p.spare-1, op)
+		p.add(p.spare-1, op)
 	case len(busy) == 0 && op.OK() && op.Verb == Extend && op.Invoke.Index < p.released && len(p.back) > 1:
 		for _, account := range p.back { // they were given back at once, after this one was extended
-			g.add(account, op)
+			p.add(account, op)
 		}
 	case len(busy) == 0:
-		g.add(g.slot(p), op)
+		if len(p.slots) == 0 {
+			p.slots = append(p.slots, slot{account: p.open()})
+		}
+		account := p.slots[0].account
+		if p.latest > 0 {
+			account = p.latest - 1
+		}
+		p.add(account, op)
 	case op.Failed():
-		g.refused(p, busy, total, op)
+		p.refused(busy, total, op)
 	case op.Verb == Extend && (len(busy) > 1 || op.OK() && op.Invoke.Index < p.released):
-		g.confused(p.number, "owner "+g.record.Name(p.number)+" extended one of several grants, and nothing tells which")
+		p.confused(p.owner, "owner %s extended one of several grants, and nothing tells which")
 	case op.Verb == Extend:
 		s := &p.slots[busy[0]]
-		g.add(s.account, op)
+		p.add(s.account, op)
 		if op.OK() {
 			before, together := s.expires, op.Invoke.Index < s.told
-			if s.take(op, g.Drift); together { // either may have been last
+			if s.grants(op, p.Drift); together { // either may have been last
 				s.expires = min(s.expires, before)
 			}
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}
 	default:
-		g.givenBack(p, busy, possible, op)
+		p.givenBack(busy, possible, op)
 	}
 }
 
 // inOrder checks that the operations of an owner follow one another as far as
 // they must.
-func (g *grouper) inOrder(p *lockOwner, op *Op) {
+func (p *permits) inOrder(op *Op) {
 	switch {
 	case op.Verb == Acquire && op.Invoke.Index < p.released, op.Verb == Release && op.Invoke.Index < max(p.acquired, p.released):
-		g.confused(p.number, "the operations of owner "+g.record.Name(p.number)+" overlap, so that their order is unknown")
+		p.confused(p.owner, "the operations of owner %s overlap, so that their order is unknown")
 	case op.Verb == Acquire && p.vague:
-		g.confused(p.number, "owner "+g.record.Name(p.number)+" was used again after an operation with an unknown outcome")
+		p.confused(p.owner, "owner %s was used again after an operation with an unknown outcome")
 	case op.Verb == Acquire && op.Invoke.Index < p.extended, op.Verb == Extend && !op.Unknown() && op.Invoke.Index < p.acquired:
-		g.confused(p.number, "an extend of owner "+g.record.Name(p.number)+" overlaps its acquire")
+		p.confused(p.owner, "an extend of owner %s overlaps its acquire")
 	}
 	if op.Unknown() {
 		p.vague = p.vague || op.Verb != Acquire
@@ -145,66 +170,45 @@ func (g *grouper) inOrder(p *lockOwner, op *Op) {
 	}
 }
 
-// slot is the account of what an owner without any permits did.
-func (g *grouper) slot(p *lockOwner) int32 {
-	if len(p.slots) == 0 {
-		p.slots = append(p.slots, slot{account: g.open(p.number, false)})
-	}
-	if p.latest > 0 {
-		return p.latest - 1
-	}
-	return p.slots[0].account
-}
-
 // granted finds a slot for an acquire. Those with an unknown outcome share an
 // account, from which a later answer proves one.
-func (g *grouper) granted(p *lockOwner, op *Op) {
+func (p *permits) granted(op *Op) {
 	if op.Unknown() {
 		if p.spare == 0 {
-			p.spare = g.open(p.number, false) + 1
+			p.spare = p.open() + 1
 		}
 		p.unknown = append(p.unknown, op.Amount())
-		g.add(p.spare-1, op)
+		p.add(p.spare-1, op)
 		return
 	}
 	i := slices.IndexFunc(p.slots, func(s slot) bool { return !s.busy })
 	if i < 0 {
 		i = len(p.slots)
-		p.slots = append(p.slots, slot{account: g.open(p.number, false)})
+		p.slots = append(p.slots, slot{account: p.open()})
 	}
 	s := &p.slots[i]
 	if op.OK() {
 		*s = slot{account: s.account, busy: true, permits: op.Amount(), process: op.Process, start: op.Complete.Time}
-		s.take(op, g.Drift)
+		s.grants(op, p.Drift)
 	}
-	g.add(s.account, op)
-}
-
-// tooMany is the confirmed release of more permits than the owner can have. It
-// belongs to no grant, and ends all of them.
-func (g *grouper) tooMany(p *lockOwner, busy []int, op *Op) {
-	g.add(g.open(p.number, false), op)
-	for _, i := range busy {
-		p.slots[i].busy = false
-		g.add(p.slots[i].account, op)
-	}
+	p.add(s.account, op)
 }
 
 // proven is a release or extend that was answered ok, and so may prove an
 // acquire with an unknown outcome.
-func (g *grouper) proven(p *lockOwner, busy int, op *Op) {
+func (p *permits) proven(busy int, op *Op) {
 	n := p.unknown[0]
 	if busy > 0 || slices.ContainsFunc(p.unknown, func(other int) bool { return other != n }) || op.Verb == Release && int(op.Permits) != 0 && int(op.Permits) != n {
-		g.confused(p.number, "the "+op.Verb.String()+" of owner "+g.record.Name(p.number)+" may belong to an acquire with an unknown outcome, or not")
+		p.confused(p.owner, "the "+op.Verb.String()+" of owner %s may belong to an acquire with an unknown outcome, or not")
 		return
 	}
 	p.unknown = p.unknown[1:]
-	g.add(p.spare-1, op)
+	p.add(p.spare-1, op)
 	if op.Verb == Release {
 		p.latest = p.spare
 	} else {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: op.Process, start: op.Complete.Time}
-		s.take(op, g.Drift)
+		s.grants(op, p.Drift)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -214,24 +218,24 @@ func (g *grouper) proven(p *lockOwner, busy int, op *Op) {
 }
 
 // refused is the answer that the owner does not have so many permits.
-func (g *grouper) refused(p *lockOwner, busy []int, total int, op *Op) {
+func (p *permits) refused(busy []int, total int, op *Op) {
 	n := op.Amount()
 	switch {
 	case n > total: // which is right
 	case n > 1 && (len(busy) > 1 || len(p.unknown) > 0):
-		g.confused(p.number, "owner "+g.record.Name(p.number)+" was told that it does not have several permits, and nothing tells which of its grants are gone")
+		p.confused(p.owner, "owner %s was told that it does not have several permits, and nothing tells which of its grants are gone")
 	default:
 		for _, i := range busy {
 			if s := &p.slots[i]; op.Invoke.Time > s.start { // else it may have been answered before the grant
 				s.busy = false
 			}
-			g.add(p.slots[i].account, op)
+			p.add(p.slots[i].account, op)
 		}
 	}
 }
 
 // givenBack is a release of permits that the owner may have.
-func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
+func (p *permits) givenBack(busy []int, possible int, op *Op) {
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
@@ -239,7 +243,7 @@ func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
 		if x.asked != y.asked {
 			return index(x.asked) - index(y.asked)
 		}
-		return cmp.Or(cmp.Compare(g.ends(y, op), g.ends(x, op)), i-j)
+		return cmp.Or(cmp.Compare(p.ends(y, op), p.ends(x, op)), i-j)
 	})
 	back, why := given(p.slots, busy, int(op.Permits))
 	switch {
@@ -251,16 +255,16 @@ func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
 	}
 	// An unknown release of several grants needs them all at once.
 	gone := len(back) == 0 && possible >= int(op.Permits) || op.Unknown() && len(back) > 1 && slices.ContainsFunc(back, func(i int) bool {
-		return p.slots[i].asked || g.ends(&p.slots[i], op) <= op.Invoke.Time
+		return p.slots[i].asked || p.ends(&p.slots[i], op) <= op.Invoke.Time
 	})
 	if why == "" && gone {
-		if capacity := g.Capacity; capacity > 0 && int(op.Permits) > capacity {
+		if capacity := p.Capacity; capacity > 0 && int(op.Permits) > capacity {
 			return // there were never so many: it did nothing
 		}
 		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"
 	}
 	if why != "" {
-		g.confused(p.number, "owner "+g.record.Name(p.number)+" "+why)
+		p.confused(p.owner, "owner %s "+why)
 		return
 	}
 	if op.OK() {
@@ -268,7 +272,7 @@ func (g *grouper) givenBack(p *lockOwner, busy []int, possible int, op *Op) {
 	}
 	for _, i := range back {
 		s := &p.slots[i]
-		g.add(s.account, op)
+		p.add(s.account, op)
 		if op.OK() {
 			s.busy = false
 			p.latest = s.account + 1

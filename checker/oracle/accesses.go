@@ -9,30 +9,19 @@ import (
 )
 
 // accessed are the accesses that were answered ok.
-func (o *Opinion) accessed() []*operation {
-	var done []*operation
-	for i := range o.ops {
-		if o.ops[i].is(history.Access, history.OK) {
-			done = append(done, &o.ops[i])
-		}
-	}
-	return done
+func (o *Opinion) accessed() []operation {
+	return slices.DeleteFunc(slices.Clone(o.ops), func(a operation) bool { return !a.is(history.Access, history.OK) })
 }
 
 // uses compares what is said of the use of a resource under a lock.
 func (c *comparison) uses(o *Opinion) {
-	f, is := c.report["use-within-lease"]
-	if !is {
-		return
-	}
+	f := c.report["use-within-lease"]
 	wrong, all := false, true
 	for _, a := range o.accessed() {
-		if a.Lock == "" {
-			continue
+		if a.Lock != "" {
+			within, late := o.use(&a)
+			all, wrong = all && within, wrong || late || !within && o.withoutLock(&a)
 		}
-		within, late := o.use(a)
-		all = all && within
-		wrong = wrong || late || !within && o.withoutLock(a)
 	}
 	c.alarm(f.Verdict == invalid && all, "use-within-lease", "no access was late")
 	c.miss(f.Verdict == valid && wrong, "use-within-lease", "a late access, or one without the lock, is not convicted")
@@ -104,22 +93,20 @@ func (c *comparison) resource(o *Opinion) {
 	unsure := slices.ContainsFunc(o.ops, func(a operation) bool { return a.is(history.Access, history.Info) })
 	stale, lost, perhaps, twice := false, false, false, false
 	done := o.accessed()
-	for _, a := range done {
-		for _, b := range done {
-			of := func(x *operation) string { return cmp.Or(x.Resource, "\x00"+x.Lock) }
-			if a == b || of(a) != of(b) {
+	for i, a := range done {
+		for j, b := range done {
+			if i == j || cmp.Or(a.Resource, "\x00"+a.Lock) != cmp.Or(b.Resource, "\x00"+b.Lock) {
 				continue
 			}
 			before := a.complete < b.Time
 			stale = stale || before && a.Token > b.Token && b.Token > 0
 			ra, wa, isA := strings.Cut(a.Value, ">")
 			rb, wb, isB := strings.Cut(b.Value, ">")
-			if !isA || !isB {
-				continue
+			if isA && isB {
+				twice = twice || wa == wb
+				lost = lost || ra == rb || before && older(slices.Delete(slices.Clone(done), j, j+1), rb, wa)
+				perhaps = perhaps || a.last < b.first && rb != wa && !older(done, wa, rb)
 			}
-			twice = twice || wa == wb
-			lost = lost || ra == rb || before && older(slices.DeleteFunc(slices.Clone(done), func(o *operation) bool { return o == b }), rb, wa)
-			perhaps = perhaps || a.last < b.first && rb != wa && !older(done, wa, rb)
 		}
 	}
 	c.alarm(f.Verdict == invalid && !stale && !lost && !perhaps, "protected-resource", "nothing was lost and nothing is stale")
@@ -129,20 +116,15 @@ func (c *comparison) resource(o *Opinion) {
 // older reports whether the version is known to be older than the other: a chain
 // of accesses leads from it to the other, each of which read what the one before
 // it wrote.
-func older(done []*operation, version, than string) bool {
+func older(done []operation, version, than string) bool {
 	seen := map[string]bool{}
 	for next := []string{version}; len(next) > 0; next = next[1:] {
 		for _, a := range done {
-			read, wrote, _ := strings.Cut(a.Value, ">")
-			if read != next[0] || seen[wrote] {
-				continue
+			if read, wrote, _ := strings.Cut(a.Value, ">"); read == next[0] && !seen[wrote] {
+				seen[wrote] = true
+				next = append(next, wrote)
 			}
-			if wrote == than {
-				return true
-			}
-			seen[wrote] = true
-			next = append(next, wrote)
 		}
 	}
-	return false
+	return seen[than]
 }

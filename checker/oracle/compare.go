@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -47,22 +46,16 @@ type comparison struct {
 	lenient bool
 }
 
-func (c *comparison) say(property, text string) {
-	c.found = append(c.found, Difference{Property: property, Text: text})
-}
-
 // alarm is something that the report finds and the documents do not.
 func (c *comparison) alarm(found bool, property, text string) {
 	if found {
-		c.say(property, text)
+		c.found = append(c.found, Difference{Property: property, Text: text})
 	}
 }
 
 // miss is something that the documents find and the report does not.
 func (c *comparison) miss(missing bool, property, text string, of ...Finding) {
-	if missing && (!c.lenient || !slices.ContainsFunc(of, func(f Finding) bool { return !f.sure() })) {
-		c.say(property, text)
-	}
+	c.alarm(missing && (!c.lenient || !slices.ContainsFunc(of, func(f Finding) bool { return !f.sure() })), property, text)
 }
 
 // Compare says where a report, by property, differs from what the documents say.
@@ -77,14 +70,26 @@ func (o *Opinion) CompareLenient(report map[string]Finding) []Difference {
 	return o.compare(&comparison{report: report, lenient: true})
 }
 
-func (o *Opinion) compare(c *comparison) []Difference {
-	if unit := o.units(); unit != "" {
-		for _, name := range slices.Sorted(maps.Keys(c.report)) {
-			f := c.report[name]
-			c.alarm(f.Verdict == invalid && slices.ContainsFunc(f.Violations, o.byLease), name, "finds a violation where "+unit)
-			c.alarm(f.Verdict == valid && name == "assumptions", name, unit)
+// misread reports whether its times are in another unit, so that nothing is compared: no lease is as long as a
+// millisecond, or several grants have an end, and each before its request.
+func (o *Opinion) misread() bool {
+	leases, ends, long, ahead := 0, 0, o.until < time.Millisecond, false
+	for _, op := range o.ops {
+		if op.asksLease() && (op.Lease > 0 || op.recorded > 0) {
+			leases++
+			long = long || max(op.Lease, op.recorded-op.Time) >= time.Millisecond
 		}
-		return c.found
+		if op.asksLease() && op.recorded > 0 {
+			ends++
+			ahead = ahead || op.recorded >= op.Time
+		}
+	}
+	return leases > 0 && !long || ends > 1 && !ahead
+}
+
+func (o *Opinion) compare(c *comparison) []Difference {
+	if o.misread() {
+		return nil
 	}
 	for _, l := range o.Locks {
 		if len(l.ops) > 0 {
@@ -102,40 +107,7 @@ func (o *Opinion) compare(c *comparison) []Difference {
 	return c.found
 }
 
-// units says why the leases are no nanoseconds: each is shorter than a millisecond, or several
-// grants have an end, and each before its request. It is empty if they may be.
-func (o *Opinion) units() string {
-	leases, ends, short, durations := 0, 0, o.until >= time.Millisecond, true
-	for _, op := range o.ops {
-		if !op.asksLease() || op.Lease == 0 && op.recorded == 0 {
-			continue
-		}
-		leases++
-		short = short && op.Lease < time.Millisecond && op.recorded-op.Time < time.Millisecond
-		if op.recorded > 0 {
-			ends++
-			durations = durations && op.recorded < op.Time
-		}
-	}
-	switch {
-	case short && leases > 0:
-		return "no lease is as long as a millisecond"
-	case durations && ends > 1:
-		return "each expires is a duration"
-	default:
-		return ""
-	}
-}
-
 func (o *operation) asksLease() bool { return o.Op == history.Acquire || o.Op == history.Extend }
-
-// byLease reports whether a lease may have a part in a violation: of its lock one was
-// asked for or granted, and it is not about what a resource was told.
-func (o *Opinion) byLease(v Violation) bool {
-	return v.Kind != "lost-update" && v.Kind != "stale-access" && slices.ContainsFunc(o.ops, func(op operation) bool {
-		return op.Lock == v.Lock && op.asksLease() && (op.Lease != 0 || op.recorded > 0)
-	})
-}
 
 // lock compares what is said of one lock by mutual-exclusion, capacity,
 // ownership and linearizability.
@@ -145,28 +117,20 @@ func (c *comparison) lock(l *Lock) {
 		exclusion = c.report["capacity"]
 	}
 	ownership, search := c.report["ownership"], c.report["linearizability"]
-	granted, inner := exclusion.has(l.Name, "double-grant", "over-capacity"), exclusion.has(l.Name, "reentrancy")
-	foreign, forgotten := ownership.has(l.Name, "foreign-release"), ownership.has(l.Name, "premature-loss")
-	searched := search.has(l.Name, "not-linearizable")
-	convicted := granted || inner || foreign || forgotten
+	convicted := exclusion.has(l.Name, "double-grant", "over-capacity") || ownership.has(l.Name, "foreign-release", "premature-loss")
+	inner, searched := exclusion.has(l.Name, "reentrancy"), search.has(l.Name, "not-linearizable")
 	sweep, order := "sweep of "+l.Mode, "linearizability of "+l.Mode
 
-	c.alarm(l.Possible && (granted || foreign || forgotten), sweep, "convicts a possible history")
+	c.alarm(l.Possible && (convicted || inner && l.inner && !l.changed), sweep, "convicts a possible history")
 	c.alarm(l.Possible && searched, order, "convicts a possible history")
-	if l.changed {
+	if l.Possible || l.changed {
 		return
 	}
-	c.alarm(l.Possible && inner && l.inner, sweep, "reentrancy in a possible history")
-	c.miss(!l.Possible && !l.rest && !convicted, sweep, "does not convict an impossible history", exclusion, ownership)
-	c.miss(!l.Possible && !convicted && exclusion.sure() && ownership.sure(), sweep, "calls an impossible history valid")
-	c.miss(!l.Possible && !l.rest && !searched, order, "does not convict an impossible history", search)
-	c.miss(!l.Possible && !searched && search.sure(), order, "calls an impossible history valid")
-	if l.Possible || len(l.Doubts) > 0 {
-		return
-	}
-	c.alarm(l.unrefused && granted, sweep, "refusals alone make it impossible, and they are no double grant")
-	c.miss(l.unrefused && !forgotten && !foreign, sweep, "refusals alone make it impossible, and ownership does not say so", ownership)
-	c.miss(!l.unrefused && !l.weak && !granted && !inner, sweep, "grants alone make it impossible, and none is named", exclusion)
+	convicted = convicted || inner
+	c.miss(!l.rest && !convicted, sweep, "does not convict an impossible history", exclusion, ownership)
+	c.miss(!convicted && exclusion.sure() && ownership.sure(), sweep, "calls an impossible history valid")
+	c.miss(!l.rest && !searched, order, "does not convict an impossible history", search)
+	c.miss(!searched && search.sure(), order, "calls an impossible history valid")
 }
 
 // unknowns compares the reasons for an unknown verdict.
@@ -182,7 +146,7 @@ func (c *comparison) unknowns(o *Opinion) {
 			modes += l.Mode + " "
 			granted = granted || len(l.grants) > 0 && (judged || name == "ownership" || name == "linearizability")
 			reason = reason || l.changed || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || judged && l.late()
-			reason = reason || judged && len(l.grants) > 0 && !l.certain()
+			reason = reason || judged && !l.certain()
 		}
 		c.alarm(!reason && granted, name, "unknown without a reason, "+modes)
 	}
@@ -200,7 +164,7 @@ func (c *comparison) contention(o *Opinion) {
 					continue
 				}
 				may = true
-				must = must || l.Doubts[hold.Owner] == "" && hold.kind == history.OK && hold.complete < request.complete &&
+				must = must || !l.Doubts[hold.Owner] && hold.kind == history.OK && hold.complete < request.complete &&
 					l.untouched(hold) > max(hold.complete, request.Time)
 			}
 		}
@@ -229,7 +193,7 @@ func (c *comparison) fencing(l *Lock) {
 				case a.Token == b.Token && !readers:
 					may = true
 					must = must || a.Owner != b.Owner && l.first(a) && l.first(b)
-				case a.Token > b.Token && a.complete < b.Time && !l.goesOn(b):
+				case a.Token > b.Token && a.complete < b.Time:
 					may = true
 					// Unless a is the inner grant of a hold that was granted without a token, which is not seen.
 					must = must || l.first(b) && !l.earlier(a, func(o *operation) bool { return o.Token == 0 })
@@ -237,41 +201,14 @@ func (c *comparison) fencing(l *Lock) {
 			}
 		}
 	default:
+		twice := func(g *operation) bool { return !l.first(g) } // what became of the first hold may not be told
 		inner := c.report["mutual-exclusion"].has(l.Name, "reentrancy")
 		c.alarm(l.inner && !l.inOrder && inner, property, "tokens out of order are no reentrancy")
 		may = !l.inOrder // the order of grants that can't have been is judged by nothing here
-		must = l.Possible && !l.inOrder && !inner && l.allTokens() && (f.Verdict != unknown || !l.countNotTold())
+		must = l.Possible && !l.inOrder && !inner && l.allTokens() && (f.Verdict != unknown || !slices.ContainsFunc(l.grants, twice))
 	}
 	c.alarm(convicted && !may, property, "tokens that can be in order are convicted")
 	c.miss(!convicted && must && len(l.Doubts) == 0, property, "tokens that can't be in order are not convicted", f)
-}
-
-// goesOn reports whether a grant may be an inner one of a hold with its token, which nothing shows to have ended.
-func (l *Lock) goesOn(g *operation) bool {
-	return l.Possible && l.earlier(g, func(o *operation) bool { return o.Token == g.Token && o.Mode == g.Mode }) &&
-		!slices.ContainsFunc(l.ops, func(o operation) bool {
-			return o.Owner == g.Owner && o.first < g.last && (o.is(history.Release, history.OK) || o.Op != history.Acquire && o.kind == history.Fail)
-		})
-}
-
-// countNotTold reports whether an owner was granted the lock twice, and what became of the first hold is
-// not told: the two have one token, and may have been released; or they have two, and the second was
-// answered at its own end or after it, which may have cut the lease of the first.
-func (l *Lock) countNotTold() bool {
-	all := account{spec: l.spec, all: l.ops}
-	for _, a := range l.grants {
-		for _, b := range l.grants {
-			if a.Owner != b.Owner || a.first >= b.first {
-				continue
-			}
-			if a.Token != b.Token && all.end(b) <= b.complete || a.Token == b.Token && slices.ContainsFunc(l.ops, func(o operation) bool {
-				return o.Op == history.Release && o.kind != history.Fail && o.Owner == a.Owner && b.first < o.last
-			}) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // allTokens reports whether every grant is known with its token: others are not

@@ -8,11 +8,11 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// doubts are the owners of a lock whose account may not be told, with those of the
-// reasons that the documents list which apply. Where the words of a reason can be read in
+// doubts are the owners of a lock whose account may not be told, by the
+// reasons that the documents list. Where the words of a reason can be read in
 // two ways, the wider one counts: it is what a verdict may be unknown for.
-func doubts(spec history.Event, ops []operation) map[string]string {
-	found := make(map[string]string)
+func doubts(spec history.Event, ops []operation) map[string]bool {
+	found := make(map[string]bool)
 	accounts := make(map[string]*account)
 	for i := range ops {
 		if o := &ops[i]; o.Op.OfHolder() {
@@ -23,25 +23,16 @@ func doubts(spec history.Event, ops []operation) map[string]string {
 		}
 	}
 	for owner, a := range accounts {
-		for reason, is := range map[string]func() bool{
-			"acquires and releases overlap":                 a.overlap,
-			"an extend overlaps an acquire":                 a.extendBesideAcquire,
-			"three extends or inner acquires overlap":       a.threeOverlap,
-			"used again after an unknown outcome":           a.usedAgain,
-			"granted again when its lease may have run out": a.grantedAgain,
-			"which of several grants is not told":           a.severalGrants,
-			"a release, extend or lost without a mode":      a.noMode,
-		} {
-			if is() {
-				found[owner] += "; " + reason
-			}
+		if slices.ContainsFunc(a.ops, func(o *operation) bool {
+			return a.besideOthers(o) || a.grantedAgain(o) || a.severalGrants(o) || a.noMode(o)
+		}) {
+			found[owner] = true
 		}
 	}
 	for i := range ops {
 		for j := range ops {
 			if x, y := &ops[i], &ops[j]; renamed(x, y, ops) {
-				found[x.Owner] += "; perhaps one client under two names"
-				found[y.Owner] += "; perhaps one client under two names"
+				found[x.Owner], found[y.Owner] = true, true
 			}
 		}
 	}
@@ -71,52 +62,33 @@ type account struct {
 	ops  []*operation
 }
 
-func (a *account) semaphore() bool { return a.spec.Kind == history.KindSemaphore }
-
-// beside reports whether two operations in one mode were under way at a time. One that ended info
-// was, until its completion.
-func (a *account) beside(x, y *operation) bool {
-	return x != y && x.first < y.last && y.first < x.last && modeOf(a.spec, x, a.all) == modeOf(a.spec, y, a.all)
-}
-
-// pairs reports whether two different operations satisfy the condition.
-func (a *account) pairs(is func(x, y *operation) bool) bool {
-	return slices.ContainsFunc(a.ops, func(x *operation) bool {
-		return slices.ContainsFunc(a.ops, func(y *operation) bool { return x != y && is(x, y) })
-	})
-}
-
-func (a *account) overlap() bool {
-	return a.pairs(func(x, y *operation) bool {
-		takes := func(o *operation) bool { return o.Op == history.Acquire || o.Op == history.Release }
-		return a.beside(x, y) && takes(x) && takes(y) && (!a.semaphore() || x.Op == history.Release)
-	})
-}
-
-func (a *account) extendBesideAcquire() bool {
-	return a.pairs(func(x, y *operation) bool { return x.Op == history.Extend && y.granted() && a.beside(x, y) })
-}
-
-func (a *account) threeOverlap() bool {
-	return slices.ContainsFunc(a.ops, func(x *operation) bool {
-		prolong := 0
-		for _, y := range a.ops {
-			if y.prolongs() && a.beside(x, y) {
-				prolong++
-			}
-		}
-		return x.prolongs() && prolong >= 2
-	})
-}
+func (a *account) mode(o *operation) mode { return modeOf(a.spec, o, a.all) }
 
 func (o *operation) prolongs() bool { return o.Op == history.Extend || o.granted() }
 
-// usedAgain is a grant, or a confirmed release or extend, after an operation with
-// an unknown outcome.
-func (a *account) usedAgain() bool {
-	return a.pairs(func(x, y *operation) bool {
-		done := y.granted() || y.is(history.Release, history.OK) || y.is(history.Extend, history.OK)
-		return x.kind == history.Info && done && x.first < y.last
+// confirmed reports whether it is a release or extend that was answered ok.
+func (o *operation) confirmed() bool {
+	return o.is(history.Release, history.OK) || o.is(history.Extend, history.OK)
+}
+
+// besideOthers reports whether an operation overlaps others of its owner in a way that hides their order; or is of an
+// owner that is used again after it, though its outcome is not known.
+func (a *account) besideOthers(x *operation) bool {
+	takes := func(o *operation) bool { return o.Op == history.Acquire || o.Op == history.Release }
+	prolong := 0
+	return slices.ContainsFunc(a.ops, func(y *operation) bool {
+		if x.kind == history.Info && (y.granted() || y.confirmed()) && x != y && x.first < y.last {
+			return true
+		}
+		// One that ended info was under way until its completion.
+		if x == y || x.first >= y.last || y.first >= x.last || a.mode(x) != a.mode(y) {
+			return false
+		}
+		if x.prolongs() && y.prolongs() {
+			prolong++
+		}
+		return prolong == 2 || x.Op == history.Extend && y.granted() ||
+			takes(x) && takes(y) && (a.spec.Kind != history.KindSemaphore || x.Op == history.Release)
 	})
 }
 
@@ -135,68 +107,62 @@ func (a *account) end(o *operation) time.Duration {
 	return least
 }
 
-func (a *account) grantedAgain() bool {
-	for _, again := range a.ops {
-		mode := modeOf(a.spec, again, a.all)
-		if !again.granted() || !a.spec.Reentrant && mode != reads || mode == permits {
-			continue
-		}
-		over, more := false, false
-		for _, o := range a.ops {
-			if o == again || modeOf(a.spec, o, a.all) != mode {
-				continue
-			}
+// grantedAgain reports whether an acquire was granted again when the lease may have run out, and more was confirmed.
+func (a *account) grantedAgain(again *operation) bool {
+	mode, over, more := a.mode(again), false, false
+	if !again.granted() || !a.spec.Reentrant && mode != reads || mode == permits {
+		return false
+	}
+	for _, o := range a.ops {
+		if o != again && a.mode(o) == mode {
 			over = over || o.prolongs() && o.kind != history.Fail && o.first < again.last && a.end(o) <= again.complete
-			more = more || (o.is(history.Release, history.OK) || o.is(history.Extend, history.OK)) && o.last > again.first
-		}
-		if over && more {
-			return true
+			more = more || o.confirmed() && o.last > again.first
 		}
 	}
-	return false
+	return over && more
 }
 
 // severalGrants is what can't be told of the grants of a semaphore.
-func (a *account) severalGrants() bool {
-	return a.semaphore() && slices.ContainsFunc(a.ops, func(o *operation) bool {
-		var sizes []int
-		sum, late, released, gone := 0, false, false, false
-		for _, g := range a.ops {
-			if g.first >= o.last {
-				continue
-			}
-			if g.granted() {
-				sizes, sum = append(sizes, g.Amount()), sum+g.Amount()
-				gone = gone || g.kind == history.Info
-			}
-			gone = gone || g.prolongs() && g.kind != history.Fail && a.end(g) <= o.Time
-			late = late || (g.granted() || g.is(history.Extend, history.OK)) && g.complete >= a.end(g)
-			released = released || g != o && g.is(history.Release, history.Info)
+func (a *account) severalGrants(o *operation) bool {
+	if a.spec.Kind != history.KindSemaphore || o.Op == history.Acquire {
+		return false
+	}
+	var sizes []int
+	sum, late, released, gone := 0, false, false, false
+	for _, g := range a.ops {
+		if g.first >= o.last {
+			continue
 		}
-		if len(sizes) > 1 {
-			switch {
-			case o.Op == history.Extend && o.kind != history.Fail,
-				o.Op != history.Acquire && o.kind == history.Fail && o.Permits > 1,
-				o.is(history.Release, history.OK) && (late || released),
-				o.is(history.Release, history.Info) && o.Permits > 1 && (gone || released):
-				return true
-			}
+		if g.granted() {
+			sizes, sum = append(sizes, g.Amount()), sum+g.Amount()
+			gone = gone || g.kind == history.Info
 		}
-		return o.Op == history.Release && o.kind != history.Fail && o.Permits <= sum && slices.ContainsFunc(sizes, func(size int) bool {
+		gone = gone || g.prolongs() && g.kind != history.Fail && a.end(g) <= o.Time
+		late = late || (g.granted() || g.is(history.Extend, history.OK)) && g.complete >= a.end(g)
+		released = released || g != o && g.is(history.Release, history.Info)
+	}
+	several := len(sizes) > 1
+	switch {
+	case o.kind == history.Fail:
+		return several && o.Permits > 1
+	case o.Op == history.Extend:
+		return several
+	case several && (o.kind == history.OK && (late || released) || o.kind == history.Info && o.Permits > 1 && (gone || released)):
+		return true
+	default:
+		return o.Permits <= sum && slices.ContainsFunc(sizes, func(size int) bool {
 			return size != sizes[0] || o.Permits > 0 && o.Permits%size != 0
 		})
-	})
+	}
 }
 
 // noMode is a release, extend or lost without a mode, of an owner that had asked
 // both to read and to write when it was answered.
-func (a *account) noMode() bool {
-	return a.spec.Kind == history.KindRW && slices.ContainsFunc(a.ops, func(o *operation) bool {
-		asked := func(read bool) bool {
-			return slices.ContainsFunc(a.ops, func(g *operation) bool {
-				return g.granted() && g.first < o.last && (g.Mode == history.Read) == read
-			})
-		}
-		return o.Op != history.Acquire && o.Mode == "" && asked(true) && asked(false)
-	})
+func (a *account) noMode(o *operation) bool {
+	asked := func(read bool) bool {
+		return slices.ContainsFunc(a.ops, func(g *operation) bool {
+			return g.granted() && g.first < o.last && (g.Mode == history.Read) == read
+		})
+	}
+	return a.spec.Kind == history.KindRW && o.Op != history.Acquire && o.Mode == "" && asked(true) && asked(false)
 }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -16,20 +17,12 @@ type Lock struct {
 	Mode string
 	// Possible says that the part is possible.
 	Possible bool
-	// Doubts are the owners of whose holds too little is known, and why.
-	Doubts map[string]string
+	// Doubts are the owners of whose holds too little is known.
+	Doubts map[string]bool
 
 	// inner says that it is possible where inner grants have the token of their
-	// hold, and inOrder that the tokens of all others grow, too.
-	inner, inOrder bool
-	// rest says that the part is possible without the owners in doubt, and unrefused that it is
-	// if no release or extend was refused.
-	rest, unrefused bool
-	// weak says that it is possible if a release or a refused extend can end every
-	// hold of its owner, and the outcomes of all other extends are unknown: what
-	// breaks it are not the acquires alone.
-	weak bool
-
+	// hold, inOrder that the tokens of all others grow, too, and rest that it is possible without the owners in doubt.
+	inner, inOrder, rest bool
 	// changed says that its capacity changed: there no alarm is false, and a wrong grant may be missed.
 	changed bool
 
@@ -83,7 +76,7 @@ func Judge(h *history.History) *Opinion {
 
 // judge tries all worlds of one lock.
 func judge(spec history.Event, ops []operation) *Lock {
-	l := &Lock{Name: spec.Lock, ops: ops, spec: spec, Doubts: doubts(spec, ops), rest: true, unrefused: true, weak: true}
+	l := &Lock{Name: spec.Lock, ops: ops, spec: spec, Doubts: doubts(spec, ops), rest: true}
 	for i := range ops {
 		if ops[i].is(history.Acquire, history.OK) {
 			l.grants = append(l.grants, &ops[i])
@@ -91,19 +84,16 @@ func judge(spec history.Event, ops []operation) *Lock {
 	}
 	l.changed = slices.ContainsFunc(ops, func(o operation) bool { return o.Op == history.Declare })
 	tokens := slices.ContainsFunc(l.grants, func(g *operation) bool { return g.Token > 0 })
-	switch {
-	case spec.Fair:
-		l.Mode = "fair"
-	case spec.Kind == history.KindSemaphore:
-		l.Mode = "permits"
-	case spec.Kind == history.KindRW:
-		l.Mode = "read-write"
-	case tokens:
-		l.Mode = "fenced"
-	case spec.Reentrant:
-		l.Mode = "re-entrant"
-	default:
-		l.Mode = "mutex"
+	for _, m := range []struct {
+		is   bool
+		name string
+	}{
+		{spec.Fair, "fair"}, {spec.Kind == history.KindSemaphore, "permits"}, {spec.Kind == history.KindRW, "read-write"},
+		{tokens, "fenced"}, {spec.Reentrant, "re-entrant"}, {true, "mutex"},
+	} {
+		if m.is {
+			l.Mode = cmp.Or(l.Mode, m.name)
+		}
 	}
 	s := newSearch(spec, ops)
 	if l.Possible = s.possible(Ignore); l.Possible {
@@ -111,25 +101,10 @@ func judge(spec history.Event, ops []operation) *Lock {
 		l.inOrder = l.inner && (!tokens || s.possible(InOrder))
 		return l
 	}
-	without := func(is func(operation) bool) bool {
-		return newSearch(spec, slices.DeleteFunc(slices.Clone(ops), is)).possible(Ignore)
-	}
-	l.rest = len(l.Doubts) > 0 && without(func(o operation) bool { return l.Doubts[o.Owner] != "" && o.Op != history.Crash })
-	l.unrefused = without(func(o operation) bool { return o.Op != history.Acquire && o.kind == history.Fail })
-	l.weak = newSearch(spec, weaker(ops)).endAnswered().possible(Ignore)
+	l.rest = len(l.Doubts) > 0 && newSearch(spec, slices.DeleteFunc(slices.Clone(ops), func(o operation) bool {
+		return l.Doubts[o.Owner] && o.Op != history.Crash
+	})).possible(Ignore)
 	return l
-}
-
-// weaker are the operations with unknown outcomes of all releases and extends but
-// the refused ones.
-func weaker(ops []operation) []operation {
-	weak := slices.Clone(ops)
-	for i := range weak {
-		if o := &weak[i]; (o.Op == history.Release || o.Op == history.Extend) && o.kind != history.Fail {
-			o.optional, o.complete = true, never
-		}
-	}
-	return weak
 }
 
 // late reports whether half of the grants or more were answered at their own end or after it.
@@ -143,32 +118,9 @@ func (l *Lock) late() bool {
 	return late > 0 && 2*late >= len(l.grants)
 }
 
-// certain reports whether the lock was held for certain at some instant: a
-// request for all of it, granted at that instant, would be impossible.
+// certain reports whether the lock was held for certain at some time.
 func (l *Lock) certain() bool {
-	return !l.Possible && !l.weak || slices.ContainsFunc(l.ops, func(o operation) bool {
-		return slices.ContainsFunc([]time.Duration{o.Time, o.complete, o.ends - l.spec.Drift}, func(stamp time.Duration) bool {
-			return stamp < never/2 && (!l.admits(stamp-1) || !l.admits(stamp+1))
-		})
-	})
-}
-
-// admits reports whether another owner may have had all of the lock at an instant.
-func (l *Lock) admits(at time.Duration) bool {
-	probe := operation{
-		Event: history.Event{Op: history.Acquire, Process: -2, Lock: l.Name, Owner: "\x00", Mode: history.Write, Permits: max(1, l.spec.Capacity), Time: at},
-		kind:  history.OK, complete: at, ends: 1, first: -1, last: -1,
-	}
-	ops := l.ops
-	if !l.Possible {
-		ops = weaker(ops)
-	}
-	s := newSearch(l.spec, append(slices.Clone(ops), probe))
-	if !l.Possible {
-		s.endAnswered()
-	}
-	s.effects[len(s.effects)-1].end = at // it is gone at once
-	return s.possible(Ignore)
+	return slices.ContainsFunc(l.grants, func(g *operation) bool { return l.untouched(g) > g.complete })
 }
 
 // precedes reports whether one acquire can have taken effect before another.

@@ -24,8 +24,6 @@ type operation struct {
 	// first and last are the lines of its events. That of an operation which is open at the
 	// end is behind all lines.
 	first, last int
-	// optional says that it may not have taken effect although it was answered.
-	optional bool
 }
 
 // operations pairs the events of a history, in order of their first lines.

@@ -108,7 +108,7 @@ func newSearch(spec history.Event, ops []operation) *search {
 		}
 		e := effect{
 			operation: o, owner: int8(slices.Index(owners, o.Owner)), mode: modeOf(spec, &o, ops),
-			token: int8(slices.Index(tokens, o.Token) + 1), must: o.kind != history.Info && !o.optional, end: o.ends,
+			token: int8(slices.Index(tokens, o.Token) + 1), must: o.kind != history.Info, end: o.ends,
 		}
 		if e.end != never {
 			e.end -= spec.Drift
@@ -180,24 +180,6 @@ func (s *search) possible(tokens Tokens) bool {
 	s.tokens = tokens
 	clear(s.seen)
 	return s.explore(world{until: -1 << 62})
-}
-
-// endAnswered lets grants end when a release of their owner, or an extend that was
-// refused, was sent, and asks of these no more than that.
-func (s *search) endAnswered() *search {
-	for i := range s.effects {
-		e := &s.effects[i]
-		if e.Op == history.Acquire || e.Op == history.Extend && e.kind != history.Fail {
-			continue
-		}
-		for j := range s.effects {
-			if o := &s.effects[j]; o.owner == e.owner && o.mode == e.mode && o.first < e.last {
-				o.end = min(o.end, e.Time)
-			}
-		}
-		e.must = false
-	}
-	return s
 }
 
 // explore reports whether some order of what is still to come works.

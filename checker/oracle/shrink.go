@@ -91,17 +91,12 @@ func Shrink(h *history.History, still func(*history.History) bool) *history.Hist
 		progress = false
 		for i := len(ops) - 1; i >= 0; i-- { //nolint:modernize // ops shrinks meanwhile
 			for j := i; j >= 0 && i < len(ops); j-- {
-				less := slices.Delete(slices.Clone(ops), i, i+1)
-				if j < i {
-					less = slices.Delete(less, j, j+1)
-				}
-				try(less)
+				try(slices.DeleteFunc(slices.Clone(ops), func(o operation) bool { return o.first == ops[i].first || o.first == ops[j].first }))
 			}
 		}
 		for i := range ops {
 			for _, simplify := range []func(*operation){
 				func(o *operation) { o.Token, o.Queued, o.recorded, o.Permits = 0, nil, 0, 0 },
-				func(o *operation) { o.Lease = 0 },
 				func(o *operation) { o.Lease = max(o.Lease-unit, min(o.Lease, unit)) },
 				func(o *operation) { o.complete = min(o.complete, max(o.Time+unit, o.complete-unit)) },
 			} {
