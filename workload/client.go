@@ -84,9 +84,6 @@ func (h *held) shares(other *held) bool {
 // it. It may have lost it.
 func (c *Client) Holding() bool { return len(c.holds) > 0 }
 
-// depth is how many grants the client has.
-func (c *Client) depth() int { return len(c.holds) }
-
 // newest is the latest grant that was not released; nil for none.
 func (c *Client) newest() *held {
 	if len(c.holds) == 0 {
@@ -394,23 +391,18 @@ func (c *Client) Read(ctx context.Context, name string, r Resource) error {
 		c.done(0, e, errDied, errDied)
 		return fmt.Errorf("read %s: %w", name, errDied)
 	}
-	value, err := read(ctx, r, e.Token)
+	var err error
+	if f, ok := r.(Fenced); ok { // it looks at the tokens of those who read, too
+		err = f.Present(ctx, e.Token)
+	}
+	if err == nil {
+		c.read, err = r.Read(ctx)
+	}
 	if err != nil {
 		c.done(0, e, err, ErrRefused)
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	c.read = value
 	return nil
-}
-
-// read reads a resource, and shows it a token where it asks for one.
-func read(ctx context.Context, r Resource, token int64) (int64, error) {
-	if f, ok := r.(Fenced); ok {
-		if err := f.Present(ctx, token); err != nil {
-			return 0, err
-		}
-	}
-	return r.Read(ctx)
 }
 
 // Write ends the access that the last Read began: it writes the value that was
@@ -465,10 +457,10 @@ func (c *Client) Die() {
 
 // Seen ends the access that the last Read began without changing anything, as
 // those do who share a lock.
-func (c *Client) Seen(name string) {
+func (c *Client) Seen(name string) history.Type {
 	e := c.event(0, c.under(name), history.Access, history.OK)
 	e.Value = fmt.Sprint(c.read)
-	c.Recorder.Record(e)
+	return c.Recorder.Record(e).Type
 }
 
 // Abandon ends the access that the last Read began without writing anything.

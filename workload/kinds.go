@@ -157,16 +157,16 @@ func (w *worker) hold(ctx context.Context, name string, length time.Duration) {
 
 func contended(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
-	if !w.Extends || w.Lease == 0 || w.rng.IntN(4) > 0 {
-		w.hold(ctx, name, length)
-		return
-	}
+	extends := w.Extends && w.Lease > 0 && w.rng.IntN(4) == 0
 	if !w.ask(ctx, w.one(name)) {
 		return
 	}
-	w.work(ctx, name, length/2)
-	w.extend(ctx)
-	w.work(ctx, name, length/2)
+	if extends {
+		length /= 2
+		w.work(ctx, name, length)
+		w.extend(ctx)
+	}
+	w.work(ctx, name, length)
 	w.release(ctx)
 }
 
@@ -256,7 +256,7 @@ func reentrant(ctx context.Context, w *worker) {
 	if w.rng.IntN(3) == 0 {
 		release = w.client.ReleaseFirst
 	}
-	for w.client.depth() > 1 {
+	for len(w.client.holds) > 1 {
 		within(ctx, requestTimeout, release)
 	}
 	w.change(ctx, name, length/time.Duration(depth+1))

@@ -387,13 +387,13 @@ func (w *worker) releaseAll(ctx context.Context) {
 // cares.
 func (w *worker) stops() bool { return w.client.noticed() && !w.Careless }
 
-// change changes the resource under a lock by a read and a write, between which
-// some work is done. It reports whether the client may go on.
-func (w *worker) change(ctx context.Context, name string, work time.Duration) bool {
+// access uses the resource under a lock: it reads it, works, and ends the access. It reports whether the client may go on.
+func (w *worker) access(ctx context.Context, name string, work time.Duration, end func(ctx context.Context) history.Type) bool {
 	if w.stops() {
 		return false
 	}
-	if w.read(ctx, name) != nil {
+	err := within(ctx, requestTimeout, func(ctx context.Context) error { return w.client.Read(ctx, name, w.resources[name]) })
+	if err != nil {
 		return true
 	}
 	w.use(ctx, work)
@@ -401,26 +401,18 @@ func (w *worker) change(ctx context.Context, name string, work time.Duration) bo
 		w.client.Abandon(name)
 		return false
 	}
-	within(ctx, requestTimeout, func(ctx context.Context) history.Type { return w.client.Write(ctx, name, w.resources[name]) })
+	within(ctx, requestTimeout, end)
 	return true
 }
 
-// read begins an access.
-func (w *worker) read(ctx context.Context, name string) error {
-	return within(ctx, requestTimeout, func(ctx context.Context) error { return w.client.Read(ctx, name, w.resources[name]) })
+// change changes the resource under a lock by a read and a write.
+func (w *worker) change(ctx context.Context, name string, work time.Duration) bool {
+	return w.access(ctx, name, work, func(ctx context.Context) history.Type { return w.client.Write(ctx, name, w.resources[name]) })
 }
 
 // look reads the resource under a lock that others may share.
-func (w *worker) look(ctx context.Context, name string, work time.Duration) {
-	if w.stops() || w.read(ctx, name) != nil {
-		return
-	}
-	w.use(ctx, work)
-	if w.stops() {
-		w.client.Abandon(name)
-		return
-	}
-	w.client.Seen(name)
+func (w *worker) look(ctx context.Context, name string, work time.Duration) bool {
+	return w.access(ctx, name, work, func(context.Context) history.Type { return w.client.Seen(name) })
 }
 
 // use is the work under the lock. It stops when the lock is lost, unless the
