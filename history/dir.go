@@ -109,25 +109,25 @@ func Open(path string) (*os.File, error) {
 // WriteFile writes a file of a run directory in one step, so that no reader sees half
 // of it.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		}
+	}()
 	var b bytes.Buffer
 	if err := write(&b); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		return err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
 	_, err = tmp.Write(b.Bytes())
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
 	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	if err != nil {
+		err = errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return nil
+	return err
 }

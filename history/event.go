@@ -230,7 +230,7 @@ func (e *Event) Validate() error {
 	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
-		value := f.in(event)
+		value := event.Field(i)
 		if !says(value) {
 			continue
 		}
@@ -291,7 +291,7 @@ func (e *Event) wordsKnown() error {
 			continue
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
-		switch value := f.in(reflect.ValueOf(e).Elem()).String(); {
+		switch value := reflect.ValueOf(e).Elem().Field(i).String(); {
 		case value == "" && len(f.Places) == 0:
 			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
 		case value != "" && !slices.Contains(f.words, value):

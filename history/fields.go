@@ -24,7 +24,6 @@ type Field struct {
 	words       []string // the values that it may have; nil: any
 	least, most int64    // of a number
 	at          int      // its place in the list, and in an Event
-	lines       uint64   // Places, as bits of line
 }
 
 // A Place is the lines of some operations that may have a field.
@@ -102,7 +101,6 @@ func tableOf(operators []Operator) *formatTable {
 				return slices.Contains(p.Ops, op.Op) && slices.Contains(op.Types, typ) && (len(p.Types) == 0 || slices.Contains(p.Types, typ))
 			})
 			if on {
-				f.lines |= 1 << line
 				t.allowed[line] |= 1 << i
 			}
 			if slices.Contains(f.Needed, op.Op) {
@@ -139,11 +137,8 @@ func Fields() []Field { return slices.Clone(table.fields) }
 // On reports whether lines of an operation and type may have the field.
 func (f *Field) On(op Op, t Type) bool {
 	o, i := opIndex(op), typeIndex(t)
-	return o >= 0 && i >= 0 && f.lines>>(o*4+i)&1 != 0
+	return o >= 0 && i >= 0 && table.allowed[o*4+i]>>f.at&1 != 0
 }
-
-// in is the value of the field in an event.
-func (f *Field) in(event reflect.Value) reflect.Value { return event.Field(f.at) }
 
 // says reports whether the value of a field says something: null, 0, false and nothing between quotes are the same as
 // absent, but for queued and fenced, of which 0 and false say something.

@@ -33,8 +33,8 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // at once, two ends of operations of one owner at one instant, a late or second declare.
 // No error repeats more than a little of the input.
 type Reader struct {
-	lines   *bufio.Reader
-	started bool
+	from    io.Reader
+	lines   *bufio.Scanner // nil before the first line
 	decoder *decoder
 	events  sequence
 	line    int
@@ -44,7 +44,7 @@ type Reader struct {
 // NewReader returns a Reader of JSON lines, plain or compressed by gzip: it
 // tells by the first two bytes.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{lines: bufio.NewReaderSize(r, bufferSize), events: newSequence(), decoder: newDecoder()}
+	return &Reader{from: r, events: newSequence(), decoder: newDecoder()}
 }
 
 // Read returns the next event, io.EOF after the last one, or a [*FormatError].
@@ -113,45 +113,37 @@ func Plain(r io.Reader) (io.Reader, error) {
 	return plain, nil
 }
 
-// unpack puts a decompressor before the lines where they are compressed.
-func (r *Reader) unpack() error {
-	r.started = true
-	plain, err := Plain(r.lines)
-	if err != nil {
-		return err
-	}
-	r.lines = bufio.NewReaderSize(plain, bufferSize)
-	return nil
-}
-
-// readLine returns a line, which is good until the next one is read.
+// readLine returns a line, with its newline, which is good until the next one is read.
 func (r *Reader) readLine() ([]byte, error) {
-	if !r.started {
-		if err := r.unpack(); err != nil {
+	if r.lines == nil {
+		plain, err := Plain(r.from)
+		if err != nil {
 			return nil, err
 		}
-	}
-	var long []byte
-	for {
-		line, err := r.lines.ReadSlice('\n')
-		if long != nil || errors.Is(err, bufio.ErrBufferFull) {
-			long = append(long, line...)
-			line = long
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			if len(long) > maxLine {
-				return nil, &FormatError{Line: r.line + 1, Err: fmt.Errorf("longer than %d bytes", maxLine)}
+		r.lines = bufio.NewScanner(plain)
+		r.lines.Buffer(make([]byte, 0, bufferSize), maxLine)
+		r.lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+			n := bytes.IndexByte(data, '\n') + 1
+			if n == 0 && atEOF {
+				n = len(data)
 			}
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return nil, io.EOF
-		case err != nil && !errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("read history: %w", err)
-		default:
-			r.line++
-			return line, nil
-		}
+			if n == 0 {
+				return 0, nil, nil
+			}
+			return n, data[:n], nil
+		})
 	}
+	more := r.lines.Scan()
+	switch err := r.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, &FormatError{Line: r.line + 1, Err: fmt.Errorf("longer than %d bytes", maxLine)}
+	case err != nil: // also where there is the beginning of a line
+		return nil, fmt.Errorf("read history: %w", err)
+	case !more:
+		return nil, io.EOF
+	}
+	r.line++
+	return r.lines.Bytes(), nil
 }
 
 // cutShort reports whether err says that the line ends in the middle of its

@@ -178,9 +178,14 @@ func (r *Recorder) Close() error {
 		return errors.Join(r.err, r.wrong)
 	}
 	r.closed = true
+	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
 	if r.merges {
-		r.writeKept()
+		r.last = 0
 	}
+	for i := range r.kept {
+		r.append(&r.kept[i])
+	}
+	r.kept = nil
 	for _, open := range r.events.openNow() {
 		e := *open
 		e.Time = time.Since(r.base)
@@ -196,14 +201,4 @@ func (r *Recorder) Events() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.next
-}
-
-// writeKept puts the events that were kept back in order.
-func (r *Recorder) writeKept() {
-	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
-	r.last = 0
-	for i := range r.kept {
-		r.append(&r.kept[i])
-	}
-	r.kept = nil
 }

@@ -238,36 +238,25 @@ func ReadRun(r io.Reader) (Run, error) {
 
 // inRange says which number of a value is negative, or greater than any time.
 func inRange(path string, v reflect.Value) error {
-	wrong := func(n any) error { return fmt.Errorf("field %q: %v is out of range", path, n) }
-	switch v.Kind() {
-	case reflect.Int, reflect.Int64:
-		if v.Int() < 0 || v.Int() > int64(MaxTime) {
-			return wrong(v.Int())
-		}
-	case reflect.Float64:
-		if v.Float() < 0 || v.Float() > float64(MaxTime) {
-			return wrong(v.Float())
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return inRange(path, v.Elem())
-		}
-	case reflect.Slice:
+	switch {
+	case v.CanInt() && (v.Int() < 0 || v.Int() > int64(MaxTime)):
+		return fmt.Errorf("field %q: %d is out of range", path, v.Int())
+	case v.CanFloat() && (v.Float() < 0 || v.Float() > float64(MaxTime)):
+		return fmt.Errorf("field %q: %v is out of range", path, v.Float())
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		return inRange(path, v.Elem())
+	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
 			if err := inRange(path, v.Index(i)); err != nil {
 				return err
 			}
 		}
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[time.Time]() {
-			return nil
-		}
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
 		for field, value := range v.Fields() {
 			if err := inRange(strings.TrimPrefix(path+"."+nameOf(field), "."), value); err != nil {
 				return err
 			}
 		}
-	default: // no number is in it
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 type object = map[string]any
@@ -14,13 +13,11 @@ type object = map[string]any
 // [Reader] accepts of a line by itself; what takes several lines to see, such as a
 // completion without its invocation, it can't say.
 func Schema() []byte {
-	properties, names, spellings := object{}, []string{}, []string{}
-	var rules []any
+	properties, rules := object{}, []any{}
 	for i := range table.fields {
 		f := &table.fields[i]
-		names, spellings = append(names, f.Name), append(spellings, spelling(f.Name))
 		properties[f.Name] = f.schema()
-		if f.lines != 1<<numLines-1 {
+		if len(f.Places) > 0 {
 			rules = append(rules, object{"if": object{"not": f.onLines()}, "then": object{"properties": object{f.Name: f.absent()}}})
 		}
 		if len(f.Needed) > 0 {
@@ -49,16 +46,12 @@ func Schema() []byte {
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"$id":     "https://github.com/lockchaos/lockchaos/history/schema.json",
 		"title":   "A line of a lockchaos history",
-		"description": "One event. A file is such objects, one a line; null, 0, false and an empty string, list or object are the same as absent, but for time, process, queued and fenced. What no line shows alone is not in this schema: fields that are there twice, the order of the times, " +
+		"description": "One event. A file is such objects, one a line; null, 0, false and an empty string, list or object are the same as absent, but for time, process, queued and fenced. What is not in this schema: fields that are there twice or in another spelling (Time), the order of the times, " +
 			"a completion without its invocation or with another lock, owner, mode or amount, a process that does two things at once, a late declare, and whole numbers that are written as fractions (1.0, 1e3).",
 		"type":       "object",
 		"required":   []string{"time", "process", "type", "op"},
 		"properties": properties,
-		"propertyNames": object{
-			"$comment": "A field in another spelling is refused; an unknown one is ignored.",
-			"anyOf":    []any{object{"enum": names}, object{"not": object{"pattern": "^(" + strings.Join(spellings, "|") + ")$"}}},
-		},
-		"allOf": rules,
+		"allOf":      rules,
 	}
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
@@ -128,18 +121,4 @@ func ofOps(ops []Op) object { return object{"properties": object{"op": object{"e
 // given says that a field is there, and says something.
 func given(field string) object {
 	return object{"required": []string{field}, "properties": object{field: object{"type": "string", "minLength": 1}}}
-}
-
-// spelling is a pattern of a name in any case, and with any look-alike letters.
-func spelling(name string) string {
-	var b strings.Builder
-	for _, c := range name {
-		b.WriteByte('[')
-		b.WriteRune(c)
-		for other := unicode.SimpleFold(c); other != c; other = unicode.SimpleFold(other) {
-			b.WriteRune(other)
-		}
-		b.WriteByte(']')
-	}
-	return b.String()
 }

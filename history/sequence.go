@@ -13,22 +13,15 @@ import (
 type sequence struct {
 	last  time.Duration
 	next  int64
-	open  map[int]*Event // the invocation that each process has open
-	spare []*Event       // that were open, to be used again
-	locks map[string]*namedLock
-	lock  *namedLock // of the event before
+	open  map[int]*Event    // the invocation that each process has open
+	spare []*Event          // that were open, to be used again
+	locks map[string]*Event // the last declare of each lock that was named, if there was one
 	// The operations on locks that have the stamp of the last event, by their owners: the first of them, and all
 	// where there are several.
 	stamped bool
 	owner   Owner
 	one     stamp
 	stamps  map[Owner]stamp
-}
-
-// A namedLock is a lock that was named, and what was declared of it.
-type namedLock struct {
-	name     string
-	declared *Event // by its last declare
 }
 
 // A stamp is an end of an operation that shares its time with another one.
@@ -41,7 +34,7 @@ type stamp struct {
 }
 
 func newSequence() sequence {
-	return sequence{open: map[int]*Event{}, locks: map[string]*namedLock{}, stamps: map[Owner]stamp{}}
+	return sequence{open: map[int]*Event{}, locks: map[string]*Event{}, stamps: map[Owner]stamp{}}
 }
 
 // accept says what is wrong with the event after those before it, or fills in what its line leaves out: its index,
@@ -171,43 +164,31 @@ func (s *sequence) stamp(e *Event) error {
 
 // use notes that the event names a lock, and refuses a declare that changes what was judged before it.
 func (s *sequence) use(e *Event) error {
-	l := s.lock
-	if l == nil || l.name != e.Lock {
-		known := false
-		if l, known = s.locks[e.Lock]; !known {
-			l = &namedLock{name: e.Lock}
-			s.locks[e.Lock] = l
-			if e.Op == Declare {
-				first := *e
-				l.declared = &first
-			}
-		}
-		s.lock = l
-		if !known {
-			if e.Op == Declare && e.From != 0 {
-				return fmt.Errorf("%q is on the first declare of lock %q: it belongs to one that changes the capacity", "from", clip(e.Lock, mostEchoed))
-			}
-			return nil
-		}
-	}
+	before, known := s.locks[e.Lock]
 	if e.Op != Declare {
+		if !known {
+			s.locks[e.Lock] = nil
+		}
 		return nil
 	}
-	before := l.declared
+	lock := clip(e.Lock, mostEchoed)
 	switch {
+	case !known && e.From != 0:
+		return fmt.Errorf("%q is on the first declare of lock %q: it belongs to one that changes the capacity", "from", lock)
+	case !known:
 	case before == nil:
-		return fmt.Errorf("declare of lock %q after its first use: want it before the first event that names the lock", clip(e.Lock, mostEchoed))
+		return fmt.Errorf("declare of lock %q after its first use: want it before the first event that names the lock", lock)
 	case e.From == 0:
-		return fmt.Errorf("declare of lock %q for the second time: want one; a capacity that changes is declared again with %q, the instant from which on it is another", clip(e.Lock, mostEchoed), "from")
+		return fmt.Errorf("declare of lock %q for the second time: want one; a capacity that changes is declared again with %q, the instant from which on it is another", lock, "from")
 	case e.Kind != before.Kind || e.Reentrant != before.Reentrant || e.Fair != before.Fair || e.Drift != before.Drift || (e.Fenced == nil) != (before.Fenced == nil) || e.Fenced != nil && *e.Fenced != *before.Fenced:
-		return fmt.Errorf("declare of lock %q from %d on: only its capacity can change; want the rest as in the declare before", clip(e.Lock, mostEchoed), e.From)
+		return fmt.Errorf("declare of lock %q from %d on: only its capacity can change; want the rest as in the declare before", lock, e.From)
 	case before.Capacity == 0:
-		return fmt.Errorf("declare of lock %q from %d on: the declare before has no %q", clip(e.Lock, mostEchoed), e.From, "capacity")
+		return fmt.Errorf("declare of lock %q from %d on: the declare before has no %q", lock, e.From, "capacity")
 	case e.From < e.Time || e.From <= before.From:
-		return fmt.Errorf("declare of lock %q with %q %d: want an instant after that of the declare before, and not before its own time %d", clip(e.Lock, mostEchoed), "from", e.From, e.Time)
+		return fmt.Errorf("declare of lock %q with %q %d: want an instant after that of the declare before, and not before its own time %d", lock, "from", e.From, e.Time)
 	}
-	next := *e
-	l.declared = &next
+	last := *e
+	s.locks[e.Lock] = &last
 	return nil
 }
 

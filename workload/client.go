@@ -17,33 +17,8 @@ import (
 // Processes hands out the numbers of logical processes. Its zero value begins
 // at 0; it is safe for concurrent use.
 type Processes struct {
-	next atomic.Int64
-
-	mu        sync.Mutex
-	acquiring map[string]bool // owners who ask for several locks at once
-}
-
-// acquireSeveral notes that an owner asks for several locks, of which it may have some
-// and not yet all, until the function that is returned is called.
-func (p *Processes) acquireSeveral(owner string) (done func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.acquiring == nil {
-		p.acquiring = map[string]bool{}
-	}
-	p.acquiring[owner] = true
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.acquiring, owner)
-	}
-}
-
-// acquiresSeveral reports whether the owner asks for several locks at the moment.
-func (p *Processes) acquiresSeveral(owner string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.acquiring[owner]
+	next      atomic.Int64
+	acquiring sync.Map // owners who ask for several locks at once, of which they may have some and not yet all
 }
 
 // New returns a number that was never handed out before.
@@ -109,9 +84,6 @@ func (h *held) shares(other *held) bool {
 // it. It may have lost it.
 func (c *Client) Holding() bool { return len(c.holds) > 0 }
 
-// depth is how many grants the client has.
-func (c *Client) depth() int { return len(c.holds) }
-
 // newest is the latest grant that was not released; nil for none.
 func (c *Client) newest() *held {
 	if len(c.holds) == 0 {
@@ -152,6 +124,17 @@ func (c *Client) event(i int, base history.Event, op history.Op, t history.Type)
 	}
 	base.Process, base.Op, base.Type = c.processes[i], op, t
 	return base
+}
+
+// begin records the invocations of an operation on the locks of a request.
+func (c *Client) begin(parts []history.Event, op history.Op, lease time.Duration) []history.Event {
+	begun := make([]history.Event, len(parts))
+	for i, part := range parts {
+		begun[i] = c.event(i, part, op, history.Invoke)
+		begun[i].Lease = lease
+		c.Recorder.Record(begun[i])
+	}
+	return begun
 }
 
 // done records how an operation on the i-th lock of a request ended.
@@ -206,16 +189,14 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 	}
 	owner := fmt.Sprintf("%s#%d", c.Name, c.attempts)
 	asked := make([]history.Event, len(r.Locks))
-	begun := make([]history.Event, len(r.Locks))
 	for i, name := range r.Locks {
 		asked[i] = history.Event{Lock: name, Owner: owner, Mode: r.Mode, Permits: r.Permits}
-		begun[i] = c.event(i, asked[i], history.Acquire, history.Invoke)
-		begun[i].Lease = r.Lease
-		c.Recorder.Record(begun[i])
 	}
+	begun := c.begin(asked, history.Acquire, r.Lease)
 	c.ask(asked)
-	if len(asked) > 1 {
-		defer c.Processes.acquireSeveral(owner)() // once all that is recorded
+	if len(asked) > 1 { // once all that is recorded
+		c.Processes.acquiring.Store(owner, true)
+		defer c.Processes.acquiring.Delete(owner)
 	}
 	hold, err := Ask(ctx, c.Locker, r, lock.Options{Owner: owner, Lease: r.Lease, Wait: r.Wait})
 	if err == nil {
@@ -316,12 +297,7 @@ func (c *Client) extend(ctx context.Context, h *held, d time.Duration) history.T
 	if c.died() {
 		return history.Info
 	}
-	begun := make([]history.Event, len(h.parts))
-	for i, part := range h.parts {
-		begun[i] = c.event(i, part, history.Extend, history.Invoke)
-		begun[i].Lease = d
-		c.Recorder.Record(begun[i])
-	}
+	begun := c.begin(h.parts, history.Extend, d)
 	err := h.Extend(ctx, d)
 	outcome := history.OK
 	for i, e := range begun {
@@ -415,23 +391,18 @@ func (c *Client) Read(ctx context.Context, name string, r Resource) error {
 		c.done(0, e, errDied, errDied)
 		return fmt.Errorf("read %s: %w", name, errDied)
 	}
-	value, err := read(ctx, r, e.Token)
+	var err error
+	if f, ok := r.(Fenced); ok { // it looks at the tokens of those who read, too
+		err = f.Present(ctx, e.Token)
+	}
+	if err == nil {
+		c.read, err = r.Read(ctx)
+	}
 	if err != nil {
 		c.done(0, e, err, ErrRefused)
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	c.read = value
 	return nil
-}
-
-// read reads a resource, and shows it a token where it asks for one.
-func read(ctx context.Context, r Resource, token int64) (int64, error) {
-	if f, ok := r.(Fenced); ok {
-		if err := f.Present(ctx, token); err != nil {
-			return 0, err
-		}
-	}
-	return r.Read(ctx)
 }
 
 // Write ends the access that the last Read began: it writes the value that was
@@ -486,10 +457,10 @@ func (c *Client) Die() {
 
 // Seen ends the access that the last Read began without changing anything, as
 // those do who share a lock.
-func (c *Client) Seen(name string) {
+func (c *Client) Seen(name string) history.Type {
 	e := c.event(0, c.under(name), history.Access, history.OK)
 	e.Value = fmt.Sprint(c.read)
-	c.Recorder.Record(e)
+	return c.Recorder.Record(e).Type
 }
 
 // Abandon ends the access that the last Read began without writing anything.
@@ -577,11 +548,7 @@ func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
 	if c.died() {
 		return history.Info
 	}
-	begun := make([]history.Event, len(h.parts))
-	for i, part := range h.parts {
-		begun[i] = c.event(i, part, history.Release, history.Invoke)
-		c.Recorder.Record(begun[i])
-	}
+	begun := c.begin(h.parts, history.Release, 0)
 	err := h.Release(ctx)
 	if err == nil && h.unsure {
 		err = errRepeated

@@ -157,16 +157,16 @@ func (w *worker) hold(ctx context.Context, name string, length time.Duration) {
 
 func contended(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
-	if !w.Extends || w.Lease == 0 || w.rng.IntN(4) > 0 {
-		w.hold(ctx, name, length)
-		return
-	}
+	extends := w.Extends && w.Lease > 0 && w.rng.IntN(4) == 0
 	if !w.ask(ctx, w.one(name)) {
 		return
 	}
-	w.work(ctx, name, length/2)
-	w.extend(ctx)
-	w.work(ctx, name, length/2)
+	if extends {
+		length /= 2
+		w.work(ctx, name, length)
+		w.extend(ctx)
+	}
+	w.work(ctx, name, length)
 	w.release(ctx)
 }
 
@@ -229,14 +229,11 @@ func giveUp(ctx context.Context, w *worker) {
 	if w.rng.IntN(2) == 0 {
 		patience = w.around(w.Wait / 4)
 	}
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	granted := w.client.Ask(request, w.one(name)) == history.OK
-	cancel()
-	if !granted {
-		return
+	ask := func(ctx context.Context) history.Type { return w.client.Ask(ctx, w.one(name)) }
+	if within(ctx, patience, ask) == history.OK {
+		w.work(ctx, name, length)
+		w.release(ctx)
 	}
-	w.work(ctx, name, length)
-	w.release(ctx)
 }
 
 func reentrant(ctx context.Context, w *worker) {
@@ -259,8 +256,8 @@ func reentrant(ctx context.Context, w *worker) {
 	if w.rng.IntN(3) == 0 {
 		release = w.client.ReleaseFirst
 	}
-	for w.client.depth() > 1 {
-		w.giveBack(ctx, release)
+	for len(w.client.holds) > 1 {
+		within(ctx, requestTimeout, release)
 	}
 	w.change(ctx, name, length/time.Duration(depth+1))
 	w.releaseAll(ctx)
@@ -283,15 +280,11 @@ func releaseTwice(ctx context.Context, w *worker) {
 		return
 	}
 	w.work(ctx, name, length)
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	w.client.Release(request)
-	cancel()
+	within(ctx, patience, w.client.Release)
 	Pause(ctx, pause)
-	w.giveBack(ctx, w.client.ReleaseAgain)
-	request, cancel = context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	if w.client.ReleaseAgain(request) != history.Info { // else it may be held
-		w.client.ExtendReleased(request, w.Lease)
+	within(ctx, requestTimeout, w.client.ReleaseAgain)
+	if within(ctx, requestTimeout, w.client.ReleaseAgain) != history.Info { // else it may be held
+		within(ctx, requestTimeout, func(ctx context.Context) history.Type { return w.client.ExtendReleased(ctx, w.Lease) })
 	}
 }
 
@@ -378,7 +371,7 @@ func readersWriters(ctx context.Context, w *worker) {
 		r.Mode, r.Again = history.Read, true
 		if w.ask(ctx, r) {
 			w.downgraded = true
-			w.giveBack(ctx, w.client.ReleaseFirst)
+			within(ctx, requestTimeout, w.client.ReleaseFirst)
 			w.look(ctx, name, length)
 		}
 	}

@@ -1,9 +1,7 @@
 package workload_test
 
 import (
-	"bytes"
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,63 +65,29 @@ func TestTheFirstOfManySkewedLocksIsAskedForMost(t *testing.T) {
 	require.Greater(t, asked["lock-1"], 10*asked["lock-50"])
 }
 
-// watched counts which of several holds of an owner was released first.
-type watched struct {
-	lock.Locker
-
-	mu             sync.Mutex
-	holds          map[string][]string // requests by owner, the oldest first
-	oldest, newest int
-}
-
-func (w *watched) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := w.Locker.Acquire(ctx, name, o)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.holds[o.Owner] = append(w.holds[o.Owner], h.Lease().Request)
-	return lock.NewHold(h.Lease(), watchedHold{h, w}), nil
-}
-
-type watchedHold struct {
-	*lock.Hold
-
-	by *watched
-}
-
-func (h watchedHold) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
-	err := h.Hold.Extend(ctx, d)
-	return h.Lease().Expires, err
-}
-
-func (h watchedHold) Release(ctx context.Context, l lock.Lease) error {
-	h.by.mu.Lock()
-	held := h.by.holds[l.Owner]
-	at := slices.Index(held, l.Request)
-	if len(held) > 1 && at == 0 {
-		h.by.oldest++
-	}
-	if len(held) > 1 && at == len(held)-1 {
-		h.by.newest++
-	}
-	h.by.holds[l.Owner] = slices.Delete(held, at, at+1)
-	h.by.mu.Unlock()
-	return h.Hold.Release(ctx)
-}
-
 func TestReEntriesAreReleasedInEitherOrder(t *testing.T) {
-	w := &watched{Locker: memory.New(), holds: map[string][]string{}}
-	record(t, workload.Config{Kinds: []string{"re-entrant"}, Wait: 300 * time.Millisecond}, 6*time.Second, w)
-	require.Positive(t, w.oldest)
-	require.Greater(t, w.newest, w.oldest)
+	var mu sync.Mutex
+	depths := map[string][]int{} // of the grants of each owner, in the order of their releases
+	record(t, workload.Config{Kinds: []string{"re-entrant"}, Wait: 300 * time.Millisecond}, 6*time.Second, released{memory.New(), func(ctx context.Context, h *lock.Hold) error {
+		mu.Lock()
+		depths[h.Lease().Owner] = append(depths[h.Lease().Owner], h.Lease().Holds)
+		mu.Unlock()
+		return h.Release(ctx)
+	}})
+	oldest, newest := 0, 0
+	for _, of := range depths {
+		if len(of) > 1 && of[0] == 1 {
+			oldest++
+		} else if len(of) > 1 {
+			newest++
+		}
+	}
+	require.Positive(t, oldest)
+	require.Greater(t, newest, oldest)
 }
 
 func TestTheEndOfAReEntryIsThatOfTheOuterHold(t *testing.T) {
-	var b bytes.Buffer
-	r := history.NewRecorder(&b)
-	c := &workload.Client{Name: "a", Locker: memory.New(), Recorder: r, Processes: &workload.Processes{}}
+	c, end := clientOf(t, memory.New())
 	ask := workload.Request{Locks: []string{"l"}, Lease: time.Minute}
 	require.Equal(t, history.OK, c.Ask(t.Context(), ask))
 	ask.Again, ask.Lease = true, time.Hour
@@ -131,10 +95,7 @@ func TestTheEndOfAReEntryIsThatOfTheOuterHold(t *testing.T) {
 	require.Equal(t, history.OK, c.Release(t.Context()))
 	require.Equal(t, history.OK, c.Release(t.Context()))
 	require.False(t, c.Holding())
-	require.NoError(t, r.Close())
-	h, err := history.ReadAll(&b)
-	require.NoError(t, err)
-	ops := h.Operations()
+	ops := end().Operations()
 	require.Len(t, ops, 4)
 	require.Equal(t, ops[0].Complete.Expires, ops[1].Complete.Expires, "after the inner release only the outer lease is left")
 	require.Equal(t, ops[0].Invoke.Owner, ops[1].Invoke.Owner)
@@ -157,10 +118,8 @@ func (p pair) Ask(ctx context.Context, r workload.Request, o lock.Options) (*loc
 }
 
 func TestARequestForSeveralLocksIsAnOperationOnEach(t *testing.T) {
-	var b bytes.Buffer
-	r := history.NewRecorder(&b)
 	locks := memory.New()
-	c := &workload.Client{Name: "a", Locker: pair{locks}, Recorder: r, Processes: &workload.Processes{}}
+	c, end := clientOf(t, pair{locks})
 	both := workload.Request{Locks: []string{"x", "y"}, Lease: time.Minute}
 	require.Equal(t, history.OK, c.Ask(t.Context(), both))
 	registers := map[string]*workload.Register{"x": {}, "y": {}}
@@ -168,12 +127,10 @@ func TestARequestForSeveralLocksIsAnOperationOnEach(t *testing.T) {
 		require.NoError(t, c.Read(t.Context(), name, registers[name]))
 		require.Equal(t, history.OK, c.Write(t.Context(), name, registers[name]))
 	}
-	other := &workload.Client{Name: "b", Locker: pair{locks}, Recorder: r, Processes: c.Processes}
+	other := &workload.Client{Name: "b", Locker: pair{locks}, Recorder: c.Recorder, Processes: c.Processes}
 	require.Equal(t, history.Fail, other.Ask(t.Context(), both))
 	require.Equal(t, history.OK, c.Release(t.Context()))
-	require.NoError(t, r.Close())
-	h, err := history.ReadAll(&b)
-	require.NoError(t, err)
+	h := end()
 	report := checker.Check(t.Context(), h)
 	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 	require.Equal(t, 1, met(t, report)[history.MetSeveral])

@@ -1,7 +1,6 @@
 package workload_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -17,55 +16,38 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A distant lock is one whose answers to a release take a while, so that callers
-// give up on some that are done.
-type distant struct {
+// distant is a lock whose answers to a release take a while, so that callers give up on some that are done. With the bug, a
+// release ends the grant that there is, whoever has it.
+func distant(bug bool) lock.Locker {
+	const trip = 250 * time.Microsecond // less than callers wait at most
+	locks := &latest{Locker: memory.New()}
+	return released{locks, func(ctx context.Context, h *lock.Hold) error {
+		time.Sleep(trip)
+		if grant, ok := locks.holds.Load(h.Lease().Name); ok && bug {
+			h, _ = grant.(*lock.Hold)
+		}
+		err := h.Release(context.WithoutCancel(ctx))
+		time.Sleep(trip)
+		if ctx.Err() != nil {
+			return ctx.Err() // what became of it, the caller does not learn
+		}
+		return err
+	}}
+}
+
+// latest knows the latest grant of each lock.
+type latest struct {
 	lock.Locker
 
-	anybodys bool // a release ends the grant that there is, whoever has it
-
-	mu     sync.Mutex
-	latest map[string]*lock.Hold // by lock
+	holds sync.Map
 }
 
-const trip = 250 * time.Microsecond // less than callers wait at most
-
-func (d *distant) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := d.Locker.Acquire(ctx, name, o)
-	if err != nil {
-		return nil, err
+func (l *latest) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := l.Locker.Acquire(ctx, name, o)
+	if err == nil {
+		l.holds.Store(name, h)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.latest[name] = h
-	return lock.NewHold(h.Lease(), distantHold{h, d}), nil
-}
-
-type distantHold struct {
-	*lock.Hold
-
-	by *distant
-}
-
-func (h distantHold) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
-	err := h.Hold.Extend(ctx, d)
-	return h.Lease().Expires, err
-}
-
-func (h distantHold) Release(ctx context.Context, l lock.Lease) error {
-	time.Sleep(trip)
-	ends := h.Hold
-	if h.by.anybodys {
-		h.by.mu.Lock()
-		ends = h.by.latest[l.Name]
-		h.by.mu.Unlock()
-	}
-	err := ends.Release(context.WithoutCancel(ctx))
-	time.Sleep(trip)
-	if ctx.Err() != nil {
-		return ctx.Err() // what became of it, the caller does not learn
-	}
-	return err
+	return h, err
 }
 
 // A lock whose second release takes away another's grant is right for as long as
@@ -83,8 +65,7 @@ func TestASecondReleaseThatEndsAnothersGrantIsFound(t *testing.T) {
 		{"the bug, released once and in time", workload.Contended, true, checker.Valid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &distant{Locker: memory.New(), anybodys: tt.anybodys, latest: map[string]*lock.Hold{}}
-			h := record(t, workload.Config{Kinds: []string{tt.kind}, Wait: 300 * time.Millisecond}, 6*time.Second, d)
+			h := record(t, workload.Config{Kinds: []string{tt.kind}, Wait: 300 * time.Millisecond}, 6*time.Second, distant(tt.anybodys))
 			report := checker.Check(t.Context(), h)
 			require.Equal(t, tt.want, report.Verdict, "%+v", report)
 			found := met(t, report)
@@ -101,35 +82,6 @@ func TestASecondReleaseThatEndsAnothersGrantIsFound(t *testing.T) {
 	}
 }
 
-// A forgetful service answers the first of some releases with an error.
-type forgetful struct {
-	lock.Locker
-
-	errors int
-}
-
-func (f *forgetful) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := f.Locker.Acquire(ctx, name, o)
-	if err != nil {
-		return nil, err
-	}
-	return lock.NewHold(h.Lease(), forgetfulHold{distantHold{h, nil}, f}), nil
-}
-
-type forgetfulHold struct {
-	distantHold
-
-	by *forgetful
-}
-
-func (h forgetfulHold) Release(ctx context.Context, _ lock.Lease) error {
-	if h.by.errors > 0 {
-		h.by.errors--
-		return errors.New("no answer")
-	}
-	return h.Hold.Release(ctx)
-}
-
 func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		errors int
@@ -141,26 +93,24 @@ func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 		"unknown to the end, so that it may be held until then": {3, []history.Type{history.Info, history.Info, history.Info}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			r := history.NewRecorder(&b)
-			c := &workload.Client{Name: "a", Locker: &forgetful{memory.New(), tt.errors}, Recorder: r, Processes: &workload.Processes{}}
+			errs := tt.errors // of the service, before it does anything
+			c, end := clientOf(t, released{memory.New(), func(ctx context.Context, h *lock.Hold) error {
+				if errs--; errs >= 0 {
+					return errors.New("no answer")
+				}
+				return h.Release(ctx)
+			}})
 			require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: time.Minute}))
 			got := []history.Type{c.Release(t.Context()), c.ReleaseAgain(t.Context()), c.ReleaseAgain(t.Context())}
 			require.Equal(t, tt.want, got)
 			require.False(t, c.Holding())
 			require.Equal(t, history.Fail, c.ExtendReleased(t.Context(), time.Minute), "a handle that was released extends nothing")
-			require.NoError(t, r.Close())
-			h, err := history.ReadAll(&b)
-			require.NoError(t, err)
-			var recorded []history.Type
+			h := end()
 			for _, op := range h.Operations() {
-				if op.Invoke.Op == history.Release {
-					require.Equal(t, "l", op.Invoke.Lock)
-					require.Equal(t, "a#1", op.Invoke.Owner)
-					recorded = append(recorded, op.Complete.Type)
-				}
+				require.Equal(t, "l", op.Invoke.Lock)
+				require.Equal(t, "a#1", op.Invoke.Owner)
 			}
-			require.Equal(t, tt.want, recorded)
+			require.Equal(t, tt.want, outcomes(h, history.Release))
 			report := checker.Check(t.Context(), h, checker.Ownership(), checker.MutualExclusion(), checker.Linearizability())
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 		})
@@ -179,16 +129,14 @@ func (a agreeable) Acquire(ctx context.Context, name string, o lock.Options) (*l
 	if err != nil {
 		return nil, err
 	}
-	return lock.NewHold(h.Lease(), agreeableHold{distantHold{h, nil}, a.refuses}), nil
+	return lock.NewHold(h.Lease(), agreeableHold{releasedHold{h, func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }}, a.refuses}), nil
 }
 
 type agreeableHold struct {
-	distantHold
+	releasedHold
 
 	refuses bool
 }
-
-func (h agreeableHold) Release(ctx context.Context, _ lock.Lease) error { return h.Hold.Release(ctx) }
 
 func (h agreeableHold) ReleaseLate(context.Context, lock.Lease) error {
 	if h.refuses {
@@ -205,15 +153,11 @@ func (agreeableHold) ExtendLate(context.Context, lock.Lease, time.Duration) erro
 func TestAReleaseThatIsConfirmedAgainIsMarked(t *testing.T) {
 	t.Parallel()
 	for refuses, want := range map[bool]string{false: history.ConfirmedAgain, true: ""} {
-		var b bytes.Buffer
-		r := history.NewRecorder(&b)
-		c := &workload.Client{Name: "a", Locker: agreeable{memory.New(), refuses}, Recorder: r, Processes: &workload.Processes{}}
+		c, end := clientOf(t, agreeable{memory.New(), refuses})
 		require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: time.Minute}))
 		require.Equal(t, history.OK, c.Release(t.Context()))
 		require.Equal(t, history.Fail, c.ReleaseAgain(t.Context()))
-		require.NoError(t, r.Close())
-		h, err := history.ReadAll(&b)
-		require.NoError(t, err)
+		h := end()
 		last := h.Events[len(h.Events)-1]
 		require.Equal(t, history.Release, last.Op)
 		require.Equal(t, want, last.What)

@@ -16,14 +16,12 @@ import (
 type Renewals struct {
 	recorder  *history.Recorder
 	processes *Processes
-
-	mu   sync.Mutex
-	open map[string]history.Event // by the grant's request
+	open      sync.Map // the extends under way, by the grant's request
 }
 
 // NewRenewals returns an observer that records to r.
 func NewRenewals(r *history.Recorder, p *Processes) *Renewals {
-	return &Renewals{recorder: r, processes: p, open: map[string]history.Event{}}
+	return &Renewals{recorder: r, processes: p}
 }
 
 // Observe records the beginning and the end of a renewal; other events are the
@@ -31,24 +29,20 @@ func NewRenewals(r *history.Recorder, p *Processes) *Renewals {
 func (o *Renewals) Observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Renewing:
-		if o.processes.acquiresSeveral(e.Lease.Owner) {
+		if _, several := o.processes.acquiring.Load(e.Lease.Owner); several {
 			return
 		}
 		begin := history.Event{
 			Process: o.processes.New(), Op: history.Extend, Type: history.Invoke,
 			Lock: e.Lease.Name, Owner: e.Lease.Owner, Lease: e.Lease.Length,
 		}
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.open[e.Lease.Request] = o.recorder.Record(begin)
+		o.open.Store(e.Lease.Request, o.recorder.Record(begin))
 	case lock.Renewed:
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		end, ok := o.open[e.Lease.Request]
+		begun, ok := o.open.LoadAndDelete(e.Lease.Request)
 		if !ok {
 			return
 		}
-		delete(o.open, e.Lease.Request)
+		end, _ := begun.(history.Event)
 		end.Type = Outcome(e.Err, lock.ErrNotHeld)
 		if e.Err != nil {
 			end.Error = e.Err.Error()

@@ -1,13 +1,13 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -75,44 +75,32 @@ func (c Config) WithDefaults() Config {
 	}
 	for _, name := range c.Kinds {
 		k, _ := kindByName(name)
-		c.Locks = orDefault(c.Locks, k.locks)
-		c.Lease = orDefault(c.Lease, k.lease)
-		c.Wait = orDefault(c.Wait, k.wait)
+		c.Locks = cmp.Or(c.Locks, k.locks)
+		c.Lease = cmp.Or(c.Lease, k.lease)
+		c.Wait = cmp.Or(c.Wait, k.wait)
 	}
 	if c.Endless {
 		c.Lease = 0
 	}
-	c.Clients = orDefault(c.Clients, 8)
-	c.Locks = orDefault(c.Locks, 3)
-	c.Permits = orDefault(c.Permits, 3)
-	c.Hold = orDefault(c.Hold, 20*time.Millisecond)
-	c.Think = orDefault(c.Think, 20*time.Millisecond)
+	c.Clients = cmp.Or(c.Clients, 8)
+	c.Locks = cmp.Or(c.Locks, 3)
+	c.Permits = cmp.Or(c.Permits, 3)
+	c.Hold = cmp.Or(c.Hold, 20*time.Millisecond)
+	c.Think = cmp.Or(c.Think, 20*time.Millisecond)
 	return c
-}
-
-func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	positive := func(name string, v int64) {
-		if v < 0 {
+	for name, negative := range map[string]bool{
+		"clients": c.Clients < 0, "locks": c.Locks < 0, "hold": c.Hold < 0, "think": c.Think < 0,
+		"lease": c.Lease < 0, "wait": c.Wait < 0, "permits": c.Permits < 0, "calm": c.Calm < 0,
+	} {
+		if negative {
 			errs = append(errs, fmt.Errorf("%s must not be negative", name))
 		}
 	}
-	positive("clients", int64(c.Clients))
-	positive("locks", int64(c.Locks))
-	positive("hold", int64(c.Hold))
-	positive("think", int64(c.Think))
-	positive("lease", int64(c.Lease))
-	positive("wait", int64(c.Wait))
-	positive("permits", int64(c.Permits))
-	positive("calm", int64(c.Calm))
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
 		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
@@ -171,13 +159,14 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		registers[name] = &Register{}
 	}
 	arrivals := arrive(ctx, c)
-	owed := make([]map[string]*atomic.Bool, len(zones))
-	for i := range owed {
-		owed[i] = map[string]*atomic.Bool{}
-		for _, name := range c.Kinds {
-			if k, _ := kindByName(name); k.seldom && c.Soon {
-				owed[i][name] = &atomic.Bool{}
-				owed[i][name].Store(true)
+	owed := make([]sync.Map, len(zones))
+	var kinds []Kind
+	for _, name := range c.Kinds {
+		k, _ := kindByName(name)
+		kinds = append(kinds, k)
+		for i := range owed {
+			if k.seldom && c.Soon {
+				owed[i].Store(name, true)
 			}
 		}
 	}
@@ -186,7 +175,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		zone := zones[i%len(zones)]
 		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
 		w := &worker{
-			Config: c, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: owed[i%len(zones)],
+			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
@@ -197,10 +186,6 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		}
 		if len(names) > 1 {
 			w.skewed = rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1))
-		}
-		for _, name := range c.Kinds {
-			k, _ := kindByName(name)
-			w.kinds = append(w.kinds, k)
 		}
 		ctx, end := ctx, context.CancelFunc(func() {})
 		if c.Calm > 0 && i >= calmClients {
@@ -227,14 +212,13 @@ func (w *worker) live(ctx context.Context, l lock.Locker) {
 		defer close(watched)
 		select {
 		case <-mortal.Gone():
+		case <-ctx.Done():
+		}
+		select {
+		case <-mortal.Gone(): // which may be why the run ends
 			w.client.Die()
 			end()
-		case <-ctx.Done():
-			select {
-			case <-mortal.Gone(): // which may be why the run ends
-				w.client.Die()
-			default:
-			}
+		default:
 		}
 	}()
 	w.run(ctx)
@@ -299,9 +283,9 @@ type worker struct {
 
 	downgraded bool // a lock that it held for writing, at least once
 	lateSoon   bool // the first hold of it in late-release is a late one
-	// owed says of each kind that is seldom whether a holder of the zone is to do what it is
-	// there for: see [Config.Soon]. The clients of a zone share it.
-	owed map[string]*atomic.Bool
+	// owed are the kinds that are seldom, by name, of which a holder of the zone is to do what it
+	// is there for: see [Config.Soon]. The clients of a zone share it.
+	owed *sync.Map
 }
 
 func (w *worker) run(ctx context.Context) {
@@ -311,7 +295,7 @@ func (w *worker) run(ctx context.Context) {
 			k = w.kinds[w.rng.IntN(len(w.kinds))]
 		}
 		for _, other := range w.kinds {
-			if owed := w.owed[other.Name]; owed != nil && owed.Load() {
+			if _, owed := w.owed.Load(other.Name); owed {
 				k = other
 			}
 		}
@@ -322,8 +306,8 @@ func (w *worker) run(ctx context.Context) {
 // isFirst reports whether the holder is the first of its zone in a kind that is seldom, and
 // is to do what that is there for.
 func (w *worker) isFirst(kind string) bool {
-	owed := w.owed[kind]
-	return owed != nil && owed.CompareAndSwap(true, false)
+	_, owed := w.owed.LoadAndDelete(kind)
+	return owed
 }
 
 // next waits for the moment of the next attempt.
@@ -365,20 +349,18 @@ func (w *worker) one(name string) Request {
 // short, but no request: what was asked for is answered, and what is held is
 // given back.
 func (w *worker) ask(ctx context.Context, r Request) bool {
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Wait+requestTimeout)
+	return within(ctx, r.Wait+requestTimeout, func(ctx context.Context) history.Type { return w.client.Ask(ctx, r) }) == history.OK
+}
+
+// within makes a request, which has so long for it. The end of the run does not cut it short.
+func within[T any](ctx context.Context, d time.Duration, request func(context.Context) T) T {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
-	return w.client.Ask(request, r) == history.OK
+	return request(ctx)
 }
 
 // release gives back what was granted last.
-func (w *worker) release(ctx context.Context) { w.giveBack(ctx, w.client.Release) }
-
-// giveBack releases a hold.
-func (w *worker) giveBack(ctx context.Context, release func(context.Context) history.Type) {
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	release(request)
-}
+func (w *worker) release(ctx context.Context) { within(ctx, requestTimeout, w.client.Release) }
 
 // extend extends what was granted last, unless the client knows that it is over. After an
 // unknown outcome the holder goes on to shortly before the end of the lease that it has for
@@ -388,9 +370,8 @@ func (w *worker) extend(ctx context.Context) {
 		return
 	}
 	end := w.client.newest().Lease().Expires
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	if w.client.Extend(request, w.Lease) == history.Info && w.Soon {
+	extend := func(ctx context.Context) history.Type { return w.client.Extend(ctx, w.Lease) }
+	if within(ctx, requestTimeout, extend) == history.Info && w.Soon {
 		w.use(ctx, time.Until(end.Add(-w.Lease/10)))
 	}
 }
@@ -406,14 +387,13 @@ func (w *worker) releaseAll(ctx context.Context) {
 // cares.
 func (w *worker) stops() bool { return w.client.noticed() && !w.Careless }
 
-// change changes the resource under a lock by a read and a write, between which
-// some work is done. It reports whether the client may go on.
-func (w *worker) change(ctx context.Context, name string, work time.Duration) bool {
+// access uses the resource under a lock: it reads it, works, and ends the access. It reports whether the client may go on.
+func (w *worker) access(ctx context.Context, name string, work time.Duration, end func(ctx context.Context) history.Type) bool {
 	if w.stops() {
 		return false
 	}
-	r := w.resources[name]
-	if w.read(ctx, name) != nil {
+	err := within(ctx, requestTimeout, func(ctx context.Context) error { return w.client.Read(ctx, name, w.resources[name]) })
+	if err != nil {
 		return true
 	}
 	w.use(ctx, work)
@@ -421,30 +401,18 @@ func (w *worker) change(ctx context.Context, name string, work time.Duration) bo
 		w.client.Abandon(name)
 		return false
 	}
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	w.client.Write(request, name, r)
+	within(ctx, requestTimeout, end)
 	return true
 }
 
-// read begins an access.
-func (w *worker) read(ctx context.Context, name string) error {
-	request, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-	defer cancel()
-	return w.client.Read(request, name, w.resources[name])
+// change changes the resource under a lock by a read and a write.
+func (w *worker) change(ctx context.Context, name string, work time.Duration) bool {
+	return w.access(ctx, name, work, func(ctx context.Context) history.Type { return w.client.Write(ctx, name, w.resources[name]) })
 }
 
 // look reads the resource under a lock that others may share.
-func (w *worker) look(ctx context.Context, name string, work time.Duration) {
-	if w.stops() || w.read(ctx, name) != nil {
-		return
-	}
-	w.use(ctx, work)
-	if w.stops() {
-		w.client.Abandon(name)
-		return
-	}
-	w.client.Seen(name)
+func (w *worker) look(ctx context.Context, name string, work time.Duration) bool {
+	return w.access(ctx, name, work, func(context.Context) history.Type { return w.client.Seen(name) })
 }
 
 // use is the work under the lock. It stops when the lock is lost, unless the

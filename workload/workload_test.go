@@ -43,6 +43,47 @@ func record(t *testing.T, c workload.Config, length time.Duration, locker lock.L
 	return h
 }
 
+// clientOf returns a client of a lock, and what ends its record and reads it back.
+func clientOf(t *testing.T, locker lock.Locker) (*workload.Client, func() *history.History) {
+	t.Helper()
+	var b bytes.Buffer
+	r := history.NewRecorder(&b)
+	return &workload.Client{Name: "a", Locker: locker, Recorder: r, Processes: &workload.Processes{}}, func() *history.History {
+		require.NoError(t, r.Close())
+		h, err := history.ReadAll(&b)
+		require.NoError(t, err)
+		return h
+	}
+}
+
+// A released lock is another one whose holds a function releases.
+type released struct {
+	lock.Locker
+
+	release func(ctx context.Context, h *lock.Hold) error
+}
+
+func (r released) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	h, err := r.Locker.Acquire(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return lock.NewHold(h.Lease(), releasedHold{h, r.release}), nil
+}
+
+type releasedHold struct {
+	*lock.Hold
+
+	release func(ctx context.Context, h *lock.Hold) error
+}
+
+func (h releasedHold) Extend(ctx context.Context, _ lock.Lease, d time.Duration) (time.Time, error) {
+	err := h.Hold.Extend(ctx, d)
+	return h.Lease().Expires, err
+}
+
+func (h releasedHold) Release(ctx context.Context, _ lock.Lease) error { return h.release(ctx, h.Hold) }
+
 // seeds is how many runs of the correct lock are judged: LOCKCHAOS_SEEDS, or a
 // few.
 func seeds(t *testing.T) uint64 {
@@ -183,19 +224,15 @@ func TestALockThatReturnsNothingIsAnError(t *testing.T) {
 }
 
 func TestRenewalsAreOperationsOfProcessesOfTheirOwn(t *testing.T) {
-	var b bytes.Buffer
-	r := history.NewRecorder(&b)
-	o := workload.NewRenewals(r, &workload.Processes{})
+	c, end := clientOf(t, nil)
+	o := workload.NewRenewals(c.Recorder, c.Processes)
 	lease := lock.Lease{Name: "l", Owner: "a#1", Request: "r", Length: time.Second, Expires: time.Now().Add(time.Second)}
 	for _, err := range []error{nil, lock.ErrNotHeld, errors.New("no answer")} {
 		o.Observe(lock.Event{Kind: lock.Renewing, Lease: lease})
 		o.Observe(lock.Event{Kind: lock.Renewed, Lease: lease, Err: err})
 	}
 	o.Observe(lock.Event{Kind: lock.Acquired, Lease: lease})
-	require.NoError(t, r.Close())
-	h, err := history.ReadAll(&b)
-	require.NoError(t, err)
-	ops := h.Operations()
+	ops := end().Operations()
 	require.Len(t, ops, 3)
 	for i, want := range []history.Type{history.OK, history.Fail, history.Info} {
 		require.Equal(t, history.Extend, ops[i].Invoke.Op)
@@ -205,6 +242,47 @@ func TestRenewalsAreOperationsOfProcessesOfTheirOwn(t *testing.T) {
 	}
 	require.Positive(t, ops[0].Complete.Expires)
 	require.Zero(t, ops[2].Complete.Expires)
+}
+
+// A slow service is granted the first of several locks and renews it, before it is
+// granted or refused the others.
+type slow struct {
+	lock.Locker
+
+	renewed func(owner string)
+	err     error
+}
+
+func (s *slow) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	s.renewed(o.Owner)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.Acquire(ctx, r.Locks[0], o)
+}
+
+// What renews a part of a request before all of it is granted is no extend of a
+// hold that anybody has; what renews it after that is.
+func TestRenewalsOfPartsBeforeTheGrantAreNotRecorded(t *testing.T) {
+	for name, refused := range map[string]error{"granted": nil, "refused": lock.ErrNotAcquired, "unknown": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) {
+			service := &slow{Locker: memory.New(), err: refused}
+			c, end := clientOf(t, service)
+			o := workload.NewRenewals(c.Recorder, c.Processes)
+			service.renewed = func(owner string) {
+				l := lock.Lease{Name: "one", Owner: owner, Request: "r", Length: time.Second, Expires: time.Now().Add(time.Second)}
+				o.Observe(lock.Event{Kind: lock.Renewing, Lease: l})
+				o.Observe(lock.Event{Kind: lock.Renewed, Lease: l})
+			}
+			outcome := c.Ask(t.Context(), workload.Request{Locks: []string{"one", "two"}, Lease: time.Minute})
+			require.Equal(t, refused == nil, outcome == history.OK)
+			if refused == nil {
+				service.renewed(c.Owner())
+			}
+			h := end()
+			require.Equal(t, refused == nil, len(outcomes(h, history.Extend)) == 1, "%v", h.Events)
+		})
+	}
 }
 
 // A keeping service keeps a grant until its release, whatever its lease.
@@ -219,7 +297,7 @@ func (k keeping) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	}
 	l := h.Lease()
 	l.Expires = l.Expires.Add(lease - o.Lease)
-	return lock.NewHold(l, distantHold{h, &distant{}}), nil
+	return lock.NewHold(l, releasedHold{h, func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }}), nil
 }
 
 // What a lock of the user's own is tested with by default has holders crash, which shows that a lease never ends.

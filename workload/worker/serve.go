@@ -27,8 +27,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	s := &server{enc: json.NewEncoder(out), answers: make(chan answer), orders: make(chan order, mostOrders), gone: make(chan struct{})}
 	dec := json.NewDecoder(in)
 	var first fromHarness
-	if err := dec.Decode(&first); err != nil || first.Hello == nil {
-		return fmt.Errorf("read orders: the first line must say hello (%w)", orNothing(err))
+	if err := dec.Decode(&first); err != nil {
+		return fmt.Errorf("read orders: the first line must say hello: %w", err)
+	} else if first.Hello == nil {
+		return errors.New("read orders: the first line must say hello")
 	}
 	base, err := instant(first.Hello.Base)
 	if err != nil {
@@ -70,14 +72,6 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 			}
 		}
 	}
-}
-
-// orNothing makes an error of none, to be told of.
-func orNothing(err error) error {
-	if err == nil {
-		return errors.New("no error")
-	}
-	return err
 }
 
 // mostOrders is how many may lie there undone, because the harness did not wait

@@ -205,13 +205,6 @@ func (w *Client) Exit() error {
 	return w.exit
 }
 
-// end says that the process is about to end because we want it to.
-func (w *Client) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ending = true
-}
-
 // merge puts what the worker recorded into the history.
 func (w *Client) merge(e history.Event) {
 	w.mu.Lock()
@@ -442,9 +435,8 @@ func (w *Client) states() ([]string, error) {
 // Kill ends the process with SIGKILL, waits until it is gone, and records its
 // crash: what it was doing may have happened.
 func (w *Client) Kill(ctx context.Context) error {
-	w.end()
 	w.mu.Lock()
-	w.killed = true
+	w.ending, w.killed = true, true
 	w.mu.Unlock()
 	if err := w.signal(spawn.Kill); err != nil {
 		return err
@@ -476,7 +468,9 @@ const closeTimeout = 5 * time.Second
 // Close ends the process: in order, if it can, by the end of its input. It is no
 // crash. A second call does nothing.
 func (w *Client) Close() error {
-	w.end()
+	w.mu.Lock()
+	w.ending = true
+	w.mu.Unlock()
 	_ = w.signal(spawn.Continue) // it may be gone
 	err := w.in.Close()
 	if errors.Is(err, os.ErrClosed) {

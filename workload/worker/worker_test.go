@@ -66,7 +66,7 @@ func open(setup json.RawMessage, _ lock.Observer) (lock.Locker, func(), error) {
 // harness starts a worker that stands still, tells its process, and waits to be
 // killed.
 func harness() error {
-	w, err := start(io.Discard, "taken")
+	w, _, err := start(io.Discard, "taken")
 	if err != nil {
 		return err
 	}
@@ -77,17 +77,18 @@ func harness() error {
 	select {}
 }
 
-func start(record io.Writer, taken string) (*worker.Client, error) {
+func start(record io.Writer, taken string) (*worker.Client, *history.Recorder, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := history.NewRecorder(record)
 	r.AwaitMerges()
-	return worker.Start(context.Background(), worker.Config{
+	w, err := worker.Start(context.Background(), worker.Config{
 		Name: "a", Path: path, Args: []string{"worker"}, Setup: taken,
 		Recorder: r, Processes: &workload.Processes{}, NodeName: strings.ToUpper, Stderr: os.Stderr,
 	})
+	return w, r, err
 }
 
 // A staged worker has its history beside it.
@@ -100,15 +101,9 @@ type staged struct {
 
 func stage(t *testing.T) staged {
 	t.Helper()
-	path, err := os.Executable()
-	require.NoError(t, err)
 	s := staged{record: &bytes.Buffer{}}
-	s.recorder = history.NewRecorder(s.record)
-	s.recorder.AwaitMerges()
-	s.Client, err = worker.Start(t.Context(), worker.Config{
-		Name: "a", Path: path, Args: []string{"worker"}, Setup: "taken",
-		Recorder: s.recorder, Processes: &workload.Processes{}, NodeName: strings.ToUpper, Stderr: os.Stderr,
-	})
+	var err error
+	s.Client, s.recorder, err = start(s.record, "taken")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -252,7 +247,7 @@ func TestAWorkerEndsWithItsInput(t *testing.T) {
 
 func TestAWorkerThatCannotBe(t *testing.T) {
 	t.Parallel()
-	_, err := start(io.Discard, "broken")
+	_, _, err := start(io.Discard, "broken")
 	require.ErrorContains(t, err, "start client a: there is no such lock")
 	_, err = worker.Start(t.Context(), worker.Config{
 		Name: "a", Path: "/bin/false", Recorder: history.NewRecorder(io.Discard), Processes: &workload.Processes{},
