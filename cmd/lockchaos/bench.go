@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -186,15 +185,9 @@ func benchSystem(l harness.LockSpec, topology string) bench.System {
 	}
 }
 
-// pings is how often a program is asked to answer and do nothing, to tell what its
-// protocol costs.
-const pings = 20
-
 // benchProgram is a lock that is a program. Its clients that wait are not measured:
 // the tries are made by lockchaos.
 func benchProgram(l harness.LockSpec) bench.System {
-	var mu sync.Mutex
-	var took []time.Duration
 	return bench.System{
 		Name: l.Name, About: l.About,
 		Unfit: func(w bench.Workload) string {
@@ -207,38 +200,17 @@ func benchProgram(l harness.LockSpec) bench.System {
 				return ""
 			}
 		},
-		OpenAt: func(ctx context.Context, d topologies.Deployment, zone string) (bench.Acquire, func(), error) {
+		OpenAt: func(_ context.Context, d topologies.Deployment, zone string) (bench.Acquire, func(), error) {
 			at := harness.PlaceIn(d, zone)
 			locker, closeLocker, err := l.Open(nil, harness.LockOptions{At: &at})
 			if err != nil {
 				return nil, nil, err
 			}
-			if p, ok := locker.(interface {
-				Do(ctx context.Context, op string) (string, error)
-			}); ok {
-				for range pings {
-					asked := time.Now()
-					if _, err := p.Do(ctx, "ping"); err != nil {
-						closeLocker()
-						return nil, nil, err
-					}
-					mu.Lock()
-					took = append(took, time.Since(asked))
-					mu.Unlock()
-				}
-			}
 			return bench.Locker(locker), closeLocker, nil
 		},
 		Caveat: func() string {
-			mu.Lock()
-			defer mu.Unlock()
-			slices.Sort(took)
-			ping := "it answers no pings"
-			if len(took) > 0 {
-				ping = fmt.Sprintf("a ping takes %v, the median of %d", took[len(took)/2].Round(time.Microsecond), len(took))
-			}
-			return fmt.Sprintf("%s, is a process of its own: compare it with other drivers only. Each acquire and each release goes to it and comes back (%s); "+
-				"its requests pass proxies, which those of the other locks do only where there is a delay; and cpu client counts these proxies, and not the driver", l.About, ping)
+			return l.About + ", is a process of its own: compare it with other drivers only. Each acquire and each release goes to it and comes back; " +
+				"its requests pass proxies, which those of the other locks do only where there is a delay; and cpu client counts these proxies, and not the driver"
 		},
 	}
 }
@@ -260,7 +232,9 @@ func (s *sharedEtcd) endpoint(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		t.Nodes, t.Links = slices.DeleteFunc(t.Nodes, func(n topologies.Node) bool { return n.Kind == topologies.Etcd && n.Name != onlyMember }), nil
+		other := func(name string) bool { return strings.HasPrefix(name, "etcd-") && name != onlyMember }
+		t.Nodes = slices.DeleteFunc(t.Nodes, func(n topologies.Node) bool { return other(n.Name) })
+		t.Links = slices.DeleteFunc(t.Links, func(l topologies.Link) bool { return other(l.From) || other(l.To) })
 		if s.member, err = (process.Backend{}).Start(ctx, t); err != nil {
 			return "", err
 		}
@@ -304,12 +278,7 @@ func (s *sharedEtcd) system() bench.System {
 // benchFormats write the results.
 func benchFormats(r bench.Results) map[string]func(io.Writer) error {
 	return map[string]func(io.Writer) error{
-		"json": func(w io.Writer) error {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(r)
-		},
-		"html": r.WritePage, "markdown": r.WriteMarkdown, "benchfmt": r.WriteBenchfmt,
+		"json": func(w io.Writer) error { return indented(w, r) }, "html": r.WritePage, "markdown": r.WriteMarkdown, "benchfmt": r.WriteBenchfmt,
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -70,8 +69,8 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 		}
 		if dir != "" {
 			taken[dir] = true
-			if err := copyDir(filepath.Join(line.Folder, line.Dir), filepath.Join(out, dir)); err != nil {
-				return err
+			if err := os.CopyFS(filepath.Join(out, dir), os.DirFS(filepath.Join(line.Folder, line.Dir))); err != nil {
+				return harnessError{err}
 			}
 		}
 		s.add(r)
@@ -82,8 +81,7 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 	}
 	a.printf("%s\n%s: %d valid, %d unknown, %d invalid\n", c.Command+" --seeds "+c.Seeds, say.Count(len(c.Runs), "run"), s.Valid, s.Unknown, s.Invalid)
 	a.printf("faults that took effect: %s\n", counted(s.Landed))
-	a.printMerge(c, out)
-	return cmp.Or(s.exit(), missing(c))
+	return worst(s.exit(), a.printMerge(c, out))
 }
 
 // mergeSimulated joins simulated searches.
@@ -126,37 +124,34 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 		return asHarness(err)
 	}
 	a.printKinds(s)
-	a.printMerge(c, out)
-	return cmp.Or(s.exit(), missing(c))
+	return worst(s.exit(), a.printMerge(c, out))
 }
 
-// printMerge says how whole the campaign is.
-func (a *app) printMerge(c fleet.Campaign, out string) {
+// printMerge says how whole the campaign is. One that is not whole is unknown.
+func (a *app) printMerge(c fleet.Campaign, out string) error {
 	for _, dir := range c.Cut {
 		a.printf("%s ends in the middle of a line: that run counts as never played\n", filepath.Join(dir, fleet.JournalFile))
 	}
 	if c.Repeated > 0 {
 		a.printf("%s of a seed that has another counted as well\n", say.Count(c.Repeated, "run"))
 	}
-	if n := len(c.Missing); n > 0 {
-		more := ""
-		if n > mostMissing {
-			more = fmt.Sprintf(" and %d more", n-mostMissing)
-		}
-		a.printf("never played: %s%s\n", strings.Join(c.Missing[:min(n, mostMissing)], ", "), more)
+	if len(c.Missing) > 0 {
+		a.printf("never played: %s\n", firstOf(c.Missing, 20, ", "))
 	}
 	a.printf("joined in %s\n", out)
-}
-
-// mostMissing bounds the jobs that are named of those that were never played.
-const mostMissing = 20
-
-// missing is the exit code of a campaign that is not whole.
-func missing(c fleet.Campaign) error {
 	if len(c.Missing) > 0 || len(c.Runs) == 0 {
 		return verdictError(exitUnknown)
 	}
 	return nil
+}
+
+// firstOf names the first of many, and how many more there are.
+func firstOf(names []string, most int, separator string) string {
+	first := strings.Join(names[:min(len(names), most)], separator)
+	if more := len(names) - most; more > 0 {
+		first += fmt.Sprintf("%sand %d more", separator, more)
+	}
+	return first
 }
 
 // beside refuses a folder inside one of those whose run directories are to be copied into it.
@@ -182,12 +177,4 @@ func beside(out string, folders []string) error {
 			return nil
 		}
 	}
-}
-
-// copyDir copies a run directory.
-func copyDir(from, to string) error {
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		return harnessError{fmt.Errorf("copy a run directory: %w", err)}
-	}
-	return nil
 }

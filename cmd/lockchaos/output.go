@@ -28,8 +28,11 @@ func (e outputError) Error() string { return fmt.Sprintf("write output: %v", e.e
 func (e outputError) Unwrap() error { return e.error }
 
 // json prints a value as indented JSON.
-func (a *app) json(v any) error {
-	enc := json.NewEncoder(a.stdout)
+func (a *app) json(v any) error { return asHarness(indented(a.stdout, v)) }
+
+// indented writes a value as indented JSON.
+func indented(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return asHarness(enc.Encode(v))
+	return enc.Encode(v)
 }

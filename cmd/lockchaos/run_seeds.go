@@ -115,7 +115,7 @@ type seedSummary struct {
 }
 
 func newSummary(planned int) seedSummary {
-	return seedSummary{Planned: planned, Landed: map[string]int{}, Failed: map[string]int{}, Runs: []seedResult{}}
+	return seedSummary{Planned: planned, Landed: map[string]int{}, Failed: map[string]int{}, Tried: map[string]int{}, Runs: []seedResult{}}
 }
 
 // A seedJob is a run of a campaign.
@@ -405,9 +405,6 @@ func (s *seedSummary) add(r seedResult) {
 		s.Failed[name] += n
 	}
 	for _, name := range r.Tried {
-		if s.Tried == nil {
-			s.Tried = map[string]int{}
-		}
 		s.Tried[name]++
 	}
 	if r.Verdict != checker.Valid {
@@ -455,9 +452,6 @@ func (a *app) printSeeds(s seedSummary) {
 	}
 }
 
-// mostUntried bounds what is named of what was not tried.
-const mostUntried = 6
-
 // untried are the faults of one message that plans of the run may have and that none of its runs had, and a line on them;
 // empty where there is nothing to try.
 func (o *runOptions) untried(tried map[string]int) (not []string, line string, err error) {
@@ -470,10 +464,7 @@ func (o *runOptions) untried(tried map[string]int) (not []string, line string, e
 	}
 	line = fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
 	if len(not) > 0 {
-		line += "; not tried yet: " + strings.Join(not[:min(len(not), mostUntried)], "; ")
-	}
-	if more := len(not) - mostUntried; more > 0 {
-		line += fmt.Sprintf("; and %d more (other seeds)", more)
+		line += "; not tried yet: " + firstOf(not, 6, "; ")
 	}
 	return not, line + "\n", nil
 }

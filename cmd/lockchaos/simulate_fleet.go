@@ -100,9 +100,7 @@ func (s *simulatedSearch) write(w io.Writer) error {
 		}
 		c.Kinds[i] = &beside
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
+	return indented(w, c)
 }
 
 // take copies what a shard made of its first case of the kind, which is the first of all shards.
@@ -120,9 +118,9 @@ func (k *simulatedKind) take(folder, out string) error {
 	}
 	for _, found := range s.Kinds {
 		if found.Kind == k.Kind && found.Seed == k.Seed {
-			k.Plan, k.Runs, k.Same, k.Causes, k.Confirmation = found.Plan, found.Runs, found.Same, found.Causes, found.Confirmation
-			k.Dir = filepath.Join(out, k.Kind)
-			return copyDir(filepath.Join(folder, k.Kind), k.Dir)
+			found.Dir, found.Cases, found.order = filepath.Join(out, k.Kind), k.Cases, k.order
+			*k = *found
+			return asHarness(os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))))
 		}
 	}
 	return nil
