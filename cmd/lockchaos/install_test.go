@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,13 +17,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 )
 
-// A sourceFile is a file of the module.
-type sourceFile struct{ root, path string }
-
-func (f sourceFile) Path() string                 { return f.path }
-func (f sourceFile) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.root, f.path)) }
-func (f sourceFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.root, f.path)) }
-
 // Each module in this repository, and its folder. The root requires one version of the
 // other, which a release of both has as its own.
 const (
@@ -38,7 +30,7 @@ type proxy struct {
 	environment []string // of a go command that asks this proxy, then what was downloaded before, then what it would ask
 }
 
-// published puts both modules, as they are in this folder, into a proxy, as if they had
+// published puts both modules, as they were committed last, into a proxy, as if they had
 // the version that the root requires of lock.
 func published(t *testing.T) proxy {
 	t.Helper()
@@ -52,31 +44,16 @@ func published(t *testing.T) proxy {
 			version = r.Mod.Version
 		}
 	}
-	list := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	out, err := list.Output()
-	require.NoError(t, err)
-	files := map[string][]zip.File{}
-	for path := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
-		info, err := os.Lstat(filepath.Join(root, path))
-		within, isLock := strings.CutPrefix(path, "lock/")
-		switch {
-		case err != nil, !info.Mode().IsRegular(): // deleted, or a link, which a module has not
-		case strings.HasPrefix(path, "examples/"): // a module that is not published
-		case isLock:
-			files[lockModule] = append(files[lockModule], sourceFile{filepath.Join(root, "lock"), within})
-		default:
-			files[rootModule] = append(files[rootModule], sourceFile{root, path})
-		}
-	}
-	folder := t.TempDir()
-	for path, content := range files {
+	folder, source := t.TempDir(), t.TempDir()
+	command(t, os.Environ(), root, "sh", "-c", "git archive HEAD | tar -x -C "+source)
+	for path, within := range map[string]string{rootModule: "", lockModule: "lock"} {
 		at := filepath.Join(folder, path, "@v")
 		require.NoError(t, os.MkdirAll(at, 0o755))
 		archive, err := os.Create(filepath.Join(at, version+".zip"))
 		require.NoError(t, err)
-		require.NoError(t, zip.Create(archive, module.Version{Path: path, Version: version}, content))
+		require.NoError(t, zip.CreateFromDir(archive, module.Version{Path: path, Version: version}, filepath.Join(source, within)))
 		require.NoError(t, archive.Close())
-		mod, err := os.ReadFile(filepath.Join(root, strings.TrimPrefix(path, rootModule), "go.mod"))
+		mod, err := os.ReadFile(filepath.Join(root, within, "go.mod"))
 		require.NoError(t, err)
 		for name, content := range map[string]string{
 			"list": version + "\n", version + ".mod": string(mod), version + ".info": fmt.Sprintf(`{"Version":%q}`, version),
