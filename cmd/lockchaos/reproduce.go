@@ -122,11 +122,9 @@ func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
 
 // chooseScenarios finds what the arguments name.
 func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, error) {
-	switch {
-	case all && len(args) > 0:
-		return nil, errors.New("--all plays every scenario: name none beside it")
-	case !all && len(args) == 0:
-		return nil, errors.New("name the scenarios to reproduce, or say --all (lockchaos list scenarios)")
+	if err := errors.Join(refuse(all && len(args) > 0, "--all plays every scenario: name none beside it"),
+		refuse(!all && len(args) == 0, "name the scenarios to reproduce, or say --all (lockchaos list scenarios)")); err != nil {
+		return nil, err
 	}
 	var chosen []choice
 	add := func(s scenarios.Scenario, typed string, variants ...string) error {
@@ -150,28 +148,19 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		}
 		return chosen, err
 	}
-	for i, arg := range args {
-		if arg == "all" {
-			return nil, errors.New("say --all to play every scenario and variant")
-		}
+	for _, arg := range args {
+		var s scenarios.Scenario
+		var err error
+		typed, variants := arg, []string{""}
 		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") {
-			s, err := scenarios.Load(arg, a.locks, allowExec)
-			if err == nil {
-				err = add(s, arg, append([]string{""}, s.VariantNames()...)...)
-			}
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		s, variant, err := scenarios.Find(arg, a.locks)
-		if err != nil && i > 0 {
-			if _, _, wrong := scenarios.Find(args[i-1]+"/"+arg, a.locks); wrong == nil {
-				return nil, fmt.Errorf("%s is a variant: say %s/%s", arg, args[i-1], arg)
-			}
+			s, err = scenarios.Load(arg, a.locks, allowExec)
+			variants = append(variants, s.VariantNames()...)
+		} else {
+			s, variants[0], err = scenarios.Find(arg, a.locks)
+			typed = ""
 		}
 		if err == nil {
-			err = add(s, "", variant)
+			err = add(s, typed, variants...)
 		}
 		if err != nil {
 			return nil, err
