@@ -16,10 +16,6 @@ const (
 	// in bytes, before the collector works harder and the search gives up, where
 	// the user sets no other limit by GOMEMLIMIT. At a third more the program ends.
 	easeMemory = 768 << 20
-	// gcPercent trades memory for time. Where more lives, so much less may be garbage that
-	// the heap has three eighths of easeMemory, but for leastGCPercent: most of what the judge
-	// keeps has no pointers, and costs the collector little.
-	gcPercent, leastGCPercent = 400, 10
 	// measureEvery is how often the memory is measured.
 	measureEvery = 2 * time.Millisecond
 )
@@ -48,7 +44,6 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 		soft = easeMemory
 	}
 	ease, most := uint64(max(soft, 0)), uint64(max(soft, 0)/3*4)
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(soft))
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -57,7 +52,6 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 	worker.Go(func() { done <- work(working) })
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
-	percent := gcPercent
 	for {
 		select {
 		case err := <-done:
@@ -66,10 +60,6 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 		case <-ctx.Done(): // what is read may be a pipe without a writer
 			return context.Cause(ctx)
 		case <-tick.C:
-			if next := garbage(ease / 8 * 3); next < percent*7/8 || next > percent*8/7 {
-				percent = next
-				debug.SetGCPercent(percent)
-			}
 			switch taken := takenMemory(); {
 			case taken > most:
 				return memoryError(most)
@@ -78,18 +68,6 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 			}
 		}
 	}
-}
-
-// garbage is how much garbage there may be, in percent of what lives, for a heap
-// of that many bytes.
-func garbage(heap uint64) int {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	lives := max(live[0].Value.Uint64(), 1)
-	if lives >= heap {
-		return leastGCPercent
-	}
-	return int(min(max((heap-lives)*100/lives, leastGCPercent), gcPercent)) //nolint:gosec // between the two
 }
 
 // takenMemory is what the program has of the machine's memory, in bytes.
