@@ -132,8 +132,6 @@ func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, unexpected
 // confirmed says in a line what came of a confirmation.
 func confirmed(dir string, c *history.Confirmation) string {
 	switch {
-	case c == nil:
-		return ""
 	case c.Confirmed:
 		return fmt.Sprintf("confirmed on real servers in attempt %d: lockchaos reproduce %s", c.Attempts, quoted(filepath.Join(dir, c.Scenario)))
 	case c.Attempts == 0:

@@ -38,13 +38,3 @@ func TestDoubt(t *testing.T) {
 	require.Empty(t, doubt(simulation.Case{Careless: true}, lost, run(access(time.Second+1)), nil))
 	require.Equal(t, "it differs", doubt(paused, lost, run(), errors.New("it differs")))
 }
-
-// What came of it is said in one line.
-func TestConfirmed(t *testing.T) {
-	require.Empty(t, confirmed("d", nil))
-	require.Equal(t, "confirmed on real servers in attempt 2: lockchaos reproduce d/confirm/core.yaml",
-		confirmed("d", &history.Confirmation{Confirmed: true, Attempts: 2, Scenario: "confirm/core.yaml"}))
-	require.Equal(t, "simulated only: it can't be played", confirmed("d", &history.Confirmation{Why: "it can't be played"}))
-	require.Equal(t, "simulated only: 9 attempts on real servers did not show it (the last: expected invalid, got valid)",
-		confirmed("d", &history.Confirmation{Attempts: 9, Why: "expected invalid, got valid"}))
-}
