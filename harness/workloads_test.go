@@ -245,7 +245,7 @@ func TestEveryWorkloadIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../docs/workloads.md")
 	require.NoError(t, err)
 	doc := string(b)
-	for _, k := range harness.Workloads() {
+	for _, k := range workload.Kinds() {
 		require.Contains(t, doc, "\n| `"+k.Name+"` |")
 		for _, name := range k.Meets {
 			require.Contains(t, doc, "\n| `"+name+"` |")
