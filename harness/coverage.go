@@ -60,8 +60,8 @@ func (m *meter) read() int64 {
 // There are none of a fault of a client, which meets it itself.
 func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
 	d = st.deployment
-	if target, ok := toResource(s.Target); ok && st.resourceServer != nil {
-		d, s.Target = st.resourceServer, target
+	if inner, server := st.ofResource(s.Target); server != nil {
+		d, s.Target = server, inner
 	}
 	t := d.Topology()
 	var servers []string

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -79,6 +78,7 @@ func (m *homeMade) change(ctx context.Context, script string, l lock.Lease, args
 func spec() harness.LockSpec {
 	return harness.LockSpec{
 		Name: "home-made", About: "one key that expires",
+		Promises: promises.Promises{Extend: true, ReleaseTells: true},
 		Commands: []string{"SET", "EVAL"},
 		Open: func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
 			return &homeMade{servers[0]}, func() {}, nil
@@ -100,20 +100,4 @@ func Example_yourOwnLock() {
 	_, err = os.Stat(filepath.Join(dir, history.EventsFile))
 	fmt.Println("recorded:", err == nil)
 	// Output: recorded: true
-}
-
-func TestALockUnderTestNeedsANameAndAWayToOpenIt(t *testing.T) {
-	t.Parallel()
-	for want, change := range map[string]func(*harness.LockSpec){
-		"needs a name":                   func(l *harness.LockSpec) { l.Name = "" },
-		"lock home-made can't be opened": func(l *harness.LockSpec) { l.Open = nil },
-		`unknown kind of lock "rww"`:     func(l *harness.LockSpec) { l.Kind = "rww" },
-	} {
-		l := spec()
-		change(&l)
-		r := harness.RandomRun{Topology: topologies.Single, Lock: l, Length: time.Second}
-		require.ErrorContains(t, r.Validate(), want)
-	}
-	r := harness.RandomRun{Topology: topologies.Single, Lock: spec(), Length: time.Second}
-	require.NoError(t, r.Validate())
 }

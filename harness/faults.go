@@ -54,6 +54,15 @@ func toResource(target string) (inner string, ok bool) {
 	return from + ">redis-1", ok
 }
 
+// ofResource is what a target means to the server of the protected resource; nil if it means none of its links.
+func (st *Session) ofResource(target string) (inner string, server topologies.Deployment) {
+	inner, ok := toResource(target)
+	if !ok || st.resources == nil {
+		return "", nil
+	}
+	return inner, st.resources.server
+}
+
 // CheckStep checks that the topology, and what the locks of the run protect, can have
 // the fault where it is aimed.
 func CheckStep(t topologies.Topology, p ResourceConfig, step faults.Step) error {

@@ -349,34 +349,31 @@ type listener struct {
 func listen(d topologies.Deployment, zone string) (*listener, error) {
 	ear := &listener{}
 	for _, link := range d.Topology().Links {
-		if link.Kind == topologies.Client && link.From == zone {
-			if err := ear.on(d.Proxy(link.Name())); err != nil {
-				return ear, fmt.Errorf("learn what the lock sends: %w", err)
-			}
+		if link.Kind != topologies.Client || link.From != zone {
+			continue
 		}
+		r, ok := d.Proxy(link.Name()).(topologies.Interceptor)
+		if !ok {
+			return ear, errors.New("learn what the lock sends: the links of this deployment are not read")
+		}
+		stop, err := r.Judge(ear.hear)
+		if err != nil {
+			return ear, fmt.Errorf("learn what the lock sends: %w", err)
+		}
+		ear.stops = append(ear.stops, stop)
 	}
 	return ear, nil
 }
 
-// on listens to a link.
-func (e *listener) on(w topologies.Proxy) error {
-	r, ok := w.(topologies.Interceptor)
-	if !ok {
-		return errors.New("the links of this deployment are not read")
+// hear keeps a message, and does nothing to it.
+func (e *listener) hear(m traffic.Message) traffic.Action {
+	mentions := func(word string) bool { return strings.Contains(word, warmUpName) }
+	if m.Kind == traffic.Command && len(m.Words) > 1 && slices.ContainsFunc(m.Words[1:], mentions) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.sent = append(e.sent, slices.Clone(m.Words))
 	}
-	stop, err := r.Judge(func(m traffic.Message) traffic.Action {
-		mentions := func(word string) bool { return strings.Contains(word, warmUpName) }
-		if m.Kind == traffic.Command && len(m.Words) > 1 && slices.ContainsFunc(m.Words[1:], mentions) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.sent = append(e.sent, slices.Clone(m.Words))
-		}
-		return traffic.Action{}
-	})
-	if err == nil {
-		e.stops = append(e.stops, stop)
-	}
-	return err
+	return traffic.Action{}
 }
 
 // take returns what was kept since it was called last.

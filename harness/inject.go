@@ -143,8 +143,8 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		maps.Copy(at.Scripts, st.footprint.Scripts())
 	}
 	at.Clients = st.apart
-	if inner, ok := toResource(s.Target); ok && st.resourceServer != nil {
-		s.Target, at.Deployment = inner, st.resourceServer
+	if inner, server := st.ofResource(s.Target); server != nil {
+		s.Target, at.Deployment = inner, server
 	}
 	return faults.New(at, s)
 }

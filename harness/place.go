@@ -51,8 +51,15 @@ func (st *Session) unreached() string {
 	}
 	met, ok := Requests(st.deployment)
 	why := "and %d requests reached the servers over the links: the " + who + " answers from memory, or reaches the servers past the proxies"
-	asked := sum(met) - sum(st.before)
-	switch granted, servers := st.grants.all.Load(), more(met, st.before); {
+	var asked int64
+	servers := 0 // that were asked
+	for server, requests := range met {
+		if since := requests - st.before[server]; since > 0 {
+			servers++
+			asked += since
+		}
+	}
+	switch granted, moves := st.grants.all.Load(), st.grants.moves.Load(); {
 	case !ok:
 		return ""
 	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
@@ -61,8 +68,8 @@ func (st *Session) unreached() string {
 		if asked < granted {
 			return fmt.Sprintf("the lock was granted %d times, "+why, granted, asked)
 		}
-	case asked < st.grants.moved():
-		return fmt.Sprintf("the lock went from one zone to another %d times, "+why, st.grants.moved(), asked)
+	case asked < moves:
+		return fmt.Sprintf("the lock went from one zone to another %d times, "+why, moves, asked)
 	}
 	return ""
 }
@@ -70,10 +77,12 @@ func (st *Session) unreached() string {
 // grants counts those of a run.
 type grants struct {
 	all atomic.Int64
+	// moves are those in another zone than before, and the first. They ask the servers, whatever a process hands over
+	// within itself: each zone has its own.
+	moves atomic.Int64
 
 	mu    sync.Mutex
 	zones map[string]string // where the latest grant of each lock was
-	moves int64             // to another zone, whose driver is another process; and the first
 }
 
 func (g *grants) add(zone, name string) {
@@ -85,16 +94,8 @@ func (g *grants) add(zone, name string) {
 	}
 	if g.zones[name] != zone {
 		g.zones[name] = zone
-		g.moves++
+		g.moves.Add(1)
 	}
-}
-
-// moved is how often a lock was granted in another zone than before. Such a grant asks
-// the servers, whatever a process hands over within itself.
-func (g *grants) moved() int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.moves
 }
 
 // Requests counts those that got through to each server that keeps locks over the links of clients,
@@ -115,24 +116,6 @@ func Requests(d topologies.Deployment) (to map[string]int64, ok bool) {
 		ok = true
 	}
 	return to, ok
-}
-
-// sum is how many requests there were to all servers.
-func sum(to map[string]int64) (n int64) {
-	for _, requests := range to {
-		n += requests
-	}
-	return n
-}
-
-// more is how many servers had requests since then.
-func more(to, then map[string]int64) (servers int) {
-	for server, requests := range to {
-		if requests > then[server] {
-			servers++
-		}
-	}
-	return servers
 }
 
 // place is where the clients of a zone are, for a lock that connects by itself.

@@ -205,7 +205,10 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 // zones opens the lock for the clients of each zone.
 func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
 	for _, name := range st.deployment.Topology().Of(topologies.Zone) {
-		zone := workload.Zone{Name: name, NodeName: st.deployment.NodeAt, Resources: st.resources.all(name, locks)}
+		zone := workload.Zone{Name: name, NodeName: st.deployment.NodeAt, Resources: map[string]workload.Resource{}}
+		for _, l := range locks {
+			zone.Resources[l] = st.Resource(name, l, "")
+		}
 		if zone.Locker, err = st.locker(name); err != nil {
 			return nil, err
 		}

@@ -70,63 +70,51 @@ const resourceTimeout = 10 * time.Second
 // attached is what the record calls the backend that starts nothing.
 const attached = "attach"
 
-// protect opens what the locks of the run protect.
-func (st *Session) protect(ctx context.Context, p ResourceConfig) error {
-	r, err := openResources(ctx, p, st.Backend)
-	if err != nil {
-		return err
-	}
-	st.resources, st.resourceServer = r, r.server
-	return nil
-}
-
 // keep records what the resources of a run saw, and ends them.
 func (st *Session) keep(ctx context.Context) error {
-	r := st.resources
-	if r == nil {
+	if st.resources == nil {
 		return nil
 	}
 	healed := st.HealAll(ctx) // of the resource's own links, while it is there
-	st.run.Ledger = r.audit()
-	return errors.Join(healed, r.keep(st.Dir), r.close())
+	return errors.Join(healed, st.audit(), st.resources.close())
 }
 
 // Resource is the resource of that name, as an owner in a zone reaches it.
 func (st *Session) Resource(zone, name, owner string) workload.Resource {
-	r := st.resources.of(zone, name)
-	if m, ok := r.(marked); ok {
-		return &checked{m, owner}
+	c := st.resources.of(zone, name)
+	switch {
+	case st.resources.Fencing:
+		return fenced{c}
+	case st.resources.Checked:
+		return checked{c, owner}
 	}
-	return r
+	return c
 }
 
 // Written reports whether the ledger of that name has a change by the owner.
 func (st *Session) Written(name, owner string) bool {
 	r := st.resources
 	r.mu.Lock()
-	l := r.ledgers[name]
-	r.mu.Unlock()
-	return l != nil && slices.ContainsFunc(l.Changes(), func(c workload.Change) bool { return c.Owner == owner })
+	defer r.mu.Unlock()
+	return r.inside[name] != nil && slices.ContainsFunc(r.inside[name].changes(), func(c workload.Change) bool { return c.Owner == owner })
 }
 
 // resources are what the locks of a run protect. Make them with openResources.
 type resources struct {
 	ResourceConfig
-	guard   fence.Guard
-	mu      sync.Mutex
-	inside  map[string]workload.Resource // by name
-	ledgers map[string]*workload.Ledger
+	guard  fence.Guard
+	mu     sync.Mutex
+	inside map[string]*inside // by name
 
-	server topologies.Deployment        // of Redis resources; else nil
-	byZone map[string]*redis.Client     // their clients
-	guards map[string]*fence.RedisGuard // and guards
+	server topologies.Deployment // of Redis resources; else nil
+	byZone map[string]onRedis    // their clients and guards
 }
 
 // openResources makes them. A resource on Redis has a server of its own, that of
 // a topology single: a resource that died with the lock's server, or forgot as
 // much as a replica that is promoted, would show nothing of the lock.
 func openResources(ctx context.Context, p ResourceConfig, b topologies.Backend) (*resources, error) {
-	r := &resources{ResourceConfig: p, inside: map[string]workload.Resource{}, ledgers: map[string]*workload.Ledger{}}
+	r := &resources{ResourceConfig: p, inside: map[string]*inside{}, byZone: map[string]onRedis{}}
 	if p.Kind != ResourceRedis {
 		return r, nil
 	}
@@ -137,58 +125,33 @@ func openResources(ctx context.Context, p ResourceConfig, b topologies.Backend) 
 	if r.server, err = b.Start(ctx, t); err != nil {
 		return nil, fmt.Errorf("start the resource's server: %w", err)
 	}
-	r.byZone, r.guards = map[string]*redis.Client{}, map[string]*fence.RedisGuard{}
 	for _, zone := range t.Of(topologies.Zone) {
 		o := r.server.ClientOptions(zone).Simple()
 		o.ReadTimeout = resourceTimeout // a script may hold a write up for as long as a lease lasts
-		c := redis.NewClient(o)
-		r.byZone[zone] = c
-		if r.guards[zone], err = fence.NewRedis(c, fence.Config{}); err != nil {
+		on := onRedis{client: redis.NewClient(o)}
+		on.guard, err = fence.NewRedis(on.client, fence.Config{})
+		if r.byZone[zone] = on; err != nil {
 			return nil, errors.Join(err, r.close())
 		}
 	}
 	return r, nil
 }
 
-// of is the resource of that name, as a zone reaches it.
-func (r *resources) of(zone, name string) workload.Resource {
-	if c := r.byZone[zone]; c != nil {
-		on := onRedis{client: c, key: "resource:" + name}
-		if r.Fencing {
-			return &fencedRedis{on, r.guards[zone]}
-		}
-		if r.Checked {
-			return &markedRedis{on}
-		}
-		return &on
+// of is the counter of that name, as a zone reaches it.
+func (r *resources) of(zone, name string) counter {
+	if on, there := r.byZone[zone]; there {
+		on.key = "resource:" + name
+		return on
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := r.inside[name]
-	if found == nil {
-		found = &workload.Register{}
+	if r.inside[name] == nil {
+		r.inside[name] = &inside{Resource: &workload.Register{}, name: name, guard: &r.guard}
 		if r.Kind == ResourceLedger {
-			r.ledgers[name] = &workload.Ledger{}
-			found = r.ledgers[name]
+			r.inside[name].Resource = &workload.Ledger{}
 		}
-		if r.Fencing {
-			found = &fenced{found, &r.guard, name}
-		}
-		if r.Checked {
-			found = &markedInside{Resource: found}
-		}
-		r.inside[name] = found
 	}
-	return found
-}
-
-// all are the resources of the locks, as a zone reaches them.
-func (r *resources) all(zone string, locks []string) map[string]workload.Resource {
-	all := map[string]workload.Resource{}
-	for _, name := range locks {
-		all[name] = r.of(zone, name)
-	}
-	return all
+	return r.inside[name]
 }
 
 // An entry is a line of a [LedgerFile].
@@ -197,51 +160,41 @@ type entry struct {
 	workload.Change
 }
 
-// keep writes what ledgers saw into a run directory.
-func (r *resources) keep(dir string) error {
+// audit writes what ledgers saw into the run directory, and counts it.
+func (st *Session) audit() error {
+	r := st.resources
 	if r.Kind != ResourceLedger {
 		return nil
 	}
-	f, err := os.Create(filepath.Join(dir, LedgerFile))
+	f, err := os.Create(filepath.Join(st.Dir, LedgerFile))
 	if err != nil {
 		return fmt.Errorf("keep ledger: %w", err)
 	}
 	enc := json.NewEncoder(f)
-	for _, name := range slices.Sorted(maps.Keys(r.ledgers)) {
-		for _, c := range r.ledgers[name].Changes() {
-			err = errors.Join(err, enc.Encode(entry{name, c}))
-		}
-	}
-	return errors.Join(err, f.Close())
-}
-
-// audit counts what the ledgers saw; nil where there are none.
-func (r *resources) audit() *history.Ledger {
-	if r.Kind != ResourceLedger {
-		return nil
-	}
-	a := &history.Ledger{}
-	for _, l := range r.ledgers {
+	seen := &history.Ledger{}
+	for _, name := range slices.Sorted(maps.Keys(r.inside)) {
 		var greatest int64
 		written := map[int64]bool{}
-		for _, c := range l.Changes() {
-			a.Changes++
+		for _, c := range r.inside[name].changes() {
+			err = errors.Join(err, enc.Encode(entry{name, c}))
+			seen.Changes++
 			if written[c.Value] {
-				a.Forks++
+				seen.Forks++
 			}
 			if c.Token < greatest {
-				a.Stale++
+				seen.Stale++
 			}
 			written[c.Value], greatest = true, max(greatest, c.Token)
 		}
 	}
-	return a
+	st.run.Ledger = seen
+	return errors.Join(err, f.Close())
 }
 
 func (r *resources) close() error {
 	var errs []error
-	for _, c := range r.byZone {
-		errs = append(errs, c.Close())
+	for _, on := range r.byZone {
+		errs = append(errs, on.client.Close())
 	}
 	if r.server != nil {
 		errs = append(errs, r.server.Close())
@@ -249,21 +202,31 @@ func (r *resources) close() error {
 	return errors.Join(errs...)
 }
 
-// A fenced resource refuses stale tokens.
-type fenced struct {
+// A counter can be written in three ways: whatever comes, by [fence] only what has no stale token, and only what
+// its last owner writes. The mark of an owner has no order: the last one, however late, has it. That is the
+// check-and-set of Sanfilippo, "Is Redlock safe?", 2016.
+type counter interface {
 	workload.Resource
-	guard *fence.Guard
-	name  string
+	// present refuses a token that is smaller than one that was seen, and so does writeFenced.
+	present(ctx context.Context, token int64) error
+	writeFenced(ctx context.Context, c workload.Change) error
+	// mark puts the owner's mark in the place of the one that is there. writeMarked
+	// reports false, and writes nothing, if the mark is of another owner.
+	mark(ctx context.Context, owner string) error
+	writeMarked(ctx context.Context, c workload.Change) (bool, error)
 }
 
-// Present refuses a token that is smaller than one that was seen.
-func (f *fenced) Present(_ context.Context, token int64) error {
-	return asRefusal(f.guard.Check(f.name, token))
+// A fenced resource refuses stale tokens.
+type fenced struct{ counter }
+
+// Present refuses a stale token.
+func (f fenced) Present(ctx context.Context, token int64) error {
+	return asRefusal(f.present(ctx, token))
 }
 
-// Write stores the change unless a greater token was seen.
-func (f *fenced) Write(ctx context.Context, c workload.Change) error {
-	return asRefusal(f.guard.Do(f.name, c.Token, func() error { return f.Resource.Write(ctx, c) }))
+// Write stores the change unless its token is stale.
+func (f fenced) Write(ctx context.Context, c workload.Change) error {
+	return asRefusal(f.writeFenced(ctx, c))
 }
 
 // asRefusal makes a refusal of package fence one of a workload's resource.
@@ -274,14 +237,80 @@ func asRefusal(err error) error {
 	return err
 }
 
-// onRedis is a counter under a key of a Redis server.
+// A checked resource, as one owner sees it, takes a write only from the owner who was the last to begin a change.
+type checked struct {
+	counter
+
+	owner string
+}
+
+// Read begins a change: it leaves the mark before it reads, so that a change that another owner
+// began before can't be written any more.
+func (c checked) Read(ctx context.Context) (int64, error) {
+	if err := c.mark(ctx, c.owner); err != nil {
+		return 0, err
+	}
+	return c.counter.Read(ctx)
+}
+
+// Write stores the change if its owner's mark is still there.
+func (c checked) Write(ctx context.Context, change workload.Change) error {
+	done, err := c.writeMarked(ctx, change)
+	if err == nil && !done {
+		return fmt.Errorf("%w: another owner began a change after %s", workload.ErrRefused, change.Owner)
+	}
+	return err
+}
+
+// A counter inside the harness's memory: a register or a ledger.
+type inside struct {
+	workload.Resource
+
+	name  string
+	guard *fence.Guard
+	mu    sync.Mutex
+	last  string // the mark
+}
+
+// changes are those that a ledger saw.
+func (i *inside) changes() []workload.Change {
+	if l, ok := i.Resource.(*workload.Ledger); ok {
+		return l.Changes()
+	}
+	return nil
+}
+
+func (i *inside) present(_ context.Context, token int64) error { return i.guard.Check(i.name, token) }
+
+func (i *inside) writeFenced(ctx context.Context, c workload.Change) error {
+	return i.guard.Do(i.name, c.Token, func() error { return i.Write(ctx, c) })
+}
+
+func (i *inside) mark(_ context.Context, owner string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last = owner
+	return nil
+}
+
+func (i *inside) writeMarked(ctx context.Context, c workload.Change) (bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.last != c.Owner {
+		return false, nil
+	}
+	return true, i.Write(ctx, c)
+}
+
+// A counter onRedis is under a key of a Redis server, and its mark under another.
 type onRedis struct {
 	client *redis.Client
+	guard  *fence.RedisGuard
 	key    string
 }
 
 // Read asks for the value.
-func (o *onRedis) Read(ctx context.Context) (int64, error) {
+func (o onRedis) Read(ctx context.Context) (int64, error) {
 	n, err := o.client.Get(ctx, o.key).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
@@ -290,22 +319,30 @@ func (o *onRedis) Read(ctx context.Context) (int64, error) {
 }
 
 // Write sets the value.
-func (o *onRedis) Write(ctx context.Context, c workload.Change) error {
+func (o onRedis) Write(ctx context.Context, c workload.Change) error {
 	return o.client.Set(ctx, o.key, c.Value, 0).Err()
 }
 
-// fencedRedis is one that refuses stale tokens.
-type fencedRedis struct {
-	onRedis
-	guard *fence.RedisGuard
+func (o onRedis) present(ctx context.Context, token int64) error {
+	return o.guard.Check(ctx, o.key, token)
 }
 
-// Present refuses a token that is smaller than one that the server saw.
-func (f *fencedRedis) Present(ctx context.Context, token int64) error {
-	return asRefusal(f.guard.Check(ctx, f.key, token))
+func (o onRedis) writeFenced(ctx context.Context, c workload.Change) error {
+	return o.guard.Set(ctx, o.key, c.Value, c.Token)
 }
 
-// Write sets the value, unless the server saw a greater token.
-func (f *fencedRedis) Write(ctx context.Context, c workload.Change) error {
-	return asRefusal(f.guard.Set(ctx, f.key, c.Value, c.Token))
+func (o onRedis) markKey() string { return o.key + ":mark" }
+
+func (o onRedis) mark(ctx context.Context, owner string) error {
+	return o.client.Set(ctx, o.markKey(), owner, 0).Err()
+}
+
+// checkAndSet writes a value if the mark is the one that is given.
+const checkAndSet = `
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1])
+return 1`
+
+func (o onRedis) writeMarked(ctx context.Context, c workload.Change) (bool, error) {
+	return o.client.Eval(ctx, checkAndSet, []string{o.key, o.markKey()}, c.Value, c.Owner).Bool()
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/workload"
 )
 
 // twiceGranted reports whether a lock was granted to two clients at the same time; a lock
@@ -47,26 +46,6 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 	require.True(t, run.Interrupted)
 	require.NotEmpty(t, h.Events)
 	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
-}
-
-func TestValidateSaysWhatIsWrongWithARun(t *testing.T) {
-	tests := []struct {
-		name string
-		run  harness.RandomRun
-		want string
-	}{
-		{"topology", harness.RandomRun{Topology: "sentinal", Lock: runtest.Lock("mutex"), Length: 1}, `unknown topology "sentinal" (did you mean sentinel?`},
-		{"no lock", harness.RandomRun{Topology: "single", Length: 1}, "a lock under test needs a name"},
-		{"faults", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "netwrk"}, `did you mean network?`},
-		{"no failover", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Faults: "failover"}, "nothing to fail over to"},
-		{"duration", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: -1}, "duration must be above 0"},
-		{"clients", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Clients: -1}}, "clients must not be negative"},
-		{"lease", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Workload: workload.Config{Lease: 10}}, "at least 10ms"},
-		{"acks", harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Options: harness.LockOptions{ReplicaAcks: -1}}, "replica acks"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.run.Validate(), tt.want) })
-	}
 }
 
 func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {

@@ -56,25 +56,24 @@ type Progress struct {
 // A Session is a deployment with a recorder and the faults that lie on it.
 type Session struct {
 	Config
-	run            history.Run
-	file           *os.File
-	recorder       *history.Recorder
-	processes      workload.Processes
-	deployment     topologies.Deployment
-	resources      *resources
-	resourceServer topologies.Deployment // of the protected resource; nil if it has none
-	merges         bool                  // clients that are processes of their own record as well
-	retries        int                   // by which a Redis client sends a request again; 0: its own
-	locks          []string              // those that were declared
-	keys           map[string]string     // a key in the slot of each
-	lock           LockSpec              // under test
-	options        LockOptions
-	open           Opener           // of that lock, in this run
-	before         map[string]int64 // requests over the links of clients, before that lock was opened
-	footprint      *Footprint       // of that lock, where the run learnt it; else nil
-	stopWatch      func()
-	closers        []func()
-	apart          map[string]faults.ClientProcess // clients that are processes of their own
+	run        history.Run
+	file       *os.File
+	recorder   *history.Recorder
+	processes  workload.Processes
+	deployment topologies.Deployment
+	resources  *resources
+	merges     bool              // clients that are processes of their own record as well
+	retries    int               // by which a Redis client sends a request again; 0: its own
+	locks      []string          // those that were declared
+	keys       map[string]string // a key in the slot of each
+	lock       LockSpec          // under test
+	options    LockOptions
+	open       Opener           // of that lock, in this run
+	before     map[string]int64 // requests over the links of clients, before that lock was opened
+	footprint  *Footprint       // of that lock, where the run learnt it; else nil
+	stopWatch  func()
+	closers    []func()
+	apart      map[string]faults.ClientProcess // clients that are processes of their own
 
 	looking sync.Mutex // at what a refused request left
 
@@ -159,7 +158,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	}
 	st.watch(ctx)
 	if begin.Resource.Kind != "" {
-		if err := st.protect(ctx, begin.Resource); err != nil {
+		if st.resources, err = openResources(ctx, begin.Resource, s.Backend); err != nil {
 			return nil, st.Close(ctx, err)
 		}
 	}

@@ -25,13 +25,11 @@ func (r RandomRun) Wait() time.Duration {
 	return cmp.Or(withLock(workload.Config{}, LockSpec{}, kinds).Wait, DefaultWait)
 }
 
-// Workloads lists what clients can do with a lock.
-func Workloads() []workload.Kind { return workload.Kinds() }
-
 // parseWorkload finds the kinds of a comma list.
 func parseWorkload(list string) ([]workload.Kind, error) {
+	all := workload.Kinds()
 	var known []string
-	for _, k := range Workloads() {
+	for _, k := range all {
 		known = append(known, k.Name)
 	}
 	var kinds []workload.Kind
@@ -42,7 +40,7 @@ func parseWorkload(list string) ([]workload.Kind, error) {
 			errs = append(errs, names.Unknown("workload", name, known))
 			continue
 		}
-		kinds = append(kinds, Workloads()[at])
+		kinds = append(kinds, all[at])
 	}
 	return kinds, errors.Join(errs...)
 }

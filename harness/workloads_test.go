@@ -101,21 +101,6 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 	}
 }
 
-func TestAWorkloadThatALockCannotHaveIsRefused(t *testing.T) {
-	for _, tt := range []struct{ lock, workload, want string }{
-		{"mutex", "readers-writers", "lock mutex can't have workload readers-writers: it does not tell readers from writers: use rwmutex"},
-		{"mutex", "contended,permits", "it has no permits: use semaphore or semaphore-permit"},
-		{"semaphore-permit", "several-locks", "as many as it has permits"},
-		{"semaphore", "crash", "its grants have no end"},
-		{"broken-plain-delete", "re-entrant", "it is not re-entrant"},
-		{"mutex", "fair-queue", "use mutex-fair"},
-		{"mutex", "re-entrent", `unknown workload "re-entrent" (did you mean re-entrant?`},
-	} {
-		r := harness.RandomRun{Topology: "single", Lock: runtest.Lock(tt.lock), Kind: tt.workload, Length: 1}
-		require.ErrorContains(t, r.Validate(), tt.want)
-	}
-}
-
 func TestEveryLockHasAWorkload(t *testing.T) {
 	for _, name := range locks.All().Names() {
 		topology := "single"
@@ -127,13 +112,6 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 			require.ErrorContains(t, err, "know nothing of each other", name)
 		}
 	}
-}
-
-func TestAResourceThatRefusesStaleTokensNeedsTokens(t *testing.T) {
-	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Fencing: true}}
-	require.ErrorContains(t, r.Validate(), "lock mutex gives no fencing tokens for a resource to check: use mutex-fenced")
-	r = harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: 1, Resource: harness.ResourceConfig{Kind: "leger"}}
-	require.ErrorContains(t, r.Validate(), `unknown resource "leger" (did you mean ledger?`)
 }
 
 // refusedAccesses counts the accesses that the resource refused.
@@ -267,7 +245,7 @@ func TestEveryWorkloadIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../docs/workloads.md")
 	require.NoError(t, err)
 	doc := string(b)
-	for _, k := range harness.Workloads() {
+	for _, k := range workload.Kinds() {
 		require.Contains(t, doc, "\n| `"+k.Name+"` |")
 		for _, name := range k.Meets {
 			require.Contains(t, doc, "\n| `"+name+"` |")

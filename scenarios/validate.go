@@ -298,7 +298,7 @@ func (s Scenario) lockFits() error {
 	if l.Foreign && !l.Subscribes && slices.ContainsFunc(s.faults(), hitsSubscribers) {
 		return fmt.Errorf("%s: a message of the server is lost, and lock %s is not known to wait for any", s.Name, l.Name)
 	}
-	if !l.Extend && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Extend != "" }) {
+	if l.Name != "" && !l.Extend && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool { return step.Extend != "" }) {
 		return fmt.Errorf("%s: a client extends its hold, which lock %s can't", s.Name, l.Name)
 	}
 	return nil

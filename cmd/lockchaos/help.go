@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // examples are shown by the help of a command.
@@ -79,7 +80,7 @@ func (a *app) values(flag string) []string {
 	case "lock":
 		return append(a.locks.Names(), harness.ProgramPrefix)
 	case "workload":
-		for _, w := range harness.Workloads() {
+		for _, w := range workload.Kinds() {
 			list = append(list, w.Name)
 		}
 	case "faults":

@@ -122,7 +122,7 @@ func (a *app) listWorkloads() (table, error) {
 	for w := range strings.SplitSeq(harness.ProgramWorkload, ",") {
 		defaults[w] = append(defaults[w], "drivers")
 	}
-	for _, w := range harness.Workloads() {
+	for _, w := range workload.Kinds() {
 		l.add(w.Name, strings.Join(defaults[w.Name], ", "), strings.Join(w.Meets, ", "), w.About)
 	}
 	return l, nil
