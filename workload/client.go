@@ -158,15 +158,14 @@ func (c *Client) done(i int, e history.Event, err error, refusals ...error) hist
 // Outcome is the type of event that an error stands for: only a definite
 // refusal is a fail, and every other error is unknown.
 func Outcome(err error, refusals ...error) history.Type {
-	if err == nil {
+	switch {
+	case err == nil:
 		return history.OK
+	case slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }):
+		return history.Fail
+	default:
+		return history.Info
 	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			return history.Fail
-		}
-	}
-	return history.Info
 }
 
 // Acquire asks once for a lock, and waits for it for so long. It returns the

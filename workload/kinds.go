@@ -146,28 +146,30 @@ func (w *worker) work(ctx context.Context, name string, length time.Duration) {
 	}
 }
 
+// under does something with what it was granted, and gives back what is left of it.
+func (w *worker) under(ctx context.Context, r Request, do func()) {
+	if w.ask(ctx, r) {
+		do()
+		w.releaseAll(ctx)
+	}
+}
+
 // hold acquires one lock, works under it, and releases it.
 func (w *worker) hold(ctx context.Context, name string, length time.Duration) {
-	if !w.ask(ctx, w.one(name)) {
-		return
-	}
-	w.work(ctx, name, length)
-	w.release(ctx)
+	w.under(ctx, w.one(name), func() { w.work(ctx, name, length) })
 }
 
 func contended(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
 	extends := w.Extends && w.Lease > 0 && w.rng.IntN(4) == 0
-	if !w.ask(ctx, w.one(name)) {
-		return
-	}
-	if extends {
-		length /= 2
+	w.under(ctx, w.one(name), func() {
+		if extends {
+			length /= 2
+			w.work(ctx, name, length)
+			w.extend(ctx)
+		}
 		w.work(ctx, name, length)
-		w.extend(ctx)
-	}
-	w.work(ctx, name, length)
-	w.release(ctx)
+	})
 }
 
 func skewed(ctx context.Context, w *worker) {
@@ -209,18 +211,15 @@ func slowHolder(ctx context.Context, w *worker) {
 func crash(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
 	dies := w.rng.IntN(5) == 0
-	if !w.ask(ctx, w.one(name)) {
-		return
-	}
-	dies = w.isFirst("crash") || dies
-	if !dies || w.rng.IntN(2) == 0 {
-		w.work(ctx, name, length)
-	}
-	if dies {
-		w.client.Crash()
-		return
-	}
-	w.release(ctx)
+	w.under(ctx, w.one(name), func() {
+		dies = w.isFirst("crash") || dies
+		if !dies || w.rng.IntN(2) == 0 {
+			w.work(ctx, name, length)
+		}
+		if dies {
+			w.client.Crash()
+		}
+	})
 }
 
 func giveUp(ctx context.Context, w *worker) {
@@ -232,35 +231,32 @@ func giveUp(ctx context.Context, w *worker) {
 	ask := func(ctx context.Context) history.Type { return w.client.Ask(ctx, w.one(name)) }
 	if within(ctx, patience, ask) == history.OK {
 		w.work(ctx, name, length)
-		w.release(ctx)
+		w.releaseAll(ctx)
 	}
 }
 
 func reentrant(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
 	depth := 1 + w.rng.IntN(2)
-	if !w.ask(ctx, w.one(name)) {
-		return
-	}
-	for range depth {
-		again := w.one(name)
-		again.Again = true
-		if w.stops() || !w.ask(ctx, again) {
-			break
+	w.under(ctx, w.one(name), func() {
+		for range depth {
+			again := w.one(name)
+			again.Again = true
+			if w.stops() || !w.ask(ctx, again) {
+				break
+			}
+			w.change(ctx, name, length/time.Duration(depth+1))
+		}
+		// What is left goes on after the others: the outer hold or, of one in three, the innermost.
+		release := w.client.Release
+		if w.rng.IntN(3) == 0 {
+			release = w.client.ReleaseFirst
+		}
+		for len(w.client.holds) > 1 {
+			within(ctx, requestTimeout, release)
 		}
 		w.change(ctx, name, length/time.Duration(depth+1))
-	}
-	// What is left goes on after the others: the outer hold or, of one in three, the
-	// innermost.
-	release := w.client.Release
-	if w.rng.IntN(3) == 0 {
-		release = w.client.ReleaseFirst
-	}
-	for len(w.client.holds) > 1 {
-		within(ctx, requestTimeout, release)
-	}
-	w.change(ctx, name, length/time.Duration(depth+1))
-	w.releaseAll(ctx)
+	})
 }
 
 // shortReleaseWait is how long at most a client waits for the answer to a release that it gives
@@ -302,31 +298,27 @@ func lateRelease(ctx context.Context, w *worker) {
 	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	before := time.Duration(w.rng.Int64N(int64(min(nearEnd, w.Lease/2)) + 1))
 	when := w.rng.IntN(8)
-	if !w.ask(ctx, w.one(name)) {
-		return
-	}
-	if w.isFirst("late-release") || w.lateSoon {
-		w.lateSoon, when = false, 2
-	}
-	granted := time.Now() // or before, by the service's clock
-	w.work(ctx, name, length)
-	switch when {
-	case 0, 1:
-		if w.Extends {
-			Pause(ctx, time.Until(granted.Add(w.Lease/2)))
-			granted = time.Now()
-			w.extend(ctx)
+	w.under(ctx, w.one(name), func() {
+		if w.isFirst("late-release") || w.lateSoon {
+			w.lateSoon, when = false, 2
 		}
-		Pause(ctx, time.Until(granted.Add(w.Lease-before)))
-	case 2, 3, 4:
-		Pause(ctx, time.Until(granted.Add(w.Lease+beyond)))
-		w.stops() // which it notes
-	case 5:
-		w.client.Crash()
-		return
-	default:
-	}
-	w.release(ctx)
+		granted := time.Now() // or before, by the service's clock
+		w.work(ctx, name, length)
+		switch {
+		case when < 2:
+			if w.Extends {
+				Pause(ctx, time.Until(granted.Add(w.Lease/2)))
+				granted = time.Now()
+				w.extend(ctx)
+			}
+			Pause(ctx, time.Until(granted.Add(w.Lease-before)))
+		case when < 5:
+			Pause(ctx, time.Until(granted.Add(w.Lease+beyond)))
+			w.stops() // which it notes
+		case when == 5:
+			w.client.Crash()
+		}
+	})
 }
 
 // watchedHold is for how long a client works that relies on the watchdog: longer than a
@@ -343,11 +335,7 @@ func watched(ctx context.Context, w *worker) {
 			length += watchedHold
 		}
 	}
-	if !w.ask(ctx, r) {
-		return
-	}
-	w.work(ctx, r.Locks[0], length)
-	w.release(ctx)
+	w.under(ctx, r, func() { w.work(ctx, r.Locks[0], length) })
 }
 
 func readersWriters(ctx context.Context, w *worker) {
@@ -355,27 +343,20 @@ func readersWriters(ctx context.Context, w *worker) {
 	r := w.one(name)
 	r.Mode = history.Read
 	if w.rng.IntN(3) > 0 {
-		if w.ask(ctx, r) {
-			w.look(ctx, name, length)
-			w.release(ctx)
-		}
+		w.under(ctx, r, func() { w.look(ctx, name, length) })
 		return
 	}
 	downgrades := w.rng.IntN(3) == 0 || !w.downgraded // once soon, for the sake of short runs
 	r.Mode = history.Write
-	if !w.ask(ctx, r) {
-		return
-	}
-	w.change(ctx, name, length)
-	if downgrades && !w.stops() {
+	w.under(ctx, r, func() {
+		w.change(ctx, name, length)
 		r.Mode, r.Again = history.Read, true
-		if w.ask(ctx, r) {
+		if downgrades && !w.stops() && w.ask(ctx, r) {
 			w.downgraded = true
 			within(ctx, requestTimeout, w.client.ReleaseFirst)
 			w.look(ctx, name, length)
 		}
-	}
-	w.releaseAll(ctx)
+	})
 }
 
 func permits(ctx context.Context, w *worker) {
@@ -386,16 +367,14 @@ func permits(ctx context.Context, w *worker) {
 	if !more && w.rng.IntN(3) == 0 {
 		r.Permits += w.rng.IntN(w.Permits)
 	}
-	if !w.ask(ctx, r) {
-		return
-	}
-	if more && !w.stops() {
-		// Two that wait for more while they have some wait for each other.
-		r.Wait, r.Again = w.Wait/2, true
-		w.ask(ctx, r)
-	}
-	w.look(ctx, name, length)
-	w.releaseAll(ctx)
+	w.under(ctx, r, func() {
+		if more && !w.stops() {
+			// Two that wait for more while they have some wait for each other.
+			r.Wait, r.Again = w.Wait/2, true
+			w.ask(ctx, r)
+		}
+		w.look(ctx, name, length)
+	})
 }
 
 func severalLocks(ctx context.Context, w *worker) {

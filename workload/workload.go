@@ -359,9 +359,6 @@ func within[T any](ctx context.Context, d time.Duration, request func(context.Co
 	return request(ctx)
 }
 
-// release gives back what was granted last.
-func (w *worker) release(ctx context.Context) { within(ctx, requestTimeout, w.client.Release) }
-
 // extend extends what was granted last, unless the client knows that it is over. After an
 // unknown outcome the holder goes on to shortly before the end of the lease that it has for
 // certain, so that those who ask meanwhile see whether the service still knows of it.
@@ -379,7 +376,7 @@ func (w *worker) extend(ctx context.Context) {
 // releaseAll gives everything back, the newest first.
 func (w *worker) releaseAll(ctx context.Context) {
 	for w.client.Holding() {
-		w.release(ctx)
+		within(ctx, requestTimeout, w.client.Release)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
 	require.NotEqual(t, names(1), names(2))
 }
 
-// fails is a locker whose every answer is the same error.
+// fails is a locker whose every answer is the same error, or neither a hold nor an error.
 type fails struct{ err error }
 
 func (f fails) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, f.err }
@@ -196,30 +196,16 @@ func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, workload.Outcome(tt.err, lock.ErrNotAcquired, lock.ErrNotReplicated), "%v", tt.err)
 	}
-	h := record(t, workload.Config{Clients: 1}, time.Second, fails{errors.New("no answer")})
-	processes := map[int]bool{}
-	for _, op := range h.Operations() {
-		require.True(t, op.Unknown())
-		require.False(t, processes[op.Invoke.Process], "after an unknown outcome a client goes on as a new process")
-		processes[op.Invoke.Process] = true
-	}
-	require.Greater(t, len(processes), 10)
-}
-
-// silent is a lock that returns neither a hold nor an error.
-type silent struct{}
-
-func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) {
-	return nil, nil //nolint:nilnil // that is what it is for
-}
-
-func TestALockThatReturnsNothingIsAnError(t *testing.T) {
-	h := record(t, workload.Config{}, time.Second, silent{})
-	ops := h.Operations()
-	require.NotEmpty(t, ops)
-	for _, op := range ops {
-		require.True(t, op.Unknown(), "whether it was granted is not known")
-		require.Contains(t, op.Complete.Error, "the lock under test returned neither a hold nor an error")
+	for want, err := range map[string]error{"no answer": errors.New("no answer"), "the lock under test returned neither a hold nor an error": nil} {
+		processes := map[int]bool{}
+		h := record(t, workload.Config{Clients: 1}, time.Second, fails{err})
+		for _, op := range h.Operations() {
+			require.True(t, op.Unknown(), "whether it was granted is not known")
+			require.Contains(t, op.Complete.Error, want)
+			require.False(t, processes[op.Invoke.Process], "after an unknown outcome a client goes on as a new process")
+			processes[op.Invoke.Process] = true
+		}
+		require.Greater(t, len(processes), 10)
 	}
 }
 
@@ -312,4 +298,53 @@ func TestALeaseThatNeverEndsIsFoundOut(t *testing.T) {
 		}
 		require.Equal(t, want, strings.Join(slices.Compact(kinds), " "))
 	}
+}
+
+// A mortal lock has a process of its own, which ends.
+type mortal struct {
+	lock.Locker
+
+	gone chan struct{}
+}
+
+func (m mortal) Gone() <-chan struct{} { return m.gone }
+
+// Each client of a lock whose process ends has crashed then: nothing is done for it any more, and the others go on.
+func TestClientsCrashWithTheProcessOfTheirLock(t *testing.T) {
+	const end = 2 * time.Second
+	var b bytes.Buffer
+	c := workload.Config{Clients: 4, Lease: 50 * time.Millisecond, Careless: true}
+	synctest.Test(t, func(t *testing.T) {
+		r := history.NewRecorder(&b)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		l := memory.New()
+		dies := mortal{l, make(chan struct{})}
+		time.AfterFunc(end, func() { close(dies.gone) })
+		workload.Run(ctx, c, []workload.Zone{{Name: "zone-a", Locker: dies}, {Name: "zone-b", Locker: l}}, r, &workload.Processes{})
+		require.NoError(t, r.Close())
+	})
+	h, err := history.ReadAll(&b)
+	require.NoError(t, err)
+	crashed := map[int]bool{}
+	after := map[string]int{}
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Op == history.Crash {
+			require.GreaterOrEqual(t, e.Time, end)
+			require.Less(t, e.Time, end+time.Millisecond, "at once")
+			crashed[e.Process] = true
+			continue
+		}
+		if e.Time > end+time.Millisecond && e.Type != history.Invoke {
+			after[e.Owner[:len("zone-a")]]++
+		}
+		if crashed[e.Process] {
+			require.False(t, e.Op == history.Access && e.Type == history.OK, "line %d: an access of a process that has crashed", i+1)
+			require.NotEqual(t, history.Invoke, e.Type, "line %d: a request of a process that has crashed", i+1)
+		}
+	}
+	require.Len(t, crashed, 2, "both clients of the zone")
+	require.Positive(t, after["zone-b"], "the clients of the other zone go on")
+	require.LessOrEqual(t, after["zone-a"], 2, "what was under way ends, and nothing begins")
 }
