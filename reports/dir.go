@@ -59,14 +59,6 @@ func WriteDir(dir string, in Input) error {
 	for _, p := range plots {
 		text(p.File, p.SVG)
 	}
-	for _, name := range []string{LatencyFile, HoldsFile, ThroughputFile} {
-		if len(plots) > 0 {
-			break
-		}
-		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) { // of an earlier version
-			errs = append(errs, err)
-		}
-	}
 	for _, p := range pictures {
 		text(p.File, p.page)
 	}

@@ -31,7 +31,7 @@ type Step struct {
 	At   time.Duration `json:"at"`
 	Kind string        `json:"kind"`
 	From string        `json:"from,omitempty"`
-	To   string        `json:"to,omitempty"` // of a note over several the last
+	To   string        `json:"to,omitempty"` // empty of a note
 	Text string        `json:"text"`
 	// Event is the index of the event that it was drawn from; absent where there is none.
 	Event *int64 `json:"event,omitempty"`
@@ -85,6 +85,7 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 	for _, e := range events {
 		switch {
 		case e.op != nil && seen[e.op.Ordinal()]:
+			continue
 		case e.op != nil && e.op.Invoke.Op == history.Access:
 			s.access(e.op, until-from)
 		case e.op != nil:
@@ -99,12 +100,11 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 		}
 	}
 	for i := range r.Faults {
-		f := &r.Faults[i]
+		f, over := &r.Faults[i], ""
 		if !f.OK || f.At() > until || f.End < from {
 			continue
 		}
-		over := ""
-		if slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return facts.IsServer(n) && n.Name == f.Target }) {
+		if slices.Contains(r.Servers(), f.Target) {
 			over = s.actor(f.Target, ActorServer)
 		}
 		s.add(StepFault, f.At(), over, "", say.Shorten(f.Label(), 90), nil)
@@ -114,15 +114,13 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 }
 
 // damageUnder are the accesses of the holder of a double grant while both held the lock.
-func (t *telling) damageUnder(h *holding.Hold) []Event {
-	var events []Event
+func (t *telling) damageUnder(h *holding.Hold) (events []Event) {
 	l := t.r.LaneOf(h.Lock, facts.Client(h.Owner))
 	if t.v.Kind != checker.DoubleGrant || l == nil {
 		return nil
 	}
 	for _, op := range l.Uses {
-		mine := op.Invoke.Owner == h.Owner || op.Invoke.Owner == "" && op.Invoke.Process == h.Process
-		if mine && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxSteps {
+		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxSteps {
 			events = append(events, accessEvent(t.r, op))
 		}
 	}
@@ -130,9 +128,7 @@ func (t *telling) damageUnder(h *holding.Hold) []Event {
 }
 
 func (s *sequencer) actor(name, kind string) string {
-	if s.actors[name] == "" {
-		s.actors[name] = kind
-	}
+	s.actors[name] = cmp.Or(s.actors[name], kind)
 	return name
 }
 
@@ -142,6 +138,18 @@ func (s *sequencer) add(kind string, at time.Duration, from, to, text string, e 
 		step.Event = &e.Index
 	}
 	s.steps = append(s.steps, step)
+}
+
+// answered is how an operation ended, and what was said then.
+func answered(op *history.Operation, ok string) (kind, text string) {
+	switch {
+	case op.OK():
+		return StepReply, ok
+	case op.Failed():
+		return StepRefusal, cmp.Or(say.Shorten(op.Complete.Error, 70), "refused")
+	default:
+		return StepLost, "no answer"
+	}
 }
 
 // client is the actor of an operation.
@@ -162,18 +170,14 @@ func (s *sequencer) exchange(op *history.Operation, servers []string, until time
 			servers = all
 		}
 	}
-	kind, text := StepReply, "ok"
-	switch {
-	case op.OK() && e.Op == history.Acquire:
-		text = "granted"
+	ok := "ok"
+	if e.Op == history.Acquire {
+		ok = "granted"
 		if answer.Token != 0 {
-			text += fmt.Sprintf(", token %d", answer.Token)
+			ok += fmt.Sprintf(", token %d", answer.Token)
 		}
-	case op.Failed():
-		kind, text = StepRefusal, cmp.Or(say.Shorten(answer.Error, 70), "refused")
-	case op.Unknown():
-		kind, text = StepLost, "no answer"
 	}
+	kind, text := answered(op, ok)
 	for _, server := range servers {
 		s.add(StepRequest, e.Time, who, s.actor(server, ActorServer), string(e.Op)+" "+e.Lock+InMode(e.Mode, e.Permits), e)
 		if answer.Time <= max(until, s.r.Since(s.v)) {
@@ -189,18 +193,12 @@ func (s *sequencer) access(op *history.Operation, long time.Duration) {
 		return
 	}
 	resource := s.actor(cmp.Or(facts.Resource(op), "the resource"), ActorResource)
-	value := cmp.Or(strings.Replace(op.Complete.Value, ">", " → ", 1), "used")
-	switch {
-	case op.OK() && facts.Took(op) <= long/20:
-		s.add(StepRequest, op.Complete.Time, who, resource, value, op.Complete)
+	kind, text := answered(op, cmp.Or(strings.Replace(op.Complete.Value, ">", " → ", 1), "used"))
+	if op.OK() && facts.Took(op) <= long/20 {
+		s.add(StepRequest, op.Complete.Time, who, resource, text, op.Complete)
 		return
-	case op.OK():
-		s.add(StepReply, op.Complete.Time, resource, who, value, op.Complete)
-	case op.Failed():
-		s.add(StepRefusal, op.Complete.Time, resource, who, cmp.Or(say.Shorten(op.Complete.Error, 70), "refused"), op.Complete)
-	default:
-		s.add(StepLost, op.Complete.Time, resource, who, "no answer", op.Complete)
 	}
+	s.add(kind, op.Complete.Time, resource, who, text, op.Complete)
 	s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it", op.Invoke)
 }
 
