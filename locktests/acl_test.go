@@ -35,7 +35,7 @@ func TestUserWithoutChannels(t *testing.T) {
 	onePermit(t, s)
 	for _, k := range kinds() {
 		t.Run(k.name, func(t *testing.T) {
-			l, h := k.on(c), k.blocked(t, c) //nolint:contextcheck // it has that of the test
+			l, h := k.of(c), k.blocked(t, c) //nolint:contextcheck // it has that of the test
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
 			_, err := l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})

@@ -421,64 +421,37 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 			return c.Mutex(name).IsLocked(ctx) // it may have been passed on in memory
 		}
 	}
-	exclusive := func(kind, name string, ask func(c *lock.Client, ctx context.Context, o lock.Options) (*lock.Hold, error)) {
+	// holds adds a way: with a lock of a client that holds all of the names.
+	holds := func(what string, says func(context.Context, *lock.Client, lock.Lease) (bool, error), l func(*lock.Client) lock.Locker, names ...string) {
 		a.ways = append(a.ways, way{
-			name: kind + " " + name, locks: []string{name},
+			name: what + " " + strings.Join(names, "+"), locks: names, writes: strings.HasPrefix(what, "write"), says: says,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				return holding(ask(a.clients[c].Load(), ctx, o))
+				return holding(l(a.clients[c].Load()).Acquire(ctx, names[0], o))
 			},
-			says: says(name),
 		})
 	}
-	for _, name := range []string{"orders", "parts"} {
-		exclusive("mutex", name, func(c *lock.Client, ctx context.Context, o lock.Options) (*lock.Hold, error) {
-			return c.Mutex(name).Acquire(ctx, o)
-		})
-	}
+	mutex := func(c *lock.Client) lock.Locker { return c }
+	holds("mutex", says("orders"), mutex, "orders")
+	holds("mutex", says("parts"), mutex, "parts")
 	for _, name := range []string{"orders", "stock"} {
-		exclusive("fenced", name, func(c *lock.Client, ctx context.Context, o lock.Options) (*lock.Hold, error) {
-			return c.FencedMutex(name).Acquire(ctx, o)
-		})
-		exclusive("fair", name, func(c *lock.Client, ctx context.Context, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(name).Acquire(ctx, o)
-		})
-		exclusive("spin", name, func(c *lock.Client, ctx context.Context, o lock.Options) (*lock.Hold, error) {
-			return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
-		})
+		holds("fenced", says(name), (*lock.Client).Fenced, name)
+		holds("fair", says(name), (*lock.Client).Fair, name)
+		holds("spin", says(name), func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }, name)
 	}
-	a.ways = append(a.ways, way{
-		name: "multi", locks: []string{"parts", "stock"},
-		ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-			client := a.clients[c].Load()
-			m, err := lock.NewMultiLock(lock.Member{Locker: client, Name: "parts"}, lock.Member{Locker: client, Name: "stock"})
-			if err != nil {
-				return handle{}, err
-			}
-			return holding(m.Acquire(ctx, o))
-		},
-		says: func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-			parts, err := says("parts")(ctx, c, l)
-			if err != nil || !parts {
-				return parts, err
-			}
-			return says("stock")(ctx, c, l)
-		},
-	})
-	for _, prefers := range []bool{false, true} {
-		for side, of := range map[string]func(*lock.RWMutex) *lock.RWSide{"read": (*lock.RWMutex).Read, "write": (*lock.RWMutex).Write} {
-			in := func(c *lock.Client) *lock.RWSide {
-				return of(c.RWMutex("prices", lock.RWOptions{PreferWriters: prefers}))
-			}
-			a.ways = append(a.ways, way{
-				name: fmt.Sprintf("%s (writers preferred: %t)", side, prefers), locks: []string{"prices"}, writes: side == "write",
-				ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-					return holding(in(a.clients[c].Load()).Acquire(ctx, o))
-				},
-				says: func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-					return in(c).IsHeldBy(ctx, l.Owner)
-				},
-			})
+	holds("multi", func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
+		parts, err := says("parts")(ctx, c, l)
+		if err != nil || !parts {
+			return parts, err
 		}
+		return says("stock")(ctx, c, l)
+	}, func(c *lock.Client) lock.Locker { return asOne(t, named(c, "parts", "stock")...) }, "parts", "stock")
+	for _, o := range []lock.RWOptions{plainRW, preferWriters} {
+		holds(fmt.Sprintf("read (writers preferred: %t)", o.PreferWriters), func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
+			return c.RWMutex("prices", o).Read().IsHeldBy(ctx, l.Owner)
+		}, func(c *lock.Client) lock.Locker { return c.Readers(o) }, "prices")
+		holds(fmt.Sprintf("write (preferred: %t)", o.PreferWriters), func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
+			return c.RWMutex("prices", o).Write().IsHeldBy(ctx, l.Owner)
+		}, func(c *lock.Client) lock.Locker { return c.Writers(o) }, "prices")
 	}
 	for n := 1; n <= 2; n++ {
 		a.ways = append(a.ways, way{
@@ -505,22 +478,13 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 func (a *attack) requireFree(t *testing.T) {
 	t.Helper()
 	c := a.deploy.admins[0]
-	all := map[string]lock.LockerFunc{
-		"prices": func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
-		},
-		"slots": func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.PermitSemaphore(name).Acquire(ctx, permitsOfEach, o)
-		},
-	}
-	for _, name := range []string{"orders", "parts", "stock"} {
-		all[name] = func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(name).Acquire(ctx, o) // refused also if a waiter counts as alive
-		}
+	fair := c.Fair() // refused also if a waiter counts as alive
+	all := map[string]lock.Locker{
+		"prices": c.Writers(plainRW), "slots": c.Permits(permitsOfEach), "orders": fair, "parts": fair, "stock": fair,
 	}
 	for name, l := range all {
 		redistest.Await(t, name+" to be free", func() bool {
-			h, err := l(t.Context(), name, lock.Options{Lease: long})
+			h, err := l.Acquire(t.Context(), name, lock.Options{Lease: long})
 			return err == nil && h.Release(t.Context()) == nil
 		})
 	}
@@ -635,13 +599,13 @@ func attackQuorum(t *testing.T, of func(servers []redis.UniversalClient) lock.Lo
 // message for a grant, and a quorum that is none.
 func TestAdversaryConvicts(t *testing.T) {
 	t.Parallel()
-	attackOn := func(t *testing.T, of func(planted.Setup) *planted.Lock) *attack {
-		t.Helper()
+	t.Run("a grant by message", func(t *testing.T) {
+		t.Parallel()
 		m := newMovingMaster(t)
 		a, rdbs := newAttack(t, m, 5)
 		var lockers []*planted.Lock
 		for _, rdb := range rdbs {
-			l := of(planted.Setup{Servers: []redis.UniversalClient{rdb}})
+			l := planted.GrantedByMessage(planted.Setup{Servers: []redis.UniversalClient{rdb}})
 			t.Cleanup(l.Close)
 			lockers = append(lockers, l)
 		}
@@ -651,11 +615,6 @@ func TestAdversaryConvicts(t *testing.T) {
 			return holding(lockers[c].Acquire(ctx, "orders", o))
 		}}}
 		a.strikes = []func(*testing.T, *rand.Rand){func(t *testing.T, _ *rand.Rand) { t.Helper(); m.failover(t) }}
-		return a
-	}
-	t.Run("a grant by message", func(t *testing.T) {
-		t.Parallel()
-		a := attackOn(t, planted.GrantedByMessage)
 		a.run(t, 20, time.Minute)
 		require.NotEmpty(t, a.verdict())
 	})

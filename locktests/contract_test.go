@@ -26,7 +26,7 @@ type family struct {
 // several of them as one.
 func families() (all []family) {
 	for _, k := range kinds() {
-		if k.block != nil { // it is shared
+		if k.shared { // it is shared
 			continue
 		}
 		all = append(all, family{
@@ -39,7 +39,7 @@ func families() (all []family) {
 				t.Helper()
 				c := newClient(t, servers[0], lock.Config{Prefix: prefix, Watchdog: watchful})
 				if k.reentrant {
-					return k.on(c)
+					return k.of(c)
 				}
 				return single(c)
 			},

@@ -25,7 +25,7 @@ func TestDetachedHoldGoesToAnotherClient(t *testing.T) {
 	mine, theirs := &events{}, &events{}
 	a := open(t, s, lock.Config{Watchdog: soonDead, Observer: mine})
 	b := open(t, s, lock.Config{Watchdog: soonDead, Observer: theirs})
-	first := acquire(t, fenced(a), "a \xff", 0)
+	first := acquire(t, a.Fenced(), "a \xff", 0)
 	work, cancel := first.Context(t.Context())
 	defer cancel()
 	text := detach(t, first)

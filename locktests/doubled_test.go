@@ -83,24 +83,24 @@ func TestRequestsThatAreDoubledUnseen(t *testing.T) {
 	}
 	answers := map[string]bool{"the first answer": false, "the second answer": true}
 	for _, kind := range kinds() {
-		if kind.block != nil { // its holders share it
+		if kind.shared { // its holders share it
 			continue
 		}
 		refused := func(t *testing.T, c *lock.Client) {
 			t.Helper()
-			_, err := kind.ask(t.Context(), c, "orders", o)
+			_, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.ErrorIs(t, err, lock.ErrNotAcquired)
 		}
 		free := func(t *testing.T, c *lock.Client) {
 			t.Helper()
-			h, err := kind.ask(t.Context(), c, "orders", o)
+			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.NoError(t, err)
 			require.NoError(t, h.Release(t.Context()))
 		}
 		for name, before := range answers {
 			t.Run(kind.name+", "+name, func(t *testing.T) {
 				c, other := clients(t, &doubler{before: before})
-				h, err := kind.ask(t.Context(), c, "orders", o)
+				h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 				require.NoError(t, err)
 				require.Equal(t, 1, h.Lease().Holds)
 				refused(t, other)
@@ -120,7 +120,7 @@ func TestRequestsThatAreDoubledUnseen(t *testing.T) {
 			c, other := clients(t, d)
 			free(t, c) // so that the server knows the scripts
 			d.keeps = true
-			h, err := kind.ask(t.Context(), c, "orders", o)
+			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.NoError(t, err)
 			require.NoError(t, h.Release(t.Context()))
 			require.NoError(t, d.latter(t.Context()))

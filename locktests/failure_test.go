@@ -81,7 +81,7 @@ func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	c := open(t, s, lock.Config{})
 	onePermit(t, s)
 	for _, k := range kinds() {
-		lockIt := func() (*lock.Hold, error) { return k.ask(t.Context(), c, "orders", lock.Options{Lease: long}) }
+		lockIt := func() (*lock.Hold, error) { return k.of(c).Acquire(t.Context(), "orders", lock.Options{Lease: long}) }
 		t.Run(k.name, func(t *testing.T) {
 			h, err := lockIt()
 			require.NoError(t, err)

@@ -1,7 +1,6 @@
 package locktests
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,13 +11,6 @@ import (
 )
 
 const tokenKey = "lock:{orders}:token"
-
-// fenced is the fenced mutex as a lock.
-func fenced(c *lock.Client) lock.Locker {
-	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return c.FencedMutex(name).Acquire(ctx, o)
-	})
-}
 
 // Each grant's token is greater than that of the one before, whatever ended that
 // and whatever became of the last token. Redisson's begin anew at 1 when the lock
@@ -31,7 +23,7 @@ func TestTokensGrow(t *testing.T) {
 	var last int64
 	next := func(c *lock.Client, why string) *lock.Hold {
 		t.Helper()
-		h := acquire(t, fenced(c), "a", long)
+		h := acquire(t, c.Fenced(), "a", long)
 		require.Greater(t, h.Lease().Token, last, why)
 		last = h.Lease().Token
 		return h
@@ -70,18 +62,18 @@ func TestReentryKeepsItsToken(t *testing.T) {
 	s := redistest.Start(t)
 	c := open(t, s, lock.Config{})
 	ctx := t.Context()
-	outer := acquire(t, fenced(c), "a", long)
-	inner := acquire(t, fenced(c), "a", long)
+	outer := acquire(t, c.Fenced(), "a", long)
+	inner := acquire(t, c.Fenced(), "a", long)
 	token := outer.Lease().Token
 	require.Equal(t, token, inner.Lease().Token)
 	require.NoError(t, outer.Release(ctx))
-	third := acquire(t, fenced(c), "a", long)
+	third := acquire(t, c.Fenced(), "a", long)
 	require.Equal(t, token, third.Lease().Token, "the lock wasn't free in between")
 	require.NoError(t, third.Extend(ctx, 2*long))
 	require.Equal(t, token, third.Lease().Token)
 	require.NoError(t, inner.Release(ctx))
 	require.NoError(t, third.Release(ctx))
-	next := acquire(t, fenced(c), "a", long)
+	next := acquire(t, c.Fenced(), "a", long)
 	require.Greater(t, next.Lease().Token, token)
 	require.NoError(t, next.Release(ctx))
 }
@@ -94,7 +86,7 @@ func TestTokensAreForgotten(t *testing.T) {
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
 	c := open(t, s, lock.Config{TokenLife: 3 * time.Second})
-	h := acquire(t, fenced(c), "a", long)
+	h := acquire(t, c.Fenced(), "a", long)
 	token := rdb.PTTL(ctx, tokenKey).Val()
 	require.Positive(t, token)
 	require.LessOrEqual(t, token, 3*time.Second)
@@ -104,7 +96,7 @@ func TestTokensAreForgotten(t *testing.T) {
 	}
 	redistest.Await(t, "the token to be forgotten", func() bool { return rdb.Exists(ctx, tokenKey).Val() == 0 })
 
-	day := acquire(t, fenced(open(t, s, lock.Config{})), "a", long)
+	day := acquire(t, open(t, s, lock.Config{}).Fenced(), "a", long)
 	require.Greater(t, rdb.PTTL(ctx, tokenKey).Val(), 23*time.Hour)
 	require.NoError(t, day.Release(ctx))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,30 +137,42 @@ func TestHandOverCostsTwoRequests(t *testing.T) {
 	require.Empty(t, keysLeft(t, rdb))
 }
 
-// A watched lock that is handed over has a short lease, which becomes that of the watchdog if
-// the holder lives.
-func TestHandedLockGetsItsLease(t *testing.T) {
+// A lock that changes hands has the lease that its new holder asked for when Acquire returns, and
+// keeps it where the server stops at once. A lease of the watchdog, which no caller asked for, may
+// be shorter at first, and says so.
+func TestLeaseOfALockThatWasHandedOver(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]time.Duration{"watchdog": 0} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		owner  string
+		lease  time.Duration
+		length time.Duration
+	}{
+		{"long", "b", long, long},
+		{"long, without an owner", "", long, long},
+		{"short", "b", 3 * time.Second, 3 * time.Second},
+		{"watched", "b", 0, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Start(t)
-			var log events
+			rdb := s.Client(t, nil)
 			holder := open(t, s, lock.Config{})
-			c := listening(t, s, holder, lock.Config{Observer: &log, Watchdog: 10 * time.Minute})
-			next := handOver(t, s, holder, c, lock.Options{Owner: "b", Lease: lease, Wait: lock.Forever})
-			all := log.list()
-			granted := all[slices.IndexFunc(all, func(e lock.Event) bool { return e.Kind == lock.Acquired && e.Lease.Owner == "b" })]
-			require.Less(t, granted.Lease.Expires.Sub(granted.At), 5*time.Second)
-			require.Greater(t, granted.Lease.Expires.Sub(granted.At), time.Second)
-			require.Equal(t, 1, granted.Lease.Holds)
-			redistest.Await(t, "longer lease", func() bool { return time.Until(next.Lease().Expires) > 20*time.Second })
-			log.await(t, lock.Renewed, 1)
-			require.Equal(t, 1, log.count(lock.Renewing))
-			ttl, err := c.Mutex("orders").TTL(t.Context())
-			require.NoError(t, err)
-			require.Greater(t, ttl, 20*time.Second)
+			e := &events{}
+			c := listening(t, s, holder, lock.Config{Observer: e})
+			next := handOver(t, s, holder, c, lock.Options{Owner: tt.owner, Lease: tt.lease, Wait: lock.Forever})
+			l := next.Lease()
+			require.Equal(t, tt.length, l.Length)
+			require.Greater(t, time.Until(l.Expires), l.Length/2)
+			require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), l.Length/2)
+			if tt.lease == 0 {
+				redistest.Await(t, "the watchdog's lease", func() bool { return next.Lease().Length == 30*time.Second })
+				require.Greater(t, time.Until(next.Lease().Expires), 15*time.Second)
+				require.Greater(t, rdb.PTTL(t.Context(), "lock:{orders}").Val(), 15*time.Second)
+				e.await(t, lock.Renewed, 1)
+				require.Equal(t, 1, e.count(lock.Renewing))
+			}
 			require.NoError(t, next.Release(t.Context()))
-			require.Equal(t, 1, log.count(lock.Renewed))
 		})
 	}
 }

@@ -21,28 +21,22 @@ type kind struct {
 	family    string
 	isString  bool // held once and asked for by no other client, its key is a string
 	reentrant bool
-	ask       func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error)
-	// block is how another owner keeps it from being granted. Default: ask.
-	block func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error)
+	shared    bool // by owners; a writer keeps it from being granted
+	of        func(c *lock.Client) lock.Locker
 }
 
-// on is the locks of that kind of a client.
-func (k kind) on(c *lock.Client) lock.Locker {
-	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return k.ask(ctx, c, name, o)
-	})
+// excluding are the locks that exclude those of the kind: of the same kind, or writers.
+func (k kind) excluding(c *lock.Client) lock.Locker {
+	if k.shared {
+		return c.Writers(plainRW)
+	}
+	return k.of(c)
 }
 
 // blocked has another owner hold the lock.
 func (k kind) blocked(t *testing.T, c *lock.Client) *lock.Hold {
 	t.Helper()
-	block := k.block
-	if block == nil {
-		block = k.ask
-	}
-	h, err := block(t.Context(), c, "orders", lock.Options{Owner: "blocker", Lease: long})
-	require.NoError(t, err)
-	return h
+	return acquire(t, k.excluding(c), "blocker", long)
 }
 
 // script is what requests for one of its steps have in them, acquire, extend or release: the digest of a script, or
@@ -60,32 +54,22 @@ func (k kind) script(t *testing.T, step string) string {
 
 // kinds are all of them. The semaphore has one permit, which is set.
 func kinds() []kind {
-	const plain, semaphore = "lock:{orders}", "lock:semaphore:{orders}"
-	side := func(prefer bool, of func(*lock.RWMutex) *lock.RWSide) func(context.Context, *lock.Client, string, lock.Options) (*lock.Hold, error) {
-		return func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return of(c.RWMutex(name, lock.RWOptions{PreferWriters: prefer})).Acquire(ctx, o)
-		}
-	}
-	write := side(false, (*lock.RWMutex).Write)
+	const plain = "lock:{orders}"
 	return []kind{
-		{name: "Mutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return c.Mutex(name).Acquire(ctx, o)
-		}},
-		{name: "FencedMutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FencedMutex(name).Acquire(ctx, o)
-		}},
-		{name: "SpinMutex", key: plain, isString: true, reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return c.SpinMutex(name, lock.Backoff{}).Acquire(ctx, o)
-		}},
-		{name: "FairMutex", key: plain, family: "fair_", reentrant: true, ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return c.FairMutex(name).Acquire(ctx, o)
-		}},
-		{name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, ask: side(false, (*lock.RWMutex).Read), block: write},
-		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, ask: write},
-		{name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true, ask: side(true, (*lock.RWMutex).Write)},
-		{name: "PermitSemaphore", key: semaphore, family: "semaphore_", ask: func(ctx context.Context, c *lock.Client, name string, o lock.Options) (*lock.Hold, error) {
-			return c.PermitSemaphore(name).Acquire(ctx, 1, o)
-		}},
+		{name: "Mutex", key: plain, isString: true, reentrant: true, of: func(c *lock.Client) lock.Locker { return c }},
+		{name: "FencedMutex", key: plain, isString: true, reentrant: true, of: (*lock.Client).Fenced},
+		{name: "SpinMutex", key: plain, isString: true, reentrant: true, of: func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }},
+		{name: "FairMutex", key: plain, family: "fair_", reentrant: true, of: (*lock.Client).Fair},
+		{
+			name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, shared: true,
+			of: func(c *lock.Client) lock.Locker { return c.Readers(plainRW) },
+		},
+		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, of: func(c *lock.Client) lock.Locker { return c.Writers(plainRW) }},
+		{
+			name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true,
+			of: func(c *lock.Client) lock.Locker { return c.Writers(preferWriters) },
+		},
+		{name: "PermitSemaphore", key: semaphoreKey, family: "semaphore_", of: func(c *lock.Client) lock.Locker { return c.Permits(1) }},
 	}
 }
 
@@ -117,7 +101,7 @@ func left(t *testing.T, rdb *redis.Client) []string {
 // know lets the server know the scripts of a kind, so that they are sent by digest.
 func (k kind) know(t *testing.T, c *lock.Client) {
 	t.Helper()
-	h, err := k.ask(t.Context(), c, "orders", lock.Options{Lease: long})
+	h, err := k.of(c).Acquire(t.Context(), "orders", lock.Options{Lease: long})
 	require.NoError(t, err)
 	require.NoError(t, h.Extend(t.Context(), long))
 	require.NoError(t, h.Release(t.Context()))
@@ -136,7 +120,7 @@ func TestLostReplies(t *testing.T) {
 			return func() { happened(t, dropped) }
 		}
 		struck := lose("acquire")
-		h := acquire(t, k.on(c), "a", long)
+		h := acquire(t, k.of(c), "a", long)
 		struck()
 		require.Equal(t, 1, h.Lease().Holds, "not counted twice")
 		if token := h.Lease().Token; token != 0 {
@@ -179,7 +163,7 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 			if name != "over" {
 				ctx, cancel := context.WithCancel(t.Context())
 				held, deliver := link.HoldReplies(k.script(t, "acquire"))
-				done := waiting(ctx, t, k.on(c), lock.Options{Lease: long})
+				done := waiting(ctx, t, k.of(c), lock.Options{Lease: long})
 				happened(t, held)
 				require.NotEmpty(t, left(t, rdb), "the server has granted it")
 				end.do(cancel, c)
@@ -194,8 +178,8 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 			blocker := k.blocked(t, holder)
 			before := left(t, rdb)
 			ctx, cancel := context.WithCancel(t.Context())
-			done := waiting(ctx, t, k.on(c), lock.Options{Lease: long, Wait: end.wait})
-			second := waiting(ctx, t, k.on(c), lock.Options{Lease: long, Wait: end.wait}) // in line behind it
+			done := waiting(ctx, t, k.of(c), lock.Options{Lease: long, Wait: end.wait})
+			second := waiting(ctx, t, k.of(c), lock.Options{Lease: long, Wait: end.wait}) // in line behind it
 			if name != "over" {
 				k.awaitWaiter(t, rdb)
 			}
@@ -204,7 +188,7 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 			require.ErrorIs(t, <-second, end.err)
 			cancel()
 			if name == "closed" {
-				_, err := k.ask(t.Context(), c, "orders", lock.Options{})
+				_, err := k.of(c).Acquire(t.Context(), "orders", lock.Options{})
 				require.ErrorIs(t, err, lock.ErrClosed)
 			}
 			c.Close()
@@ -235,7 +219,7 @@ func TestWaitersOutliveABrokenSubscription(t *testing.T) {
 		blocker := k.blocked(t, holder)
 		var waiters []<-chan error
 		for range 3 {
-			waiters = append(waiters, waiting(t.Context(), t, k.on(c), lock.Options{Lease: long, Wait: lock.Forever}))
+			waiters = append(waiters, waiting(t.Context(), t, k.of(c), lock.Options{Lease: long, Wait: lock.Forever}))
 		}
 		k.awaitWaiter(t, rdb)
 		require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
@@ -266,7 +250,7 @@ func TestForeignKeys(t *testing.T) {
 		}
 		asked := func() (errs []error) {
 			for _, wait := range []time.Duration{0, lock.Forever} {
-				_, err := k.ask(t.Context(), c, "orders", lock.Options{Owner: "b", Lease: long, Wait: wait})
+				_, err := k.of(c).Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: wait})
 				errs = append(errs, err)
 			}
 			switch k.family {
@@ -287,7 +271,7 @@ func TestForeignKeys(t *testing.T) {
 			for _, text := range []string{"my data", "", "held", "held by"} {
 				require.NoError(t, rdb.FlushAll(t.Context()).Err())
 				onePermit(t, s)
-				h := acquire(t, k.on(c), "a", long)
+				h := acquire(t, k.of(c), "a", long)
 				require.NoError(t, rdb.Set(t.Context(), key, text, 0).Err())
 				unchanged(key, func() []error { return append(asked(), h.Release(t.Context())) })
 			}
@@ -302,14 +286,14 @@ func TestForeignKeys(t *testing.T) {
 			if other.key != k.key || (other.family == "rw_") == (k.family == "rw_") {
 				continue // they don't meet, or exclude each other
 			}
-			h := acquire(t, other.on(c), "a", long)
+			h := acquire(t, other.of(c), "a", long)
 			unchanged(k.key, asked)
 			require.NoError(t, h.Release(t.Context()))
 		}
-		_, err := k.ask(t.Context(), c, "", lock.Options{})
+		_, err := k.of(c).Acquire(t.Context(), "", lock.Options{})
 		require.ErrorContains(t, err, "give the lock a name")
 		for _, o := range []lock.Options{{Lease: -1}, {Lease: time.Microsecond}, {Wait: -1}} {
-			_, err := k.ask(t.Context(), c, "orders", o)
+			_, err := k.of(c).Acquire(t.Context(), "orders", o)
 			require.Error(t, err)
 			require.NotErrorIs(t, err, lock.ErrNotAcquired)
 		}
@@ -324,7 +308,7 @@ func TestGrantsNeedTheAcks(t *testing.T) {
 	onePermit(t, s)
 	rdb, c := s.Client(t, nil), open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: attentive})
 	for _, k := range kinds() {
-		require.NoError(t, acquire(t, k.on(c), "a", long).Release(t.Context()), k.name)
+		require.NoError(t, acquire(t, k.of(c), "a", long).Release(t.Context()), k.name)
 	}
 	held := acquire(t, c, "a", long)
 	end := held.Lease().Expires
@@ -336,7 +320,7 @@ func TestGrantsNeedTheAcks(t *testing.T) {
 	require.NoError(t, held.Release(t.Context()))
 	hasty := open(t, s, lock.Config{ReplicaAcks: 1, AckTimeout: 50 * time.Millisecond})
 	for _, k := range kinds() {
-		_, err := k.ask(t.Context(), hasty, "orders", lock.Options{Lease: long})
+		_, err := k.of(hasty).Acquire(t.Context(), "orders", lock.Options{Lease: long})
 		require.ErrorIs(t, err, lock.ErrNotReplicated, k.name)
 		require.NotErrorIs(t, err, lock.ErrNotAcquired)
 		redistest.Await(t, "the grant to be undone", func() bool { return len(left(t, rdb)) == 0 })

@@ -3,7 +3,6 @@ package locktests
 import (
 	"context"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,41 +105,24 @@ func TestLatchRefusesWhatMakesNoSense(t *testing.T) {
 	ctx := t.Context()
 	c := open(t, server, lock.Config{})
 	require.NoError(t, rdb.Set(ctx, "lock:latch:{text}", "my data", 0).Err())
-	set := func(l *lock.CountDownLatch, n int) error {
-		_, err := l.TrySetCount(ctx, n)
-		return err
-	}
-	await := func(l *lock.CountDownLatch, wait time.Duration) error {
-		_, err := l.Await(ctx, wait)
-		return err
-	}
-	down := func(l *lock.CountDownLatch) error {
-		_, err := l.CountDown(ctx)
-		return err
-	}
-	remove := func(l *lock.CountDownLatch) error {
-		_, err := l.Delete(ctx)
-		return err
-	}
 	l, unnamed, wrong := c.CountDownLatch("orders"), c.CountDownLatch(""), c.CountDownLatch("text")
-	tests := []struct {
+	for _, tt := range []struct {
 		name, want string
 		err        error
 	}{
-		{"no count", "give at least 1", set(l, 0)},
-		{"negative count", "give at least 1", set(l, -1)},
-		{"enormous count", "at most", set(l, math.MaxInt)},
-		{"negative wait", "give 0 for one try", await(l, -1)},
-		{"no name", "give the lock a name", set(unnamed, 1)},
-		{"no name: await", "give the lock a name", await(unnamed, 0)},
-		{"no name: count down", "give the lock a name", down(unnamed)},
-		{"wrong type: set", "use another name", set(wrong, 1)},
-		{"wrong type: await", "use another name", await(wrong, lock.Forever)},
-		{"wrong type: count down", "use another name", down(wrong)},
-		{"wrong type: delete", "use another name", remove(wrong)},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { require.ErrorContains(t, tt.err, tt.want) })
+		{"no count", "give at least 1", errOf(l.TrySetCount(ctx, 0))},
+		{"negative count", "give at least 1", errOf(l.TrySetCount(ctx, -1))},
+		{"enormous count", "at most", errOf(l.TrySetCount(ctx, math.MaxInt))},
+		{"negative wait", "give 0 for one try", errOf(l.Await(ctx, -1))},
+		{"no name", "give the lock a name", errOf(unnamed.TrySetCount(ctx, 1))},
+		{"no name: await", "give the lock a name", errOf(unnamed.Await(ctx, 0))},
+		{"no name: count down", "give the lock a name", errOf(unnamed.CountDown(ctx))},
+		{"wrong type: set", "use another name", errOf(wrong.TrySetCount(ctx, 1))},
+		{"wrong type: await", "use another name", errOf(wrong.Await(ctx, lock.Forever))},
+		{"wrong type: count down", "use another name", errOf(wrong.CountDown(ctx))},
+		{"wrong type: delete", "use another name", errOf(wrong.Delete(ctx))},
+	} {
+		require.ErrorContains(t, tt.err, tt.want, tt.name)
 	}
 	require.Equal(t, []string{"lock:latch:{text}"}, rdb.Keys(ctx, "*").Val())
 	require.Equal(t, "my data", rdb.Get(ctx, "lock:latch:{text}").Val())
@@ -170,9 +152,7 @@ func TestLatchIsLikeItsModel(t *testing.T) {
 	ctx := t.Context()
 	scripts := map[string]*redis.Script{}
 	for _, step := range []string{"set", "down", "count", "delete"} {
-		b, err := os.ReadFile("../lock/scripts/latch_" + step + ".lua")
-		require.NoError(t, err)
-		scripts[step] = redis.NewScript(string(b))
+		scripts[step] = script(t, "latch_"+step)
 	}
 	pubsub := rdb.Subscribe(ctx, "c")
 	defer func() { require.NoError(t, pubsub.Close()) }()

@@ -11,24 +11,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-func TestForceUnlock(t *testing.T) {
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	m := c.Mutex("orders")
-	was, err := m.ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.False(t, was)
-	h := acquire(t, c, "a", long)
-	waiter := waiting(t.Context(), t, open(t, s, lock.Config{}), lock.Options{Wait: lock.Forever, Lease: long})
-	parked(t, s.Client(t, nil), 1)
-	was, err = m.ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, was)
-	require.NoError(t, <-waiter)
-	require.ErrorIs(t, h.Extend(t.Context(), long), lock.ErrNotHeld)
-	<-h.Lost()
-}
-
 // Without a lease the lock is kept until the client closes: no other client gets
 // in, however long the work takes.
 func TestWatchdogKeepsALockThatIsNeverReleased(t *testing.T) {

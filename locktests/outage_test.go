@@ -22,17 +22,9 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 		}
 		return h.Release, nil
 	}
-	of := func(o lock.Options, wait time.Duration) lock.Options {
-		o.Lease, o.Wait = long, wait
-		return o
-	}
 	all := map[string]asker{
 		"MultiLock": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			m, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "parts"})
-			if err != nil {
-				return nil, err
-			}
-			return hold(m.Acquire(ctx, of(lock.Options{}, wait)))
+			return hold(asOne(t, named(c, "orders", "parts")...).Acquire(ctx, "both", lock.Options{Lease: long, Wait: wait}))
 		},
 		"Semaphore": func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
 			s := c.Semaphore("orders")
@@ -55,11 +47,11 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 	}
 	for _, k := range kinds() {
 		all[k.name] = func(ctx context.Context, c *lock.Client, wait time.Duration) (func(context.Context) error, error) {
-			ask := k.ask
-			if wait == 0 && k.block != nil {
-				ask = k.block
+			l := k.of(c)
+			if wait == 0 {
+				l = k.excluding(c)
 			}
-			return hold(ask(ctx, c, "orders", of(lock.Options{}, wait)))
+			return hold(l.Acquire(ctx, "orders", lock.Options{Lease: long, Wait: wait}))
 		}
 	}
 	for name, ask := range all {

@@ -74,12 +74,18 @@ func acquire(t *testing.T, l lock.Locker, owner string, lease time.Duration) *lo
 	return h
 }
 
-// digest is what a script is called by.
-func digest(tb testing.TB, name string) string {
+// script is one of a lock, as the server knows it.
+func script(tb testing.TB, name string) *redis.Script {
 	tb.Helper()
 	source := lock.Scripts()[name]
 	require.NotEmpty(tb, source, name)
-	return redis.NewScript(source).Hash()
+	return redis.NewScript(source)
+}
+
+// digest is what a script is called by.
+func digest(tb testing.TB, name string) string {
+	tb.Helper()
+	return script(tb, name).Hash()
 }
 
 // acquireText is what requests for a Mutex have in them.

@@ -25,15 +25,13 @@ func everyLock(t *testing.T) (all map[string]lock.Locker, held func() bool) {
 	require.NoError(t, err)
 	t.Cleanup(redlock.Close)
 	require.NoError(t, c.PermitSemaphore("orders").SetPermits(t.Context(), 1))
-	multi, err := lock.NewMultiLock(lock.Member{Locker: c, Name: "orders"}, lock.Member{Locker: c, Name: "stock"})
-	require.NoError(t, err)
 	all = map[string]lock.Locker{
-		"multi":   lock.LockerFunc(func(ctx context.Context, _ string, o lock.Options) (*lock.Hold, error) { return multi.Acquire(ctx, o) }),
+		"multi":   asOne(t, named(c, "orders", "stock")...),
 		"redlock": redlock,
 		"client":  c,
 	}
 	for _, k := range kinds() {
-		all[k.name] = k.on(c)
+		all[k.name] = k.of(c)
 	}
 	return all, func() bool {
 		for _, s := range servers {

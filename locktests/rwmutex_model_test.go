@@ -100,8 +100,8 @@ func TestReadWriteLockIsLikeItsModel(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
-	acquire, extend, release := rwSource(t, "rw_acquire"), rwSource(t, "rw_extend"), rwSource(t, "rw_release")
-	force, inspect := rwSource(t, "rw_force"), rwSource(t, "rw_inspect")
+	acquire, extend, release := script(t, "rw_acquire"), script(t, "rw_extend"), script(t, "rw_release")
+	force, inspect := script(t, "rw_force"), script(t, "rw_inspect")
 	sub := rdb.PSubscribe(ctx, "*")
 	defer func() { require.NoError(t, sub.Close()) }()
 	_, err := sub.Receive(ctx)
@@ -228,13 +228,9 @@ func TestReadWriteLockIsLikeItsModel(t *testing.T) {
 			"release": func(t *rapid.T) {
 				r := old(t)
 				withdraw := rapid.Bool().Draw(t, "withdraw")
-				flag := 0
-				if withdraw {
-					flag = 1
-				}
 				step(t, func() {
 					n, err := release.Run(ctx, rdb, []string{key, mark(r.request)},
-						r.side, r.request, r.owner, minute, key+":readers", key+":writers", flag).Int()
+						r.side, r.request, r.owner, minute, key+":readers", key+":writers", intOf(withdraw)).Int()
 					require.NoError(t, err)
 					if want := m.release(r.side, r.request, r.owner, withdraw); n != want {
 						t.Fatalf("release %v: %d; want %d", r, n, want)

@@ -42,8 +42,8 @@ func TestRequestsOfManyHolders(t *testing.T) {
 			request := "holder" + strconv.Itoa(i)
 			took = append(
 				took,
-				rwSource(t, "rw_acquire").Eval(ctx, pipe, []string{"lock:{orders}", "mark"}, "read", request, request, 10*minute+i, 0),
-				redis.NewScript(lock.Scripts()["semaphore_acquire"]).Eval(ctx, pipe,
+				script(t, "rw_acquire").Eval(ctx, pipe, []string{"lock:{orders}", "mark"}, "read", request, request, 10*minute+i, 0),
+				script(t, "semaphore_acquire").Eval(ctx, pipe,
 					[]string{semaphoreKey, semaphoreKey + ":grants", semaphoreKey + ":queue", semaphoreKey + ":alive", "mark"},
 					request, 1, 10*minute+i, 0, minute, minute, "channel"),
 			)

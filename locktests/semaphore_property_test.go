@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,18 +16,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
-
-// semaphoreScript is a step on a semaphore, as the client sends it.
-func semaphoreScript(t *testing.T, step string) *redis.Script {
-	t.Helper()
-	var source strings.Builder
-	for _, name := range []string{"semaphore", "semaphore_" + step} {
-		b, err := os.ReadFile("../lock/scripts/" + name + ".lua")
-		require.NoError(t, err)
-		source.Write(b)
-	}
-	return redis.NewScript(source.String())
-}
 
 // elsewhere marks a request that took permits of a semaphore which was deleted since.
 const elsewhere = -1
@@ -213,7 +200,7 @@ func TestSemaphoreIsLikeItsModel(t *testing.T) {
 	ctx := t.Context()
 	scripts := map[string]*redis.Script{}
 	for _, step := range []string{"acquire", "extend", "release", "give", "size", "delete", "inspect"} {
-		scripts[step] = semaphoreScript(t, step)
+		scripts[step] = script(t, "semaphore_"+step)
 	}
 	pubsub := rdb.Subscribe(ctx, "c")
 	defer func() { require.NoError(t, pubsub.Close()) }()

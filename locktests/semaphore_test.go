@@ -60,6 +60,9 @@ func takes(ctx context.Context, s *lock.Semaphore, n int, wait time.Duration) <-
 	return done
 }
 
+// errOf is the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -69,80 +72,53 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	s, unset, unnamed, wrong := semaphore(t, c, 3), c.Semaphore("unset"), c.Semaphore(""), c.Semaphore("text")
 	require.NoError(t, s.Acquire(ctx, 1, 0))
 	require.NoError(t, rdb.Set(ctx, "lock:semaphore:{text}", "my data", 0).Err())
-	permit := func(s *lock.PermitSemaphore, n int, o lock.Options) error {
-		_, err := s.Acquire(ctx, n, o)
-		return err
-	}
-	try := func(s *lock.Semaphore, n int) error {
-		_, err := s.TrySetPermits(ctx, n)
-		return err
-	}
-	drain := func(s *lock.Semaphore) error {
-		_, err := s.Drain(ctx)
-		return err
-	}
-	look := func(s *lock.Semaphore) error {
-		_, err := s.AvailablePermits(ctx)
-		return err
-	}
-	remove := func(s *lock.Semaphore) error {
-		_, err := s.Delete(ctx)
-		return err
-	}
-	tests := []struct {
+	p, unsetPermit := c.PermitSemaphore("orders"), c.PermitSemaphore("unset")
+	forever := lock.Options{Wait: lock.Forever}
+	for _, tt := range []struct {
 		name string
-		do   func() error
+		err  error
 		want string
 		is   error
 	}{
-		{"no permits", func() error { return s.Acquire(ctx, 0, 0) }, "give at least 1", nil},
-		{"less than none", func() error { return s.Acquire(ctx, -1, 0) }, "give at least 1", nil},
-		{"no permits back", func() error { return s.Release(ctx, 0) }, "give at least 1", nil},
-		{"no permits for a time", func() error { return permit(c.PermitSemaphore("orders"), 0, lock.Options{}) }, "give at least 1", nil},
-		{"more than can be", func() error { return s.Acquire(ctx, math.MaxInt, 0) }, "at most", nil},
-		{"more than there are", func() error { return s.Acquire(ctx, 4, lock.Forever) }, "there are 3", lock.ErrTooMany},
-		{"more than there are, for a time", func() error {
-			return permit(c.PermitSemaphore("orders"), 4, lock.Options{Wait: lock.Forever})
-		}, "there are 3", lock.ErrTooMany},
-		{"negative wait", func() error { return s.Acquire(ctx, 1, -1) }, "give 0 for one try", nil},
-		{"negative lease", func() error { return permit(c.PermitSemaphore("orders"), 1, lock.Options{Lease: -1}) }, "give a positive one", nil},
-		{"negative size", func() error { return s.SetPermits(ctx, -1) }, "give at least 0", nil},
-		{"negative first size", func() error { return try(s, -1) }, "give at least 0", nil},
-		{"enormous size", func() error { return s.AddPermits(ctx, math.MaxInt) }, "at most", nil},
-		{"too much with what is there", func() error { return s.AddPermits(ctx, math.MaxInt32) }, "would be 2147483650", nil},
-		{"fewer than none", func() error { return s.AddPermits(ctx, -4) }, "would be -1", nil},
+		{"no permits", s.Acquire(ctx, 0, 0), "give at least 1", nil},
+		{"less than none", s.Acquire(ctx, -1, 0), "give at least 1", nil},
+		{"no permits back", s.Release(ctx, 0), "give at least 1", nil},
+		{"no permits for a time", errOf(p.Acquire(ctx, 0, lock.Options{})), "give at least 1", nil},
+		{"more than can be", s.Acquire(ctx, math.MaxInt, 0), "at most", nil},
+		{"more than there are", s.Acquire(ctx, 4, lock.Forever), "there are 3", lock.ErrTooMany},
+		{"more than there are, for a time", errOf(p.Acquire(ctx, 4, forever)), "there are 3", lock.ErrTooMany},
+		{"negative wait", s.Acquire(ctx, 1, -1), "give 0 for one try", nil},
+		{"negative size", s.SetPermits(ctx, -1), "give at least 0", nil},
+		{"negative first size", errOf(s.TrySetPermits(ctx, -1)), "give at least 0", nil},
+		{"enormous size", s.AddPermits(ctx, math.MaxInt), "at most", nil},
+		{"too much with what is there", s.AddPermits(ctx, math.MaxInt32), "would be 2147483650", nil},
+		{"fewer than none", s.AddPermits(ctx, -4), "would be -1", nil},
 
-		{"unset: acquire", func() error { return unset.Acquire(ctx, 1, lock.Forever) }, "was not set", lock.ErrNotSet},
-		{"unset: acquire for a time", func() error {
-			return permit(c.PermitSemaphore("unset"), 1, lock.Options{Wait: lock.Forever})
-		}, "was not set", lock.ErrNotSet},
-		{"unset: release", func() error { return unset.Release(ctx, 1) }, "was not set", lock.ErrNotSet},
-		{"unset: release is not held either", func() error { return unset.Release(ctx, 1) }, "", lock.ErrNotHeld},
-		{"unset: add", func() error { return unset.AddPermits(ctx, 1) }, "was not set", lock.ErrNotSet},
-		{"unset: drain", func() error { return drain(unset) }, "was not set", lock.ErrNotSet},
-		{"unset: look", func() error { return look(unset) }, "was not set", lock.ErrNotSet},
+		{"unset: acquire", unset.Acquire(ctx, 1, lock.Forever), "was not set", lock.ErrNotSet},
+		{"unset: acquire for a time", errOf(unsetPermit.Acquire(ctx, 1, forever)), "was not set", lock.ErrNotSet},
+		{"unset: release", unset.Release(ctx, 1), "was not set", lock.ErrNotSet},
+		{"unset: release is not held either", unset.Release(ctx, 1), "", lock.ErrNotHeld},
+		{"unset: add", unset.AddPermits(ctx, 1), "was not set", lock.ErrNotSet},
+		{"unset: drain", errOf(unset.Drain(ctx)), "was not set", lock.ErrNotSet},
+		{"unset: look", errOf(unset.AvailablePermits(ctx)), "was not set", lock.ErrNotSet},
 
-		{"no name: acquire", func() error { return unnamed.Acquire(ctx, 1, 0) }, "give the lock a name", nil},
-		{"no name: release", func() error { return unnamed.Release(ctx, 1) }, "give the lock a name", nil},
-		{"no name: size", func() error { return try(unnamed, 1) }, "give the lock a name", nil},
-		{"no name: look", func() error { return look(unnamed) }, "give the lock a name", nil},
+		{"no name: acquire", unnamed.Acquire(ctx, 1, 0), "give the lock a name", nil},
+		{"no name: release", unnamed.Release(ctx, 1), "give the lock a name", nil},
+		{"no name: size", errOf(unnamed.TrySetPermits(ctx, 1)), "give the lock a name", nil},
+		{"no name: look", errOf(unnamed.AvailablePermits(ctx)), "give the lock a name", nil},
 
-		{"wrong type: acquire", func() error { return wrong.Acquire(ctx, 1, lock.Forever) }, "use another name", nil},
-		{"wrong type: release", func() error { return wrong.Release(ctx, 1) }, "use another name", nil},
-		{"wrong type: size", func() error { return wrong.SetPermits(ctx, 1) }, "use another name", nil},
-		{"wrong type: drain", func() error { return drain(wrong) }, "use another name", nil},
-		{"wrong type: look", func() error { return look(wrong) }, "use another name", nil},
-		{"wrong type: delete", func() error { return remove(wrong) }, "use another name", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.do()
-			require.ErrorContains(t, err, tt.want)
-			if tt.is != nil {
-				require.ErrorIs(t, err, tt.is)
-			}
-			require.NotErrorIs(t, err, lock.ErrNotAcquired)
-		})
+		{"wrong type: acquire", wrong.Acquire(ctx, 1, lock.Forever), "use another name", nil},
+		{"wrong type: release", wrong.Release(ctx, 1), "use another name", nil},
+		{"wrong type: size", wrong.SetPermits(ctx, 1), "use another name", nil},
+		{"wrong type: drain", errOf(wrong.Drain(ctx)), "use another name", nil},
+		{"wrong type: look", errOf(wrong.AvailablePermits(ctx)), "use another name", nil},
+		{"wrong type: delete", errOf(wrong.Delete(ctx)), "use another name", nil},
+	} {
+		require.ErrorContains(t, tt.err, tt.want, tt.name)
+		if tt.is != nil {
+			require.ErrorIs(t, tt.err, tt.is, tt.name)
+		}
+		require.NotErrorIs(t, tt.err, lock.ErrNotAcquired, tt.name)
 	}
 	require.Equal(t, "my data", rdb.Get(ctx, "lock:semaphore:{text}").Val())
 	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nothing was begun")
@@ -158,19 +134,12 @@ func TestCancelInFlightLeaksNoPermit(t *testing.T) {
 	require.NoError(t, s.Acquire(t.Context(), 1, 0)) // so that the digest is known
 	require.NoError(t, s.Release(t.Context(), 1))
 	asks := map[string]func(ctx context.Context) error{
-		"for good": func(ctx context.Context) error { return s.Acquire(ctx, 1, 0) },
-		"all of them": func(ctx context.Context) error {
-			_, err := s.Drain(ctx)
-			return err
-		},
-		"for a time": func(ctx context.Context) error {
-			_, err := c.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
-			return err
-		},
+		"for good":    func(ctx context.Context) error { return s.Acquire(ctx, 1, 0) },
+		"all of them": func(ctx context.Context) error { return errOf(s.Drain(ctx)) },
 	}
 	for name, ask := range asks {
 		t.Run(name, func(t *testing.T) {
-			held, deliver := link.HoldReplies(semaphoreScript(t, "acquire").Hash())
+			held, deliver := link.HoldReplies(digest(t, "semaphore_acquire"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
@@ -183,6 +152,29 @@ func TestCancelInFlightLeaksNoPermit(t *testing.T) {
 			available(t, s, 1)
 		})
 	}
+}
+
+// All permits of a request are granted, or none, and given back once, by their hold (redisson #6343).
+func TestPermitsAreGrantedTogether(t *testing.T) {
+	server := redistest.Start(t)
+	ctx := t.Context()
+	c := open(t, server, lock.Config{})
+	all, s := semaphore(t, c, 5), c.PermitSemaphore("orders")
+	three, err := s.Acquire(ctx, 3, lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err)
+	l := three.Lease()
+	require.Equal(t, []any{"orders", "a", 3, long}, []any{l.Name, l.Owner, l.Holds, l.Length})
+	_, err = s.Acquire(ctx, 3, lock.Options{Owner: "a", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired, "not the two that are there")
+	available(t, all, 2)
+	two, err := s.Acquire(ctx, 2, lock.Options{Owner: "a", Lease: long})
+	require.NoError(t, err, "an owner may hold several grants")
+	require.ErrorIs(t, all.Release(ctx, 1), lock.ErrNotHeld, "what is held for a time is given back by its hold alone")
+	require.NoError(t, three.Release(ctx))
+	available(t, all, 3)
+	require.NoError(t, two.Release(ctx))
+	available(t, all, 5)
+	require.Equal(t, []string{semaphoreKey}, keysLeft(t, server.Client(t, nil)))
 }
 
 func TestChangesOfTheSizeReachThoseWhoWait(t *testing.T) {

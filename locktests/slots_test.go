@@ -30,11 +30,11 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 	}
 	o := lock.Options{Lease: long, Wait: lock.Forever}
 	for _, kind := range kinds() {
-		if kind.block != nil { // its holders share it
+		if kind.shared { // its holders share it
 			continue
 		}
 		t.Run(kind.name, func(t *testing.T) {
-			h, err := kind.ask(t.Context(), c, "orders", o)
+			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.NoError(t, err)
 			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": kind.key}})
 			require.NoError(t, err)
@@ -48,7 +48,7 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 			next := make(chan *lock.Hold, 1)
 			go func() {
 				defer close(next)
-				if h, err := kind.ask(t.Context(), other, "orders", o); err == nil {
+				if h, err := kind.of(other).Acquire(t.Context(), "orders", o); err == nil {
 					next <- h
 				}
 			}()

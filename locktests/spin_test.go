@@ -1,7 +1,6 @@
 package locktests
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +11,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
-
-// spinning is the spin mutex as a lock.
-func spinning(c *lock.Client, b lock.Backoff) lock.Locker {
-	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return c.SpinMutex(name, b).Acquire(ctx, o)
-	})
-}
 
 // scripted is how many scripts a server was asked to run.
 func scripted(t *testing.T, rdb *redis.Client) string {
@@ -39,7 +31,7 @@ func TestSpinMutexSubscribesToNothing(t *testing.T) {
 	require.NoError(t, rdb.ACLSetUser(t.Context(), "mute", "on", "nopass", "~*", "allchannels", "+@all", "-subscribe", "-psubscribe", "-ssubscribe").Err())
 	c := newClient(t, s.Client(t, func(o *redis.Options) { o.Username = "mute"; o.Password = "x" }), lock.Config{})
 	h := acquire(t, open(t, s, lock.Config{}), "a", long) // a plain mutex of that name is the same lock
-	waiter := waiting(t.Context(), t, spinning(c, lock.Backoff{}), lock.Options{Lease: long, Wait: lock.Forever})
+	waiter := waiting(t.Context(), t, c.Spin(lock.Backoff{}), lock.Options{Lease: long, Wait: lock.Forever})
 	for range 3 {
 		before := scripted(t, rdb)
 		redistest.Await(t, "another try", func() bool { return scripted(t, rdb) != before })

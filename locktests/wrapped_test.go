@@ -1,9 +1,7 @@
 package locktests
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -45,53 +43,4 @@ func TestWrappedRedisClients(t *testing.T) {
 			require.Empty(t, keysLeft(t, rdb))
 		})
 	}
-}
-
-// Each kind of lock is a Locker, which Do takes.
-func TestEveryKindIsALocker(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	onePermit(t, s)
-	for name, l := range map[string]lock.Locker{
-		"mutex": c, "fenced": c.Fenced(), "fair": c.Fair(), "spin": c.Spin(lock.Backoff{}),
-		"readers": c.Readers(lock.RWOptions{}), "writers": c.Writers(lock.RWOptions{}), "permits": c.Permits(1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			called := false
-			require.NoError(t, lock.Do(t.Context(), l, "orders", lock.Options{Lease: long}, func(context.Context) error {
-				called = true
-				return nil
-			}))
-			require.True(t, called)
-			require.Empty(t, left(t, s.Client(t, nil)))
-		})
-	}
-}
-
-// A second release and a lock that was lost are told apart.
-func TestSecondReleaseIsNoLoss(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c := open(t, s, lock.Config{})
-	h := acquire(t, c, "a", long)
-	require.NoError(t, h.Release(t.Context()))
-	err := h.Release(t.Context())
-	require.ErrorIs(t, err, lock.ErrReleased)
-	require.ErrorIs(t, err, lock.ErrNotHeld)
-
-	h = acquire(t, c, "a", long)
-	_, err = c.Mutex("orders").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	for range 2 {
-		err = h.Release(t.Context())
-		require.ErrorIs(t, err, lock.ErrNotHeld)
-		require.NotErrorIs(t, err, lock.ErrReleased)
-	}
-	h = acquire(t, c, "a", 50*time.Millisecond)
-	<-h.Lost()
-	redistest.Await(t, "the end on the server", func() bool { return s.Client(t, nil).Exists(t.Context(), "lock:{orders}").Val() == 0 })
-	err = h.Release(t.Context())
-	require.ErrorIs(t, err, lock.ErrNotHeld)
-	require.NotErrorIs(t, err, lock.ErrReleased)
 }
