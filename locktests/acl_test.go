@@ -29,22 +29,20 @@ func withoutChannels(t *testing.T, s *redistest.Server) *lock.Client {
 // asking, and no release fails for it.
 func TestUserWithoutChannels(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	c := withoutChannels(t, s)
 	ctx := t.Context()
-	onePermit(t, s)
-	for _, k := range kinds() {
-		t.Run(k.name, func(t *testing.T) {
-			l, h := k.of(c), k.blocked(t, c) //nolint:contextcheck // it has that of the test
-			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			defer cancel()
-			_, err := l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
-			require.Error(t, err)
-			next := waiting(ctx, t, l, lock.Options{Owner: "c", Lease: long, Wait: lock.Forever})
-			require.NoError(t, h.Release(ctx))
-			require.NoError(t, <-next)
-		})
-	}
+	eachKind(t, func(t *testing.T, k kind, s *redistest.Server) {
+		t.Helper()
+		c := withoutChannels(t, s)
+		l, h := k.of(c), k.blocked(t, c)
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := l.Acquire(short, "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
+		require.Error(t, err)
+		next := waiting(t.Context(), t, l, lock.Options{Owner: "c", Lease: long, Wait: lock.Forever})
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-next)
+	})
+	c := withoutChannels(t, redistest.Start(t))
 	l := c.CountDownLatch("orders")
 	_, err := l.TrySetCount(ctx, 1)
 	require.NoError(t, err)

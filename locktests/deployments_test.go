@@ -140,6 +140,7 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 			})
 			if name == topologies.Cluster {
 				t.Run("a slot moves", func(t *testing.T) { slotMoves(t, d) })
+				t.Run("a slot stays moving", func(t *testing.T) { slotStaysMoving(t, d) })
 			}
 			if f, ok := d.(topologies.Failover); ok {
 				t.Run("a graceful failover", func(t *testing.T) { gracefulFailover(t, f) })

@@ -23,44 +23,31 @@ type doubler struct {
 	latter func(ctx context.Context) error
 }
 
-func (d *doubler) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook is for requests that are sent without a pipeline.
-func (d *doubler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return d.ProcessPipelineHook(func(ctx context.Context, cmds []redis.Cmder) error {
-			return next(ctx, cmds[0])
-		})(ctx, []redis.Cmder{cmd})
+func (d *doubler) send(ctx context.Context, cmds []redis.Cmder, next send) error {
+	var copies []redis.Cmder
+	for _, cmd := range cmds {
+		if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "set" {
+			copies = append(copies, redis.NewCmd(ctx, cmd.Args()...))
+		}
 	}
-}
-
-func (d *doubler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		var copies []redis.Cmder
-		for _, cmd := range cmds {
-			if name := cmd.Name(); name == "evalsha" || name == "eval" || name == "set" {
-				copies = append(copies, redis.NewCmd(ctx, cmd.Args()...))
-			}
-		}
-		d.mu.Lock()
-		kept := d.keeps && len(copies) > 0
-		if kept {
-			d.keeps = false
-			d.latter = func(ctx context.Context) error { return next(ctx, copies) }
-		}
-		d.mu.Unlock()
-		if len(copies) == 0 || kept {
-			return next(ctx, cmds)
-		}
-		if d.before {
-			_ = next(ctx, copies)
-		}
-		err := next(ctx, cmds)
-		if !d.before {
-			_ = next(ctx, copies)
-		}
-		return err
+	d.mu.Lock()
+	kept := d.keeps && len(copies) > 0
+	if kept {
+		d.keeps = false
+		d.latter = func(ctx context.Context) error { return next(ctx, copies) }
 	}
+	d.mu.Unlock()
+	if len(copies) == 0 || kept {
+		return next(ctx, cmds)
+	}
+	if d.before {
+		_ = next(ctx, copies)
+	}
+	err := next(ctx, cmds)
+	if !d.before {
+		_ = next(ctx, copies)
+	}
+	return err
 }
 
 // A request that reaches the server twice, unknown to the library, grants nothing twice and
@@ -78,7 +65,7 @@ func TestRequestsThatAreDoubledUnseen(t *testing.T) {
 		onePermit(t, s)
 		_, err := other.CountDownLatch("orders").TrySetCount(t.Context(), 2)
 		require.NoError(t, err)
-		rdb.AddHook(d)
+		rdb.AddHook(hook(d.send))
 		return newClient(t, rdb, lock.Config{}), other
 	}
 	answers := map[string]bool{"the first answer": false, "the second answer": true}

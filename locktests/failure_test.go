@@ -55,25 +55,6 @@ func TestLateCopyOfAcquireAfterTheRelease(t *testing.T) {
 	require.Positive(t, rdb.PTTL(t.Context(), left[0]).Val(), "what is left goes by itself")
 }
 
-// A release whose answer was lost when the lease was over doesn't make the next one
-// believe in it.
-func TestRepeatedReleaseAfterTheLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	link := &redistest.Link{}
-	c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
-	warm := acquire(t, c, "warm", long)
-	require.NoError(t, warm.Release(t.Context()))
-	h := acquire(t, c, "a", soonOver)
-	<-h.Lost()
-	dropped := link.DropReply(digest(t, "release"))
-	err := h.Release(t.Context())
-	happened(t, dropped)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, lock.ErrNotHeld)
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-}
-
 // A server without memory releases, and keeps the holds that are renewed.
 func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	s := redistest.Start(t)
@@ -98,53 +79,55 @@ func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	}
 }
 
-// Between a release whose reply is lost and its repetition another client gets
-// the lock.
+// Between a release whose reply is lost and its repetition another client gets the lock, which it keeps. Where
+// the lease was over, the repetition is no success.
 func TestRepeatedReleaseLeavesTheNextHolderAlone(t *testing.T) {
-	start := func(t *testing.T) (c, other *lock.Client, link *redistest.Link) {
-		t.Helper()
-		s := redistest.Start(t)
-		link = &redistest.Link{}
-		c = newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
-		return c, open(t, s, lock.Config{}), link
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		known  bool // the script of the release: else the server hasn't carried it out
+		lease  time.Duration
+		repeat error
+	}{
+		{"carried out", true, long, nil},
+		{"not carried out", false, long, nil},
+		{"too late", true, soonOver, lock.ErrNotHeld},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, link := redistest.Start(t), &redistest.Link{}
+			c := newClient(t, s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; link.Use(o) }), lock.Config{})
+			other := open(t, s, lock.Config{})
+			if tt.known {
+				require.NoError(t, acquire(t, other, "warm", long).Release(t.Context()))
+			}
+			h := acquire(t, c, "a", tt.lease)
+			if tt.lease == soonOver {
+				<-h.Lost()
+			}
+			dropped := link.DropReply("evalsha")
+			err := h.Release(t.Context())
+			happened(t, dropped)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lock.ErrNotHeld)
+			if !tt.known {
+				_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+				require.NoError(t, h.Release(t.Context()))
+			}
+			next, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long, Wait: long})
+			require.NoError(t, err)
+			if err := h.Release(t.Context()); tt.known { // the first one may have been what released it
+				require.ErrorIs(t, err, tt.repeat)
+			} else {
+				require.ErrorIs(t, err, lock.ErrNotHeld)
+			}
+			held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
+			require.NoError(t, err)
+			require.True(t, held)
+			require.NoError(t, next.Release(t.Context()))
+		})
 	}
-	unanswered := func(t *testing.T, link *redistest.Link, h *lock.Hold) {
-		t.Helper()
-		dropped := link.DropReply("evalsha")
-		err := h.Release(t.Context())
-		happened(t, dropped)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, lock.ErrNotHeld)
-	}
-	alone := func(t *testing.T, other *lock.Client, next *lock.Hold) {
-		t.Helper()
-		held, err := other.Mutex("orders").IsHeldBy(t.Context(), "b")
-		require.NoError(t, err)
-		require.True(t, held)
-		require.NoError(t, next.Release(t.Context()))
-	}
-	t.Run("carried out", func(t *testing.T) {
-		t.Parallel()
-		c, other, link := start(t)
-		require.NoError(t, acquire(t, other, "warm", long).Release(t.Context())) // so that the script is known
-		h := acquire(t, c, "a", long)
-		unanswered(t, link, h)
-		next := acquire(t, other, "b", long)
-		require.NoError(t, h.Release(t.Context()), "the first one was what released it")
-		alone(t, other, next)
-	})
-	t.Run("not carried out", func(t *testing.T) {
-		t.Parallel()
-		c, other, link := start(t)
-		h := acquire(t, c, "a", long)
-		unanswered(t, link, h) // the server doesn't know the script
-		_, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		require.NoError(t, h.Release(t.Context()))
-		next := acquire(t, other, "b", long)
-		require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-		alone(t, other, next)
-	})
 }
 
 func TestWatchdogSurvivesAScriptFlush(t *testing.T) {

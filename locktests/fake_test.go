@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,23 +43,35 @@ func allGood(script string) string {
 	return yes
 }
 
-func newFake(t *testing.T) (*fake, *redis.Client) {
+// withFakes runs a test with servers in a bubble of virtual time, and a client of each.
+func withFakes(t *testing.T, n int, run func(t *testing.T, f []*fake, clients []redis.UniversalClient)) {
 	t.Helper()
-	f := &fake{names: map[string]string{}, began: time.Now(), answer: allGood}
-	for _, name := range []string{"acquire", "extend", "release"} {
-		f.names[digest(t, name)] = name
-	}
-	rdb := redis.NewClient(&redis.Options{
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		Addr:                     "127.0.0.1:1", MaxRetries: -1, DisableIdentity: true, Protocol: 2,
-		ReadTimeout: time.Hour, // so that nothing but the lock's client gives up
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			client, server := net.Pipe()
-			go f.serve(server)
-			return client, nil
-		},
+	synctest.Test(t, func(t *testing.T) {
+		var fakes []*fake
+		var clients []redis.UniversalClient
+		for i := range n {
+			f := &fake{names: map[string]string{}, began: time.Now(), answer: allGood}
+			for _, name := range []string{"acquire", "extend", "release"} {
+				f.names[digest(t, name)] = name
+			}
+			fakes = append(fakes, f)
+			clients = append(clients, redis.NewClient(&redis.Options{
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				Addr:                     fmt.Sprintf("fake:%d", i), MaxRetries: -1, DisableIdentity: true, Protocol: 2,
+				ReadTimeout: time.Hour, // so that nothing but the lock's client gives up
+				Dialer: func(context.Context, string, string) (net.Conn, error) {
+					client, server := net.Pipe()
+					go f.serve(server)
+					return client, nil
+				},
+			}))
+		}
+		run(t, fakes, clients)
+		for _, rdb := range clients {
+			_ = rdb.Close()
+		}
+		time.Sleep(24 * time.Hour) // until everything that sleeps has seen it
 	})
-	return f, rdb
 }
 
 // answers sets how a script is answered from now on.

@@ -3,6 +3,7 @@ package locktests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -51,43 +52,36 @@ func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers,
 	return served
 }
 
-// Many goroutines of one client take turns with few requests, and two clients
-// take turns too.
+// Many goroutines of one client take turns with few requests, and clients take turns too, with equal shares.
 func TestLockIsPassedOnInMemory(t *testing.T) {
 	t.Parallel()
-	for _, clients := range []int{1, 2} {
+	for clients, batch := range map[int]int{1: 0, 2: 0, 4: 8} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
 			s := redistest.Start(t)
 			rdb := s.Client(t, nil)
 			var cs []*lock.Client
 			for range clients {
-				cs = append(cs, open(t, s, lock.Config{}))
+				cs = append(cs, open(t, s, lock.Config{Batch: batch}))
 			}
-			_ = scriptsRunFrom(t, s)
+			require.NoError(t, acquire(t, cs[0], "first", long).Release(t.Context())) // so that a script was run
 			before := scriptsRun(t, rdb)
 			const workers, each = 16, 200
 			served := contend(t, s, cs, workers, each, lock.Options{Wait: time.Minute})
 			commands := float64(scriptsRun(t, rdb)-before) / (workers * each)
 			t.Logf("%.2f requests for each grant", commands)
 			require.Less(t, commands, 1.0)
-			if clients == 2 { // neither is starved while the other one works
-				last := [2]int{}
-				for i, who := range served {
-					last[who%2] = i
+			left := slices.Repeat([]int{each}, workers)
+			for _, who := range served {
+				if left[who]--; left[who] == 0 {
+					break
 				}
-				require.Greater(t, min(last[0], last[1]), len(served)/2)
+			}
+			for who, n := range left {
+				require.Less(t, n, each/2, "worker %d of %d clients when another one was done", who, clients)
 			}
 			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 		})
 	}
-}
-
-// scriptsRunFrom makes sure that the server has run a script.
-func scriptsRunFrom(t *testing.T, s *redistest.Server) int {
-	t.Helper()
-	c := open(t, s, lock.Config{})
-	require.NoError(t, acquire(t, c, "first", long).Release(t.Context()))
-	return scriptsRun(t, s.Client(t, nil))
 }
 
 // A batch is no longer than it may be: the other client's ticket comes next.
@@ -221,28 +215,5 @@ func lostLock(t *testing.T, batch int) {
 	require.Greater(t, held, len(of), "no grant was passed on")
 	for ends, holds := range of {
 		require.LessOrEqual(t, holds, 1+batch, "of the grant until %v", ends)
-	}
-}
-
-// Clients that all pass it on in memory have equal shares.
-func TestLinesTakeTurns(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var clients []*lock.Client
-	for range 4 {
-		clients = append(clients, open(t, s, lock.Config{Batch: 8}))
-	}
-	served := contend(t, s, clients, 16, 100, lock.Options{Wait: time.Minute})
-	left := [16]int{}
-	for i := range left {
-		left[i] = 100
-	}
-	for _, who := range served {
-		if left[who]--; left[who] == 0 {
-			break
-		}
-	}
-	for who, n := range left {
-		require.Less(t, n, 50, "worker %d when another one was done", who)
 	}
 }

@@ -21,11 +21,12 @@ type panicking struct {
 	several bool // only where several calls are sent together
 }
 
-func (p *panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (p *panicking) strike(send func() error) error {
+func (p *panicking) send(ctx context.Context, cmds []redis.Cmder, next send) error {
+	if p.several && (len(cmds) == 1 || cmds[0].Name() == "hello") {
+		return next(ctx, cmds)
+	}
 	if p.after {
-		if err := send(); err != nil {
+		if err := next(ctx, cmds); err != nil {
 			return err
 		}
 	}
@@ -35,22 +36,7 @@ func (p *panicking) strike(send func() error) error {
 	if p.after {
 		return nil
 	}
-	return send()
-}
-
-func (p *panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return p.strike(func() error { return next(ctx, cmd) })
-	}
-}
-
-func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if p.several && (len(cmds) == 1 || cmds[0].Name() == "hello") {
-			return next(ctx, cmds)
-		}
-		return p.strike(func() error { return next(ctx, cmds) })
-	}
+	return next(ctx, cmds)
 }
 
 // After a panic of a hook, which the caller recovers, the lock is as usable as before, for calls that
@@ -59,16 +45,16 @@ func TestPanicOfAHookLeavesTheLockUsable(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
 		s := redistest.Start(t)
-		hook := &panicking{after: after}
+		p := &panicking{after: after}
 		rdb := s.Client(t, nil)
-		rdb.AddHook(hook)
+		rdb.AddHook(hook(p.send))
 		c := newClient(t, rdb, lock.Config{})
 		o := lock.Options{Lease: long, Wait: long}
 		// A context that can't end, so that the request is sent by the caller's goroutine.
 		h, err := c.Acquire(context.Background(), "orders", o) // see above
 		require.NoError(t, err)
 		require.NoError(t, h.Release(t.Context()))
-		hook.armed.Store(true)
+		p.armed.Store(true)
 		require.PanicsWithValue(t, "hook", func() {
 			_, _ = c.Acquire(context.Background(), "orders", o) // see above
 		})
@@ -87,17 +73,17 @@ func TestPanicOfAHookLeavesTheLockUsable(t *testing.T) {
 func TestPanicOfAHookInAPipeline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	hook := &panicking{after: true, several: true}
+	p := &panicking{after: true, several: true}
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 2 }) // so that all but one call are queued
-	rdb.AddHook(hook)
+	rdb.AddHook(hook(p.send))
 	c := newClient(t, rdb, lock.Config{})
 	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server knows the scripts
-	hook.armed.Store(true)
+	p.armed.Store(true)
 	var callers sync.WaitGroup
 	for i := range 8 {
 		callers.Go(func() {
 			defer func() { _ = recover() }() // as a server of HTTP does
-			for hook.armed.Load() {
+			for p.armed.Load() {
 				// A context that can't end, so that the request is sent by the caller's goroutine.
 				h, err := c.Acquire(context.Background(), fmt.Sprint("orders ", i), lock.Options{Lease: long})
 				if err == nil {

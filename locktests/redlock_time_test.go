@@ -1,7 +1,6 @@
 package locktests
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -24,25 +23,13 @@ const (
 // has a lease of 30s, a server has 50ms, and a waiter pauses for 100ms.
 func inBubble(t *testing.T, servers int, run func(t *testing.T, f []*fake, r *lock.Redlock, e *events)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var fakes []*fake
-		var clients []redis.UniversalClient
-		for i := range servers {
-			f, rdb := newFake(t)
-			rdb.Options().Addr = fmt.Sprintf("fake:%d", i)
-			fakes, clients = append(fakes, f), append(clients, rdb)
-		}
+	withFakes(t, servers, func(t *testing.T, f []*fake, clients []redis.UniversalClient) {
+		t.Helper()
 		e := &events{}
 		r, err := lock.NewRedlock(clients, lock.RedlockConfig{Observer: e})
 		require.NoError(t, err)
-		defer func() {
-			r.Close()
-			for _, rdb := range clients {
-				_ = rdb.Close()
-			}
-			time.Sleep(24 * time.Hour) // until everything that sleeps has seen it
-		}()
-		run(t, fakes, r, e)
+		defer r.Close()
+		run(t, f, r, e)
 	})
 }
 

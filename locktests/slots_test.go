@@ -2,6 +2,7 @@ package locktests
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,13 +46,7 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 			err = h.Extend(t.Context(), 2*long)
 			require.NotErrorIs(t, err, lock.ErrNotHeld)
 			before := tries()
-			next := make(chan *lock.Hold, 1)
-			go func() {
-				defer close(next)
-				if h, err := kind.of(other).Acquire(t.Context(), "orders", o); err == nil {
-					next <- h
-				}
-			}()
+			next := granting(t.Context(), t, kind.of(other), o)
 			redistest.Await(t, "a request whose keys are not all there", func() bool { return tries() != before })
 			before = tries()
 			released := make(chan error, 1)
@@ -64,6 +59,52 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 			require.NotNil(t, h)
 			require.NoError(t, h.Extend(t.Context(), 2*long))
 			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}
+
+// While the slot of a lock moves to another server, and for as long as that takes, a lock
+// that is held is refused, held by its owner, released, and granted to the next.
+func slotStaysMoving(t *testing.T, d topologies.Deployment) {
+	t.Helper()
+	migrate, err := faults.ByName("migrate-slot")
+	require.NoError(t, err)
+	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{})
+	other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
+	o := lock.Options{Lease: long}
+	for _, kind := range kinds() {
+		if kind.family != "" && kind.family != "fair_" {
+			continue // it is kept in one key
+		}
+		asks := kind.name == "Mutex" || kind.name == "SpinMutex" // it can be asked for, too
+		t.Run(kind.name, func(t *testing.T) {
+			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
+			require.NoError(t, err)
+			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": "lock:{orders}"}})
+			require.NoError(t, err)
+			move, err := fault.Inject(t.Context())
+			require.NoError(t, err)
+			if asks {
+				_, err = kind.of(other).Acquire(t.Context(), "orders", o)
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+			}
+			require.NoError(t, h.Extend(t.Context(), 2*long))
+			require.NoError(t, h.Release(t.Context()))
+			require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+			if asks {
+				for range 3 { // a free lock, whose other keys are not all at one server
+					h, err = kind.of(other).Acquire(t.Context(), "orders", o)
+					require.NoError(t, err)
+					waits := granting(t.Context(), t, kind.of(c), lock.Options{Lease: long, Wait: lock.Forever})
+					require.NoError(t, h.Release(t.Context()))
+					next := <-waits
+					require.NotNil(t, next)
+					require.Greater(t, time.Until(next.Lease().Expires), long/2)
+					require.NoError(t, next.Release(t.Context()))
+				}
+			}
+			_, err = move.Heal(t.Context())
+			require.NoError(t, err)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package locktests
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,18 +11,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// scripted is how many scripts a server was asked to run.
-func scripted(t *testing.T, rdb *redis.Client) string {
-	t.Helper()
-	for line := range strings.SplitSeq(rdb.Info(t.Context(), "commandstats").Val(), "\r\n") {
-		if calls, ok := strings.CutPrefix(line, "cmdstat_evalsha:"); ok {
-			calls, _, _ = strings.Cut(calls, ",")
-			return calls
-		}
-	}
-	return ""
-}
-
 func TestSpinMutexSubscribesToNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -33,8 +20,8 @@ func TestSpinMutexSubscribesToNothing(t *testing.T) {
 	h := acquire(t, open(t, s, lock.Config{}), "a", long) // a plain mutex of that name is the same lock
 	waiter := waiting(t.Context(), t, c.Spin(lock.Backoff{}), lock.Options{Lease: long, Wait: lock.Forever})
 	for range 3 {
-		before := scripted(t, rdb)
-		redistest.Await(t, "another try", func() bool { return scripted(t, rdb) != before })
+		before := scriptsRun(t, rdb)
+		redistest.Await(t, "another try", func() bool { return scriptsRun(t, rdb) != before })
 		require.Empty(t, rdb.PubSubChannels(t.Context(), "*").Val())
 		list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
 		require.NoError(t, err)

@@ -19,26 +19,21 @@ type sentRequests struct {
 	counts map[string]map[string]int // by the first word, and the mark
 }
 
-func (s *sentRequests) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *sentRequests) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (s *sentRequests) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.mu.Lock()
-		for _, c := range cmds {
-			if c.Name() != "evalsha" && c.Name() != "eval" {
-				continue
-			}
-			script, _ := c.Args()[1].(string)
-			mark, _ := c.Args()[4].(string)
-			if s.counts[script] == nil {
-				s.counts[script] = map[string]int{}
-			}
-			s.counts[script][mark]++
+func (s *sentRequests) send(ctx context.Context, cmds []redis.Cmder, next send) error {
+	s.mu.Lock()
+	for _, c := range cmds {
+		if c.Name() != "evalsha" && c.Name() != "eval" {
+			continue
 		}
-		s.mu.Unlock()
-		return next(ctx, cmds)
+		script, _ := c.Args()[1].(string)
+		mark, _ := c.Args()[4].(string)
+		if s.counts[script] == nil {
+			s.counts[script] = map[string]int{}
+		}
+		s.counts[script][mark]++
 	}
+	s.mu.Unlock()
+	return next(ctx, cmds)
 }
 
 // of is how many different requests were sent with one of the scripts.
@@ -59,9 +54,9 @@ func (s *sentRequests) of(scripts ...string) int {
 func TestRequestThatWasNeverSentIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	hook := &sentRequests{counts: map[string]map[string]int{}}
+	sent := &sentRequests{counts: map[string]map[string]int{}}
 	rdb := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false }) // so that a request keeps its connection
-	rdb.AddHook(hook)
+	rdb.AddHook(hook(sent.send))
 	c := newClient(t, rdb, lock.Config{})
 	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server knows the scripts
 
@@ -79,8 +74,8 @@ func TestRequestThatWasNeverSentIsNotWithdrawn(t *testing.T) {
 	done.Wait()
 	resume()
 	c.Close() // what goes on in the background has ended
-	asked := hook.of(digest(t, "acquire"), lock.Scripts()["acquire"])
-	withdrawn := hook.of(digest(t, "release"), lock.Scripts()["release"])
+	asked := sent.of(digest(t, "acquire"), lock.Scripts()["acquire"])
+	withdrawn := sent.of(digest(t, "release"), lock.Scripts()["release"])
 	require.Less(t, asked, calls, "most calls had no turn")
 	require.LessOrEqual(t, withdrawn, asked)
 	other := open(t, s, lock.Config{})

@@ -3,9 +3,9 @@ package locktests
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -15,15 +15,13 @@ import (
 // virtual time.
 func watched(t *testing.T, run func(t *testing.T, f *fake, c *lock.Client, e *events)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		f, rdb := newFake(t)
+	withFakes(t, 1, func(t *testing.T, f []*fake, clients []redis.UniversalClient) {
+		t.Helper()
 		e := &events{}
-		c, err := lock.New(rdb, lock.Config{Observer: e})
+		c, err := lock.New(clients[0], lock.Config{Observer: e})
 		require.NoError(t, err)
-		run(t, f, c, e)
-		c.Close()
-		require.NoError(t, rdb.Close())
-		time.Sleep(time.Hour) // until everything that sleeps has seen it
+		defer c.Close()
+		run(t, f[0], c, e)
 	})
 }
 
