@@ -22,14 +22,14 @@ func overLink(t *testing.T, s *redistest.Server, c lock.Config) (*lock.Client, *
 // attentive is how long an attentive replica needs at most, also on a busy machine.
 const attentive = 1500 * time.Millisecond
 
-// happened requires that a fault took effect, without which a test proves
-// nothing.
-func happened(t *testing.T, fault <-chan struct{}) {
+// happened requires that something came, which is a fault by default: a test proves
+// nothing where that took no effect.
+func happened(t *testing.T, it <-chan struct{}, what ...string) {
 	t.Helper()
 	select {
-	case <-fault:
+	case <-it:
 	case <-time.After(time.Minute):
-		t.Fatal("the fault never struck")
+		t.Fatal("it never came:", append(what, "the fault")[0])
 	}
 }
 
@@ -62,19 +62,15 @@ func TestServerWithoutMemoryLetsGoAndKeeps(t *testing.T) {
 	c := open(t, s, lock.Config{})
 	onePermit(t, s)
 	for _, k := range kinds() {
-		lockIt := func() (*lock.Hold, error) { return k.of(c).Acquire(t.Context(), "orders", lock.Options{Lease: long}) }
 		t.Run(k.name, func(t *testing.T) {
-			h, err := lockIt()
-			require.NoError(t, err)
+			h := acquire(t, k.of(c), "", long)
 			require.NoError(t, h.Extend(t.Context(), long))
 			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 			extended, released := h.Extend(t.Context(), 2*long), h.Release(t.Context())
 			require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 			require.NoError(t, extended)
 			require.NoError(t, released)
-			h, err = lockIt()
-			require.NoError(t, err, "it is free")
-			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, acquire(t, k.of(c), "", long).Release(t.Context()), "it is free")
 		})
 	}
 }
@@ -155,11 +151,7 @@ func TestServerRestartsDuringAHold(t *testing.T) {
 	leased := acquire(t, c, "a", long)
 	s.Kill()
 	s.Start(t)
-	select {
-	case <-watched.Lost():
-	case <-time.After(time.Minute):
-		t.Fatal("the watchdog didn't notice")
-	}
+	happened(t, watched.Lost(), "a loss that the watchdog notices")
 	require.ErrorIs(t, watched.Release(t.Context()), lock.ErrNotHeld)
 	require.ErrorIs(t, leased.Release(t.Context()), lock.ErrNotHeld)
 	select {
@@ -179,11 +171,7 @@ func TestWatchdogNeedsTheAcksToo(t *testing.T) {
 	first := h.Lease().Expires
 	redistest.Await(t, "a renewal", func() bool { return h.Lease().Expires.After(first) })
 	detach()
-	select {
-	case <-h.Lost():
-	case <-time.After(time.Minute):
-		t.Fatal("the hold was believed in though no replica has its renewals")
-	}
+	happened(t, h.Lost(), "the loss of a hold whose renewals no replica has")
 }
 
 // A server that stands still while it extends a lease, until that is over, leaves no key

@@ -225,27 +225,41 @@ func TestHandedLockThatCannotBeExtended(t *testing.T) {
 	require.Error(t, next.Release(t.Context()))
 }
 
-// Waiters whom no message reaches are passed by at once.
+// Waiters whom no message reaches are passed by at once. A client behind whose connection no client listens
+// any more costs the others one short lease, however many of its requests wait.
 func TestHandOverPassesTheDeadBy(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	for i := range 5 { // of processes that were killed
-		draw(t, rdb, ticket(fmt.Sprint("gone", i), "gone", "x", 60_000, 0), true)
+	for inbox, limit := range map[string]time.Duration{"gone": beforePoll, "deaf": 9 * time.Second} { // two short leases take 10s
+		t.Run(inbox, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			holder := open(t, s, lock.Config{})
+			c := listening(t, s, holder, lock.Config{})
+			h := acquire(t, holder, "a", long)
+			deaf := rdb.Subscribe(t.Context(), "deaf")
+			defer deaf.Close()
+			_, err := deaf.Receive(t.Context())
+			require.NoError(t, err)
+			for i := range 5 { // of processes that were killed
+				draw(t, rdb, ticket(fmt.Sprint("gone", i), inbox, "x", 60_000, 0), true)
+			}
+			holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+			queued(t, rdb, 6)
+			var next *lock.Hold
+			soonerThan(t, rdb, limit, "the dead cost too much", func() {
+				require.NoError(t, h.Release(t.Context()))
+				if inbox == "deaf" {
+					_, err = c.Mutex("orders").Acquire(t.Context(), lock.Options{})
+					require.ErrorIs(t, err, lock.ErrNotAcquired)
+				}
+				next = <-holds
+				require.NotNil(t, next)
+			})
+			require.NoError(t, next.Release(t.Context()))
+			require.Empty(t, keysLeft(t, rdb))
+		})
 	}
-	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
-	queued(t, rdb, 6)
-	var next *lock.Hold
-	soonerThan(t, rdb, beforePoll, "a poll was needed", func() {
-		require.NoError(t, h.Release(t.Context()))
-		next = <-holds
-		require.NotNil(t, next)
-	})
-	require.NoError(t, next.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
 }
 
 // draw puts a ticket in the queue, as acquire.lua does; counted says that the
@@ -259,36 +273,6 @@ func draw(t *testing.T, rdb *redis.Client, ticket string, counted bool) {
 	}
 	now := rdb.Time(t.Context()).Val()
 	require.NoError(t, rdb.ZAdd(t.Context(), ordersTickets, redis.Z{Score: float64(now.UnixMicro()), Member: ticket}).Err())
-}
-
-// A client behind whose connection no client listens any more costs the others one
-// short lease, however many of its requests wait.
-func TestSilentClientCostsOneShortLease(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder := open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	deaf := rdb.Subscribe(t.Context(), "deaf")
-	defer deaf.Close()
-	_, err := deaf.Receive(t.Context())
-	require.NoError(t, err)
-	for i := range 3 {
-		draw(t, rdb, ticket(fmt.Sprint("gone", i), "deaf", "x", 60_000, 0), true)
-	}
-	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
-	queued(t, rdb, 4)
-	var next *lock.Hold
-	soonerThan(t, rdb, 9*time.Second, "two short leases take 10s", func() {
-		require.NoError(t, h.Release(t.Context()))
-		_, err = c.Mutex("orders").Acquire(t.Context(), lock.Options{})
-		require.ErrorIs(t, err, lock.ErrNotAcquired)
-		next = <-holds
-		require.NotNil(t, next)
-	})
-	require.NoError(t, next.Release(t.Context()))
-	require.Empty(t, keysLeft(t, rdb))
 }
 
 // A message that never arrives costs no more than a poll: the waiter then learns
@@ -365,55 +349,41 @@ func TestGivingUpCrossesAHandOver(t *testing.T) {
 	redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 }
 
-// Who comes when a lease has run out, and was refused before, does not go before those who wait.
-func TestNewcomerDoesNotOvertakeTheQueue(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	h := acquire(t, holder, "a", long)
-	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
-	queued(t, rdb, 1)
-	_, err := other.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "c"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
-	_, err = other.Mutex("orders").Acquire(t.Context(), lock.Options{Owner: "c"})
-	require.ErrorIs(t, err, lock.ErrNotAcquired)
-	var next *lock.Hold
-	soonerThan(t, rdb, beforePoll, "the newcomer's request did not hand it over", func() {
-		next = <-holds
-		require.NotNil(t, next)
-	})
-	require.NoError(t, next.Release(t.Context()))
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
-}
-
-// A first request looks at no tickets, so it may overtake those that wait where a lease ran out. Its release hands
-// the lock to them.
-func TestFirstRequestLeavesTheLockToTheQueue(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, nil)
-	holder, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
-	c := listening(t, s, holder, lock.Config{})
-	first := func() *lock.Hold {
-		t.Helper()
-		h, err := other.Acquire(t.Context(), "orders", lock.Options{Owner: "c", Lease: long})
-		require.NoError(t, err)
-		return h
+// Where a lease ran out, who was refused before does not go before those who wait: its request hands the lock
+// over. A first request looks at no tickets, so it may overtake them, and its release hands the lock over.
+func TestNewcomerLeavesTheLockToTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"refused before": true, "first request": false} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			rdb := s.Client(t, nil)
+			holder, other := open(t, s, lock.Config{}), open(t, s, lock.Config{})
+			c := listening(t, s, holder, lock.Config{})
+			require.NoError(t, acquire(t, other, "c", long).Release(t.Context())) // the server is known to answer soon
+			h := acquire(t, holder, "a", long)
+			holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
+			queued(t, rdb, 1)
+			asks := lock.Options{Owner: "c", Lease: long}
+			if before {
+				_, err := other.Acquire(t.Context(), "orders", asks)
+				require.ErrorIs(t, err, lock.ErrNotAcquired)
+			}
+			require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
+			var next *lock.Hold
+			soonerThan(t, rdb, beforePoll, "the newcomer did not hand it over", func() {
+				newcomer, err := other.Acquire(t.Context(), "orders", asks)
+				if before {
+					require.ErrorIs(t, err, lock.ErrNotAcquired)
+				} else {
+					require.NoError(t, err)
+					queued(t, rdb, 1)
+					require.NoError(t, newcomer.Release(t.Context()))
+				}
+				next = <-holds
+				require.NotNil(t, next)
+			})
+			require.NoError(t, next.Release(t.Context()))
+			require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
+		})
 	}
-	require.NoError(t, first().Release(t.Context())) // the server is known to answer soon
-	h := acquire(t, holder, "a", long)
-	holds := granting(t.Context(), t, c, lock.Options{Owner: "b", Wait: lock.Forever})
-	queued(t, rdb, 1)
-	require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err()) // as if it had run out
-	newcomer := first()
-	queued(t, rdb, 1)
-	var next *lock.Hold
-	soonerThan(t, rdb, beforePoll, "the newcomer's release did not hand it over", func() {
-		require.NoError(t, newcomer.Release(t.Context()))
-		next = <-holds
-		require.NotNil(t, next)
-	})
-	require.NoError(t, next.Release(t.Context()))
-	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)
 }
