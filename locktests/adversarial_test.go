@@ -44,9 +44,11 @@ type way struct {
 	forGood bool // without a lease: what is lost stays lost
 	writes  bool
 	ask     func(ctx context.Context, c int, o lock.Options) (handle, error)
-	// says asks the master whether a grant is held. Optional.
-	says func(ctx context.Context, master *lock.Client, l lock.Lease) (bool, error)
+	says    question // optional
 }
+
+// A question is whether the master says that a grant is held.
+type question func(ctx context.Context, master *lock.Client, l lock.Lease) (bool, error)
 
 // An attack has many workers ask for few locks, over links and from servers that
 // an adversary breaks. No data is lost, so all locks must keep their promises.
@@ -413,7 +415,7 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 		_, err := a.deploy.admins[0].Semaphore(name).TrySetPermits(t.Context(), permitsOfEach)
 		require.NoError(t, err)
 	}
-	says := func(name string) func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
+	says := func(name string) question {
 		return func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
 			if strings.HasPrefix(l.Owner, "owner-") {
 				return c.Mutex(name).IsHeldBy(ctx, l.Owner)
@@ -422,11 +424,11 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 		}
 	}
 	// holds adds a way: with a lock of a client that holds all of the names.
-	holds := func(what string, says func(context.Context, *lock.Client, lock.Lease) (bool, error), l func(*lock.Client) lock.Locker, names ...string) {
+	holds := func(what string, says question, of func(*lock.Client) lock.Locker, names ...string) {
 		a.ways = append(a.ways, way{
 			name: what + " " + strings.Join(names, "+"), locks: names, writes: strings.HasPrefix(what, "write"), says: says,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				return holding(l(a.clients[c].Load()).Acquire(ctx, names[0], o))
+				return holding(of(a.clients[c].Load()).Acquire(ctx, names[0], o))
 			},
 		})
 	}
@@ -446,12 +448,14 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 		return says("stock")(ctx, c, l)
 	}, func(c *lock.Client) lock.Locker { return asOne(t, named(c, "parts", "stock")...) }, "parts", "stock")
 	for _, o := range []lock.RWOptions{plainRW, preferWriters} {
-		holds(fmt.Sprintf("read (writers preferred: %t)", o.PreferWriters), func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-			return c.RWMutex("prices", o).Read().IsHeldBy(ctx, l.Owner)
-		}, func(c *lock.Client) lock.Locker { return c.Readers(o) }, "prices")
-		holds(fmt.Sprintf("write (preferred: %t)", o.PreferWriters), func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-			return c.RWMutex("prices", o).Write().IsHeldBy(ctx, l.Owner)
-		}, func(c *lock.Client) lock.Locker { return c.Writers(o) }, "prices")
+		side := func(of func(*lock.RWMutex) *lock.RWSide) question {
+			return func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
+				return of(c.RWMutex("prices", o)).IsHeldBy(ctx, l.Owner)
+			}
+		}
+		which := fmt.Sprintf(" (writers preferred: %t)", o.PreferWriters)
+		holds("read"+which, side((*lock.RWMutex).Read), func(c *lock.Client) lock.Locker { return c.Readers(o) }, "prices")
+		holds("write"+which, side((*lock.RWMutex).Write), func(c *lock.Client) lock.Locker { return c.Writers(o) }, "prices")
 	}
 	for n := 1; n <= 2; n++ {
 		a.ways = append(a.ways, way{

@@ -191,6 +191,11 @@ func masterCrashes(t *testing.T, d topologies.Failover) {
 	h, err := holder.Acquire(t.Context(), key, lock.Options{})
 	require.NoError(t, err)
 	require.NoError(t, d.Arm(t.Context()))
+	if len(shards) > 1 { // a cluster, in which nothing failed over by itself so far, is in no hurry
+		for _, name := range d.Topology().Of(topologies.Redis) {
+			require.NoError(t, d.Server(name).Observer().ConfigSet(t.Context(), "cluster-node-timeout", "2000").Err())
+		}
+	}
 	require.NoError(t, d.Server(master).Kill(t.Context()))
 	_, err = d.AwaitMaster(t.Context(), shard, master)
 	require.NoError(t, err)

@@ -55,21 +55,21 @@ func (k kind) script(t *testing.T, step string) string {
 // kinds are all of them. The semaphore has one permit, which is set.
 func kinds() []kind {
 	const plain = "lock:{orders}"
+	mutex := func(c *lock.Client) lock.Locker { return c }
+	spin := func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }
+	read := func(c *lock.Client) lock.Locker { return c.Readers(plainRW) }
+	write := func(c *lock.Client) lock.Locker { return c.Writers(plainRW) }
+	preferred := func(c *lock.Client) lock.Locker { return c.Writers(preferWriters) }
+	permit := func(c *lock.Client) lock.Locker { return c.Permits(1) }
 	return []kind{
-		{name: "Mutex", key: plain, isString: true, reentrant: true, of: func(c *lock.Client) lock.Locker { return c }},
+		{name: "Mutex", key: plain, isString: true, reentrant: true, of: mutex},
 		{name: "FencedMutex", key: plain, isString: true, reentrant: true, of: (*lock.Client).Fenced},
-		{name: "SpinMutex", key: plain, isString: true, reentrant: true, of: func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }},
+		{name: "SpinMutex", key: plain, isString: true, reentrant: true, of: spin},
 		{name: "FairMutex", key: plain, family: "fair_", reentrant: true, of: (*lock.Client).Fair},
-		{
-			name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, shared: true,
-			of: func(c *lock.Client) lock.Locker { return c.Readers(plainRW) },
-		},
-		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, of: func(c *lock.Client) lock.Locker { return c.Writers(plainRW) }},
-		{
-			name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true,
-			of: func(c *lock.Client) lock.Locker { return c.Writers(preferWriters) },
-		},
-		{name: "PermitSemaphore", key: semaphoreKey, family: "semaphore_", of: func(c *lock.Client) lock.Locker { return c.Permits(1) }},
+		{name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, shared: true, of: read},
+		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, of: write},
+		{name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true, of: preferred},
+		{name: "PermitSemaphore", key: semaphoreKey, family: "semaphore_", of: permit},
 	}
 }
 
