@@ -43,7 +43,7 @@ type Spec struct {
 	Observed, Healed, Pitfall string
 
 	// New makes it. The step was validated, and has the defaults of the parameters.
-	New func(site Site, s Step) (Fault, error)
+	New func(site Site, s Step) (inject, error)
 	// Candidates are the ways in which a random run draws it; nil: none does.
 	Candidates func(e Environment) []Candidate
 	// Check refuses a step for a reason that Target and Params do not have; nil: none.
@@ -286,5 +286,5 @@ func New(site Site, s Step) (Fault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	return f, nil
+	return named{spec.Name, f}, nil
 }
