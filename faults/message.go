@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,7 +111,6 @@ func messageSpecs() []Spec {
 		if s.Hits == HitsAnything {
 			s.Hits = HitsRequests
 		}
-		s.Usable = usable[topologies.Interceptor](errUnread)
 	}
 	return specs
 }
@@ -136,17 +134,11 @@ func (e Environment) ofRequests(least, most time.Duration, params map[string]str
 	return all
 }
 
-// errUnread says that a link does not read what passes it.
-var errUnread = errors.New("what passes these links is not read")
-
 // onMessages makes a fault of a message on the links that a step's target selects.
 func onMessages(of func(p pattern, s Step) *trigger) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
 		links, err := selected(site, s)
 		if err != nil {
-			return nil, err
-		}
-		if err := each[topologies.Interceptor](links, errUnread); err != nil {
 			return nil, err
 		}
 		t := of(pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s)

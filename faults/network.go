@@ -42,12 +42,11 @@ func networkSpecs() []Spec {
 		{
 			Name: "bandwidth", Summary: "let only so many bytes a second pass",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
-			Needs:      []topologies.Capability{topologies.Bandwidth},
+			Needs:      []topologies.Capability{topologies.Pace, topologies.Bandwidth},
 			Params:     []Param{number("rate", "bytes/s").required("how many bytes a second").drawn("2000-20000"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
 			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
-			Usable:  usable[topologies.Shaper](errPace),
 			New:     onLinks(limitBandwidth),
 		},
 		{
@@ -92,12 +91,12 @@ func networkSpecs() []Spec {
 		},
 		{
 			Name: "slow-close", Summary: "pass the end of a connection on late",
+			Needs:  []topologies.Capability{topologies.Pace},
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
 			Pitfall: "a reset is not delayed: it is no end in order",
-			Usable:  usable[topologies.Shaper](errPace),
 			New:     onLinks(slowClose),
 		},
 		{
@@ -329,29 +328,6 @@ func wires(d topologies.Deployment, links []topologies.Link) []topologies.Proxy 
 	return ws
 }
 
-// errPace says that a link has one pace only.
-var errPace = errors.New("the pace of these links can't be changed")
-
-// usable refuses links that are no more than a proxy.
-func usable[T topologies.Proxy](lack error) func(topologies.Proxy) error {
-	return func(l topologies.Proxy) error {
-		if _, ok := l.(T); !ok {
-			return lack
-		}
-		return nil
-	}
-}
-
-// each refuses links of which one is no more than a proxy.
-func each[T topologies.Proxy](links []topologies.Proxy, lack error) error {
-	for _, l := range links {
-		if err := usable[T](lack)(l); err != nil {
-			return fmt.Errorf("%s: %w", l.Name(), err)
-		}
-	}
-	return nil
-}
-
 const (
 	// probeTimeout is how long the answer to a probe may take on a link that
 	// ought to work.
@@ -570,7 +546,7 @@ func limitBandwidth(s Step) linkFault {
 	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
 	return linkFault{
 		words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
-		put:   shaped(func(l topologies.Shaper) (func(), error) { return l.Throttle(stream, rate) }),
+		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).Throttle(stream, rate) },
 		seen: takesLonger(burstTime, 10*burstTime, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) {
 			return l.ProbeBandwidth(ctx, size)
 		}),
@@ -583,19 +559,8 @@ func slowClose(s Step) linkFault {
 	stream, by := s.Params["stream"], s.millis("by")
 	return linkFault{
 		words: fmt.Sprintf("closing later by %v %s", by, stream),
-		put:   shaped(func(l topologies.Shaper) (func(), error) { return l.DelayClose(stream, by) }),
+		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).DelayClose(stream, by) },
 		seen:  takesLonger(by, 3*by, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) { return l.ProbeClose(ctx) }),
-	}
-}
-
-// shaped does something to a link whose pace can be changed.
-func shaped(do func(topologies.Shaper) (func(), error)) func(topologies.Proxy) (func(), error) {
-	return func(l topologies.Proxy) (func(), error) {
-		s, ok := l.(topologies.Shaper)
-		if !ok {
-			return nil, errPace
-		}
-		return do(s)
 	}
 }
 
