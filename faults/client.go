@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -19,14 +18,16 @@ func clientSpecs() []Spec {
 			Life:     history.Momentary,
 			Observed: "the process is gone",
 			Pitfall:  "what it held, it holds until the lease runs out",
-			New:      onClient(func(p ClientProcess, _ Step) Fault { return clientKill{p} }),
+			New:      onClient(func(p ClientProcess, _ Step) change { return change{begin: did("is gone", p.Kill)} }),
 		},
 		{
 			Name: "pause-client", Summary: "SIGSTOP to a client of a script, and SIGCONT at the heal",
 			Life:     history.Lasting,
 			Observed: "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "what it was sent waits in its socket, and is read when it wakes",
-			New:     onClient(func(p ClientProcess, _ Step) Fault { return clientPause{p} }),
+			New: onClient(func(p ClientProcess, _ Step) change {
+				return change{begin: did("stands still", p.Pause), end: did("goes on", p.Resume)}
+			}),
 		},
 		{
 			Name: "throttle-client", Summary: "stop a client of a script and let it run, over and over, as a limit of its processor time does",
@@ -34,8 +35,8 @@ func clientSpecs() []Spec {
 			Params:   []Param{number("stopped", "ms").otherwise("400"), number("runs", "ms").otherwise("100")},
 			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
 			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
-			New: onClient(func(p ClientProcess, s Step) Fault {
-				return clientThrottle{p, s.millis("stopped"), s.millis("runs")}
+			New: onClient(func(p ClientProcess, s Step) change {
+				return throttle(p, s.millis("stopped"), s.millis("runs"))
 			}),
 		},
 	}
@@ -47,13 +48,13 @@ func clientSpecs() []Spec {
 }
 
 // onClient makes a fault of the client that a step's target names.
-func onClient(of func(ClientProcess, Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
+func onClient(of func(ClientProcess, Step) change) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
 		p := site.Clients[s.Target]
 		if p == nil {
 			return nil, fmt.Errorf("%s: no client %q is a process of its own", s.Fault, s.Target)
 		}
-		return of(p, s), nil
+		return of(p, s).of(s.Fault, "client "+s.Target), nil
 	}
 }
 
@@ -66,89 +67,32 @@ type ClientProcess interface {
 	Kill(ctx context.Context) error
 }
 
-// clientPause stops a client with SIGSTOP, as a long collection of garbage, a page
-// fault or a suspended machine does; the heal lets it go on. What is sent to it
-// in between waits in its socket, and its clock goes on.
-type clientPause struct{ p ClientProcess }
-
-// Name returns "pause-client".
-func (clientPause) Name() string { return "pause-client" }
-
-// Inject returns once no thread of the client runs.
-func (f clientPause) Inject(ctx context.Context) (Injection, error) {
-	if err := f.p.Pause(ctx); err != nil {
-		undo, cancel := Undo(ctx)
-		defer cancel()
-		_ = f.p.Resume(undo) // it may be gone
-		return Injection{}, err
-	}
-	return Injection{
-		Effect: "client " + f.p.Name() + " " + standsStill,
-		Heal: Once(func(ctx context.Context) (string, error) {
-			return "client " + f.p.Name() + " goes on", f.p.Resume(ctx)
-		}),
-	}, nil
-}
-
-// clientKill ends a client with SIGKILL. It has no duration: it is not started again.
-type clientKill struct{ p ClientProcess }
-
-// Name returns "kill-client".
-func (clientKill) Name() string { return "kill-client" }
-
-// Inject returns once the client is gone.
-func (f clientKill) Inject(ctx context.Context) (Injection, error) {
-	if err := f.p.Kill(ctx); err != nil {
-		return Injection{}, err
-	}
-	return Injection{Effect: "client " + f.p.Name() + " " + isGone}, nil
-}
-
-// clientThrottle stops a client and lets it run, in turns, as a container is treated
-// that has used up its share of the processor.
-type clientThrottle struct {
-	p             ClientProcess
-	stopped, runs time.Duration // above 0
-}
-
-// Name returns "throttle-client".
-func (clientThrottle) Name() string { return "throttle-client" }
-
-// Inject sees the first turn: the client stands still, and goes on.
-func (f clientThrottle) Inject(ctx context.Context) (Injection, error) {
-	first, err := clientPause{f.p}.Inject(ctx)
-	if err != nil {
-		return Injection{}, err
-	}
-	if _, err := first.Heal(ctx); err != nil {
-		undo, cancel := Undo(ctx)
-		defer cancel()
-		_ = f.p.Resume(undo) // it may be gone
-		return Injection{}, err
-	}
-	stop, ended := make(chan struct{}), make(chan struct{})
-	turns, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(ended)
-		for {
-			_ = f.p.Pause(turns) // it may be gone, which the heal finds
-			over := stoppedWithin(stop, f.stopped)
-			_ = f.p.Resume(turns)
-			if over || stoppedWithin(stop, f.runs) {
-				return
+// throttle stops a client and lets it run, in turns, as a container is treated
+// that has used up its share of the processor. The first turn is seen.
+func throttle(p ClientProcess, stopped, runs time.Duration) change {
+	stop := func() {}
+	return change{
+		begin: func(ctx context.Context) (string, error) {
+			if err := p.Pause(ctx); err != nil {
+				return "", err
 			}
-		}
-	}()
-	end := sync.OnceFunc(func() {
-		close(stop)
-		cancel()
-		<-ended
-	})
-	return Injection{
-		Effect: fmt.Sprintf("client %s stands still for %v, runs for %v, and so on", f.p.Name(), f.stopped, f.runs),
-		Heal: Once(func(ctx context.Context) (string, error) {
-			end()
-			return "client " + f.p.Name() + " runs without stops", f.p.Resume(ctx)
-		}),
-	}, nil
+			if err := p.Resume(ctx); err != nil {
+				return "", err
+			}
+			turns, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			end := takeTurns(func() func() {
+				_ = p.Pause(turns) // it may be gone, which the heal finds
+				return func() { _ = p.Resume(turns) }
+			}, stopped, runs)
+			stop = func() {
+				cancel()
+				end()
+			}
+			return fmt.Sprintf("stands still for %v, runs for %v, and so on", stopped, runs), nil
+		},
+		end: func(ctx context.Context) (string, error) {
+			stop()
+			return "runs without stops", p.Resume(ctx)
+		},
+	}
 }

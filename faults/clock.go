@@ -3,7 +3,6 @@ package faults
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -28,7 +27,7 @@ func clockSpecs() []Spec {
 			Name: "clock-back", Summary: "set a server's wall clock back, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys live longer by as much; a sentinel whose clock jumps does nothing for a while (TILT)",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) Fault {
+			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
 				return stepClock(s, c, -step.millis("by"))
 			}),
 		},
@@ -36,7 +35,7 @@ func clockSpecs() []Spec {
 			Name: "clock-forward", Summary: "set a server's wall clock forward, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys that were due in between are gone for good, and no heal brings them back",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) Fault {
+			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
 				return stepClock(s, c, step.millis("by"))
 			}),
 		},
@@ -44,13 +43,13 @@ func clockSpecs() []Spec {
 			Name: "clock-freeze", Summary: "stop a server's wall clock, and set it to the true time at the heal",
 			Observed: "the server's TIME, twice the same",
 			Pitfall:  "nothing runs out; a client's own clock goes on",
-			New:      onClock(func(s topologies.Server, c topologies.Clock, _ Step) Fault { return freezeClock(s, c) }),
+			New:      onClock(func(s topologies.Server, c topologies.Clock, _ Step) act { return freezeClock(s, c) }),
 		},
 		{
 			Name: "clock-rate", Summary: "let a server's wall clock run too fast, or too slowly, and set it to the true time at the heal", Params: []Param{percent},
 			Observed: "the server's TIME moves away from the true one",
 			Pitfall:  "a lock that leaves room for drift withstands a small one",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) Fault {
+			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
 				faster, _ := percentage(step.Params["percent"]) // it was checked
 				return setClockRate(s, c, faster)
 			}),
@@ -74,14 +73,38 @@ func percentage(value string) (float64, error) {
 	return percent, nil
 }
 
-// onClock makes a fault of the clock of the server that a step's target names.
-func onClock(of func(s topologies.Server, c topologies.Clock, step Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
+// onClock makes a fault of the clock of the server that a step's target names. A clock
+// that is wrong already is an error, and is left as it is.
+func onClock(of func(s topologies.Server, c topologies.Clock, step Step) act) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
 		server, c := site.Deployment.Server(s.Target), site.Deployment.Clock(s.Target)
 		if server == nil || c == nil {
 			return nil, fmt.Errorf("%s has its machine's clock", s.Target)
 		}
-		return of(server, c, s), nil
+		changed := false
+		return change{
+			begin: func(ctx context.Context) (string, error) {
+				ahead, err := ClockAhead(ctx, server)
+				if err == nil && ahead.Abs() >= leastError {
+					err = fmt.Errorf("its clock is %v off already", ahead)
+				}
+				if err != nil {
+					return "", err
+				}
+				changed = true
+				return of(server, c, s)(ctx)
+			},
+			end: func(ctx context.Context) (string, error) {
+				if !changed {
+					return "", nil
+				}
+				if err := c.Set(0, 1); err != nil {
+					return "", err
+				}
+				_, err := awaitAhead(ctx, server, func(ahead time.Duration) bool { return ahead.Abs() < leastError })
+				return "has the true time again", err
+			},
+		}.of(s.Fault, s.Target), nil
 	}
 }
 
@@ -93,32 +116,25 @@ const (
 	leastError = 3 * time.Millisecond
 )
 
-// stepClock sets a server's clock forward, or back for a negative step, once. The
-// heal sets it to the true time. A step is at least a tenth of a second.
-func stepClock(s topologies.Server, c topologies.Clock, by time.Duration) Fault {
-	name, word := "clock-forward", "ahead of"
+// stepClock sets a server's clock forward, or back for a negative step, once.
+func stepClock(s topologies.Server, c topologies.Clock, by time.Duration) act {
+	word := "ahead of"
 	if by < 0 {
-		name, word = "clock-back", "behind"
+		word = "behind"
 	}
-	return &clockFault{name: name, server: s, clock: c, inject: func(ctx context.Context) (string, error) {
-		if by.Abs() < 100*time.Millisecond {
-			return "", fmt.Errorf("want a step of at least 100 ms, not %v", by)
-		}
+	return func(ctx context.Context) (string, error) {
 		if err := c.Set(by, 1); err != nil {
 			return "", err
 		}
 		seen, err := awaitAhead(ctx, s, func(ahead time.Duration) bool { return (ahead - by).Abs() < clockSlack })
 		return fmt.Sprintf("is %v %s the true time", seen.Abs().Round(10*time.Millisecond), word), err
-	}}
+	}
 }
 
 // setClockRate makes a server's clock run too fast, or too slowly for a negative
-// percentage, which is above -100. The heal sets it to the true time.
-func setClockRate(s topologies.Server, c topologies.Clock, percent float64) Fault {
-	return &clockFault{name: "clock-rate", server: s, clock: c, inject: func(ctx context.Context) (string, error) {
-		if percent == 0 || percent <= -100 || math.IsNaN(percent) || math.IsInf(percent, 0) {
-			return "", fmt.Errorf("want a percentage above -100 that is not 0, and not %v", percent)
-		}
+// percentage.
+func setClockRate(s topologies.Server, c topologies.Clock, percent float64) act {
+	return func(ctx context.Context) (string, error) {
 		if err := c.Set(0, 1+percent/100); err != nil {
 			return "", err
 		}
@@ -126,12 +142,12 @@ func setClockRate(s topologies.Server, c topologies.Clock, percent float64) Faul
 			return ahead.Abs() >= leastError && (ahead > 0) == (percent > 0)
 		})
 		return fmt.Sprintf("has a clock that runs %+g %% fast, and is %v off already", percent, seen.Round(time.Millisecond)), err
-	}}
+	}
 }
 
-// freezeClock makes a server's clock stand still. The heal sets it to the true time.
-func freezeClock(s topologies.Server, c topologies.Clock) Fault {
-	return &clockFault{name: "clock-freeze", server: s, clock: c, inject: func(ctx context.Context) (string, error) {
+// freezeClock makes a server's clock stand still.
+func freezeClock(s topologies.Server, c topologies.Clock) act {
+	return func(ctx context.Context) (string, error) {
 		if err := c.Set(0, 0); err != nil {
 			return "", err
 		}
@@ -148,49 +164,10 @@ func freezeClock(s topologies.Server, c topologies.Clock) Fault {
 			return "", err
 		}
 		if last, err := timeShown(ctx, s); err != nil || !last.Equal(first) {
-			return "", fmt.Errorf("its clock went on from %v to %v (%w)", first, last, cmp.Or(err, ErrNone))
+			return "", fmt.Errorf("its clock went on from %v to %v (%w)", first, last, cmp.Or(err, errNone))
 		}
 		return fmt.Sprintf("has a clock that stands still, and is %v behind already", second.Abs().Round(time.Millisecond)), nil
-	}}
-}
-
-type clockFault struct {
-	name   string
-	server topologies.Server
-	clock  topologies.Clock
-	inject func(ctx context.Context) (effect string, err error)
-}
-
-// Name returns the fault's name.
-func (f *clockFault) Name() string { return f.name }
-
-// Inject changes the clock and waits until the server says so itself. A clock
-// that is wrong already is an error, and is left as it is.
-func (f *clockFault) Inject(ctx context.Context) (Injection, error) {
-	ahead, err := ClockAhead(ctx, f.server)
-	switch {
-	case err != nil:
-		return Injection{}, fmt.Errorf("%s on %s: %w", f.name, f.server.Name(), err)
-	case ahead.Abs() >= leastError:
-		return Injection{}, fmt.Errorf("%s on %s: its clock is %v off already", f.name, f.server.Name(), ahead)
 	}
-	effect, err := f.inject(ctx)
-	if err != nil {
-		return Injection{}, errors.Join(fmt.Errorf("%s on %s: %w", f.name, f.server.Name(), err), f.clock.Set(0, 1))
-	}
-	return Injection{
-		Effect: f.server.Name() + " " + effect,
-		Heal: Once(func(ctx context.Context) (string, error) {
-			if err := f.clock.Set(0, 1); err != nil {
-				return "", err
-			}
-			_, err := awaitAhead(ctx, f.server, func(ahead time.Duration) bool { return ahead.Abs() < leastError })
-			if err != nil {
-				return "", fmt.Errorf("end %s on %s: %w", f.name, f.server.Name(), err)
-			}
-			return f.server.Name() + " has the true time again", nil
-		}),
-	}, nil
 }
 
 // awaitAhead waits until a server's clock is as far ahead as is wanted, and
@@ -225,27 +202,16 @@ func ClockAhead(ctx context.Context, s topologies.Server) (time.Duration, error)
 }
 
 // timeShown is the time that a server says it is. A sentinel knows no TIME.
-func timeShown(ctx context.Context, s topologies.Server) (time.Time, error) {
-	rdb := s.Observer().WithTimeout(Patience)
-	at, err := rdb.Time(ctx).Result()
-	if err == nil {
-		return at, nil
+func timeShown(ctx context.Context, s topologies.Server) (at time.Time, err error) {
+	rdb := s.Observer().WithTimeout(patience)
+	at, err = rdb.Time(ctx).Result()
+	if err != nil && strings.Contains(err.Error(), "unknown command") {
+		var usec int64
+		usec, err = infoNumber(ctx, rdb, "server", "server_time_usec")
+		at = time.UnixMicro(usec)
 	}
-	if !strings.Contains(err.Error(), "unknown command") {
-		return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
-	}
-	info, err := rdb.Info(ctx, "server").Result()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
 	}
-	for line := range strings.Lines(info) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "server_time_usec:"); ok {
-			usec, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
-			}
-			return time.UnixMicro(usec), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("ask %s for the time: INFO has no server_time_usec", s.Name())
+	return at, nil
 }

@@ -37,12 +37,12 @@ func clusterSpecs() []Spec {
 		},
 		Observed: "the old master sends on who asks for it (ASK)", Healed: "every node says that the new master serves it",
 		Pitfall: "until the heal, scripts with several keys are told to try again; the servers must reach each other where the harness reaches them",
-		New: func(site Site, s Step) (Fault, error) {
+		New: func(site Site, s Step) (inject, error) {
 			var servers []topologies.Server
 			for _, name := range site.Deployment.Topology().Of(topologies.Redis) {
 				servers = append(servers, site.Deployment.Server(name))
 			}
-			return migrateSlot(servers, s.Params["key"]), nil
+			return (&slotMigration{servers, s.Params["key"]}).inject, nil
 		},
 	}}
 }
@@ -55,27 +55,22 @@ type node struct {
 }
 
 // rdb is its observer, who is patient.
-func (n node) rdb() *redis.Client { return n.Observer().WithTimeout(Patience) }
+func (n node) rdb() *redis.Client { return n.Observer().WithTimeout(patience) }
 
-type slotMigration struct {
-	servers []topologies.Server
-	key     string
-}
-
-// migrateSlot moves the slot of a key, with everything in it, from the master that
+// A slotMigration moves the slot of a key, with everything in it, from the master that
 // serves it to the next one. Until the heal the move is not finished: the old
 // master sends who asks on to the new one (ASK), and scripts whose keys are not
 // all there are told to try again. The heal finishes it.
 //
 // The steps are those of "Redis cluster specification", section "Live
 // reconfiguration".
-func migrateSlot(servers []topologies.Server, key string) Fault { return &slotMigration{servers, key} }
+type slotMigration struct {
+	servers []topologies.Server
+	key     string
+}
 
-// Name returns "migrate-slot".
-func (*slotMigration) Name() string { return "migrate-slot" }
-
-// Inject fails if no master serves the slot, or no other could.
-func (m *slotMigration) Inject(ctx context.Context) (Injection, error) {
+// inject fails if no master serves the slot, or no other could.
+func (m *slotMigration) inject(ctx context.Context) (Injection, error) {
 	nodes, err := m.nodes(ctx)
 	if err != nil {
 		return Injection{}, err
@@ -92,7 +87,7 @@ func (m *slotMigration) Inject(ctx context.Context) (Injection, error) {
 	})
 	moved, err := m.begin(ctx, slot, from, to)
 	if err != nil {
-		undo, cancel := Undo(ctx)
+		undo, cancel := undoing(ctx)
 		defer cancel()
 		return Injection{}, errors.Join(fmt.Errorf("migrate slot %d: %w", slot, err), m.undo(undo, slot, from, to))
 	}
@@ -211,7 +206,7 @@ func (m *slotMigration) begin(ctx context.Context, slot int, from, to node) (mov
 		return moved, err
 	}
 	if err := from.rdb().Exists(ctx, m.key).Err(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
-		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), cmp.Or(err, ErrNone))
+		return moved, fmt.Errorf("%s does not send on who asks for it (%w)", from.Name(), cmp.Or(err, errNone))
 	}
 	return moved, nil
 }

@@ -36,9 +36,7 @@ func failoverSpecs() []Spec {
 			Observed: "the majority has another master", Healed: "the old master runs and follows the new one",
 			Pitfall: "what a replica had is not lost: cut `redis>MASTER` first, if it is to be",
 			Aim:     master,
-			New: ofShard(func(site Site, d topologies.Failover, shard string, _ Step) Fault {
-				return crashMaster(d, shard, site.Deployment.Server)
-			}),
+			New:     takeover(crash),
 		},
 		{
 			Name: "failover", Summary: "ask the servers for a failover that nothing forces",
@@ -51,9 +49,7 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "the majority has another master",
 			Pitfall:  "takes about a second, in which the old master takes writes that are lost",
-			New: ofShard(func(_ Site, d topologies.Failover, shard string, _ Step) Fault {
-				return askFailover(d, shard)
-			}),
+			New:      takeover(handOver),
 		},
 		{
 			Name: "planned-failover", Summary: "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single",
@@ -75,18 +71,7 @@ func failoverSpecs() []Spec {
 			Observed:   "a replica is the master, most servers follow it, the name leads to it",
 			Pitfall:    "see [below](#planned-failovers)",
 			Aim:        master,
-			New: func(site Site, s Step) (Fault, error) {
-				r, ok := site.Deployment.(topologies.Replicated)
-				if !ok {
-					return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
-				}
-				shard := r.Topology().Shards()[0]
-				var servers []topologies.Server
-				for _, name := range r.Topology().Members(shard) {
-					servers = append(servers, r.Server(name))
-				}
-				return planFailover(r, shard, servers, failoverPlan{By: s.Params["how"], ClosePubSub: s.Params["pubsub"] == "close"}), nil
-			},
+			New:        planFailover,
 		},
 		{
 			Name: "split-brain", Summary: "cut the master off with a zone of clients and a minority of the sentinels, if there are some",
@@ -105,14 +90,14 @@ func failoverSpecs() []Spec {
 			Observed: "every link across refuses, and the majority has a master of its own", Healed: "one master, with all the others attached",
 			Pitfall: "nothing is promoted where the minority could not lose a vote: `single`, `independent`",
 			Aim: func(ctx context.Context, d topologies.Deployment, s Step) string {
-				if old := master(ctx, d, s); old != "" {
-					return minority(d, old, s.Target).Name
+				old := master(ctx, d, s)
+				if old == "" {
+					return ""
 				}
-				return ""
+				name, _ := minority(d, old, s.Target)
+				return name
 			},
-			New: ofShard(func(site Site, d topologies.Failover, shard string, s Step) Fault {
-				return splitBrain(d, shard, func(master string) (side, error) { return minority(site.Deployment, master, s.Target), nil })
-			}),
+			New: takeover(splitBrain),
 		},
 	}
 	for i := range specs {
@@ -155,21 +140,6 @@ func ofShards(e Environment, c Candidate) []Candidate {
 	return []Candidate{c}
 }
 
-// ofShard makes a fault of the shard that a step names.
-func ofShard(of func(site Site, d topologies.Failover, shard string, s Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
-		d, ok := site.Deployment.(topologies.Failover)
-		if !ok {
-			return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
-		}
-		shard, err := ShardOf(d.Topology(), s)
-		if err != nil {
-			return nil, err
-		}
-		return of(site, d, shard, s), nil
-	}
-}
-
 // master is the master of the shard that a step is aimed at; empty if that can't be
 // told.
 func master(ctx context.Context, d topologies.Deployment, s Step) string {
@@ -188,34 +158,23 @@ func master(ctx context.Context, d topologies.Deployment, s Step) string {
 	return name
 }
 
-// minority is the master's side of a split brain: one zone of clients stays
-// with it, and the first sentinel, if there is one.
-func minority(d topologies.Deployment, master, zone string) side {
+// minority is the master's side of a split brain, by its name and by the links between it and
+// all others: one zone of clients stays with it, and the first sentinel, if there is one.
+func minority(d topologies.Deployment, master, zone string) (name string, links []topologies.Proxy) {
 	t := d.Topology()
 	group := []string{master}
 	if sentinels := t.Of(topologies.Sentinel); len(sentinels) > 0 {
 		group = append(group, sentinels[0])
 	}
 	group = append(group, cmp.Or(zone, t.Of(topologies.Zone)[0]))
-	return side{Name: "{" + strings.Join(group, " ") + "}", Links: wires(d, t.Across(group))}
+	return "{" + strings.Join(group, " ") + "}", wires(d, t.Across(group))
 }
 
-// replaced waits for another master and disarms the deployment, in whatever
-// way that ends. Once a failover is under way, ctx sees it through: disarmed in its
-// midst, the sentinels turn the new master back, and need half a minute to agree.
-func replaced(ctx context.Context, d topologies.Failover, shard, old string) (string, error) {
-	master, err := d.AwaitMaster(ctx, shard, old)
-	if err := errors.Join(err, disarm(ctx, d)); err != nil {
-		return "", err
-	}
-	return master, nil
-}
-
-// MasterNow is the master of a shard before a fault: it asks until the servers agree, for [Patience]
+// MasterNow is the master of a shard before a fault: it asks until the servers agree, for five seconds
 // at most, as a server on a busy machine may be late to answer one look. The error is what was
 // lacking last.
 func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (master string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = await.Until(ctx, func() (err error) {
 		master, err = d.Master(ctx, shard)
@@ -224,161 +183,91 @@ func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (mast
 	return master, err
 }
 
-// disarm comes in any case.
-func disarm(ctx context.Context, d topologies.Failover) error {
-	ctx, cancel := Undo(ctx)
-	defer cancel()
-	return d.Disarm(ctx)
-}
+// A cause is what a shard's master is replaced for. It returns how it is undone, nil for what
+// has no duration, and the effect, with %s for the new master.
+type cause = func(ctx context.Context, d topologies.Failover, shard, old string, s Step) (effect string, undo func(context.Context) error, err error)
 
-type crash struct {
-	d      topologies.Failover
-	shard  string
-	server func(name string) topologies.Server
-}
-
-// crashMaster kills a shard's master and waits until a replica was promoted. The heal
-// starts the old master again and waits until it follows the new one.
-func crashMaster(d topologies.Failover, shard string, server func(name string) topologies.Server) Fault {
-	return &crash{d: d, shard: shard, server: server}
-}
-
-// Name returns "crash-failover".
-func (*crash) Name() string { return "crash-failover" }
-
-// Inject fails if no replica is promoted before the context ends. Once the master
-// was killed, it is seen through.
-func (f *crash) Inject(ctx context.Context) (Injection, error) {
-	old, err := MasterNow(ctx, f.d, f.shard)
-	if err != nil {
-		return Injection{}, err
-	}
-	p := f.server(old)
-	if err := f.d.Arm(ctx); err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	through, cancel, err := Through(ctx)
-	if err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	defer cancel()
-	if err := p.Kill(through); err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	master, err := replaced(through, f.d, f.shard, old)
-	if err != nil {
-		undo, cancel := Undo(ctx)
-		defer cancel()
-		return Injection{}, errors.Join(err, p.Restart(undo))
-	}
-	return Injection{
-		Effect: fmt.Sprintf("%s is gone, %s is master", old, master),
-		Heal: Once(func(ctx context.Context) (string, error) {
-			if err := p.Restart(ctx); err != nil {
-				return "", err
+// takeover makes a fault that has the servers replace a master. It fails if they don't before
+// the context ends. Once begun, it is seen through: disarmed in the midst of a failover, the sentinels turn the
+// new master back, and need half a minute to agree. The heal undoes the cause, and waits until
+// there is one master, with all the others attached.
+func takeover(begin cause) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
+		d, ok := site.Deployment.(topologies.Failover)
+		if !ok {
+			return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
+		}
+		shard, err := ShardOf(d.Topology(), s)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (Injection, error) {
+			old, err := MasterNow(ctx, d, shard)
+			if err != nil {
+				return Injection{}, err
 			}
-			return old + " follows " + master, f.d.AwaitReady(ctx)
-		}),
-	}, nil
-}
-
-type graceful struct {
-	d     topologies.Failover
-	shard string
-}
-
-// askFailover asks for a failover of a shard that nothing forces, and waits for
-// it. It has no duration.
-func askFailover(d topologies.Failover, shard string) Fault { return graceful{d, shard} }
-
-// Name returns "failover".
-func (graceful) Name() string { return "failover" }
-
-// Inject fails if the master does not change before the context ends. A failover
-// that was asked for is seen through.
-func (f graceful) Inject(ctx context.Context) (Injection, error) {
-	old, err := MasterNow(ctx, f.d, f.shard)
-	if err != nil {
-		return Injection{}, err
-	}
-	through, cancel, err := Through(ctx)
-	if err != nil {
-		return Injection{}, err
-	}
-	defer cancel()
-	if err := f.d.Promote(through, f.shard); err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	master, err := replaced(through, f.d, f.shard, old)
-	if err != nil {
-		return Injection{}, err
-	}
-	return Injection{Effect: fmt.Sprintf("%s took over from %s", master, old)}, nil
-}
-
-// side is the minority's side of a split brain.
-type side struct {
-	// Name says who is on it: "{redis-1 sentinel-1 zone-a}".
-	Name string
-	// Links are those between it and all others.
-	Links []topologies.Proxy
-}
-
-type splitBrainFault struct {
-	d     topologies.Failover
-	shard string
-	side  func(master string) (side, error)
-}
-
-// splitBrain cuts a shard's master off, together with some clients and a
-// minority of those who vote, and waits until the majority has a master of its
-// own. The heal mends the links and waits until there is one master again.
-func splitBrain(d topologies.Failover, shard string, side func(master string) (side, error)) Fault {
-	return &splitBrainFault{d: d, shard: shard, side: side}
-}
-
-// Name returns "split-brain".
-func (*splitBrainFault) Name() string { return "split-brain" }
-
-// Inject fails if the majority promotes no replica before the context ends. Once the
-// links are cut, it is seen through.
-func (f *splitBrainFault) Inject(ctx context.Context) (Injection, error) {
-	old, err := MasterNow(ctx, f.d, f.shard)
-	if err != nil {
-		return Injection{}, err
-	}
-	side, err := f.side(old)
-	if err != nil {
-		return Injection{}, err
-	}
-	if err := f.d.Arm(ctx); err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	through, cancel, err := Through(ctx)
-	if err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	defer cancel()
-	cut, err := cutLinks(side.Links).Inject(through)
-	if err != nil {
-		return Injection{}, errors.Join(err, disarm(ctx, f.d))
-	}
-	master, err := replaced(through, f.d, f.shard, old)
-	if err != nil {
-		undo, cancel := Undo(ctx)
-		defer cancel()
-		_, mended := cut.Heal(undo)
-		return Injection{}, errors.Join(err, mended)
-	}
-	return Injection{
-		Effect: strings.Join([]string{cut.Effect, old + " is master of " + side.Name, master + " of the rest"}, ", "),
-		Heal: Once(func(ctx context.Context) (string, error) {
-			if _, err := cut.Heal(ctx); err != nil {
-				return "", err
+			through, cancel, err := await.Through(ctx)
+			if err != nil {
+				return Injection{}, err
 			}
-			return old + " follows " + master, f.d.AwaitReady(ctx)
-		}),
-	}, nil
+			defer cancel()
+			undos, cancel := undoing(ctx)
+			defer cancel()
+			effect, undo, err := begin(through, d, shard, old, s)
+			if err != nil {
+				return Injection{}, errors.Join(err, d.Disarm(undos))
+			}
+			master, err := d.AwaitMaster(through, shard, old)
+			err = errors.Join(err, d.Disarm(undos))
+			if err != nil && undo != nil {
+				err = errors.Join(err, undo(undos))
+			}
+			if err != nil {
+				return Injection{}, err
+			}
+			injection := Injection{Effect: fmt.Sprintf(effect, master)}
+			if undo != nil {
+				injection.Heal = Once(func(ctx context.Context) (string, error) {
+					if err := undo(ctx); err != nil {
+						return "", err
+					}
+					return old + " follows " + master, d.AwaitReady(ctx)
+				})
+			}
+			return injection, nil
+		}, nil
+	}
+}
+
+// crash kills the master.
+func crash(ctx context.Context, d topologies.Failover, _, old string, _ Step) (string, func(context.Context) error, error) {
+	p := d.Server(old)
+	if err := d.Arm(ctx); err != nil {
+		return "", nil, err
+	}
+	return old + " is gone, %s is master", p.Restart, p.Kill(ctx)
+}
+
+// handOver asks for a failover that nothing forces.
+func handOver(ctx context.Context, d topologies.Failover, shard, old string, _ Step) (string, func(context.Context) error, error) {
+	return "%s took over from " + old, nil, d.Promote(ctx, shard)
+}
+
+// splitBrain cuts the master off, together with some clients and a minority of those who vote.
+func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Step) (string, func(context.Context) error, error) {
+	side, links := minority(d, old, s.Target)
+	if err := d.Arm(ctx); err != nil {
+		return "", nil, err
+	}
+	cut, err := cutting().on("cut", links)(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	undo := func(ctx context.Context) error {
+		_, err := cut.Heal(ctx)
+		return err
+	}
+	return cut.Effect + ", " + old + " is master of " + side + ", %s of the rest", undo, nil
 }
 
 // The ways in which an operator moves the role of a master. Neither loses a write
@@ -393,70 +282,54 @@ const (
 	byReplicaOf = "replicaof"
 )
 
-// failoverPlan says how a planned failover is done.
-type failoverPlan struct {
-	// By is byFailover or byReplicaOf.
-	By string
-	// ClosePubSub closes the connections of subscribers of the old master, once the
-	// role and the name have moved. Redis leaves them open: a client that subscribed
-	// goes on hearing what is published, for that is replicated, and is not told that
-	// it hears a replica.
-	ClosePubSub bool
-}
-
 type planned struct {
-	d       topologies.Replicated
-	shard   string
-	servers []topologies.Server
-	plan    failoverPlan
+	topologies.Replicated
+
+	servers []string // of the shard
 }
 
 // planFailover makes a replica the master, as an operator does for maintenance: one that
 // has every write of the old master, which becomes its replica, as the others do.
 // What changed is written into the servers' configuration, so that a restart keeps
-// it. The servers are those of the shard. It has no duration.
-func planFailover(d topologies.Replicated, shard string, servers []topologies.Server, p failoverPlan) Fault {
-	return &planned{d: d, shard: shard, servers: servers, plan: p}
-}
-
-// Name returns "planned-failover".
-func (*planned) Name() string { return "planned-failover" }
-
-// Inject fails if the master does not change before the context ends. Once begun, it
+// it. It fails if the master does not change before the context ends. Once begun, it
 // is seen through.
-func (f *planned) Inject(ctx context.Context) (Injection, error) {
-	old, err := MasterNow(ctx, f.d, f.shard)
-	if err != nil {
-		return Injection{}, err
+func planFailover(site Site, s Step) (inject, error) {
+	r, ok := site.Deployment.(topologies.Replicated)
+	if !ok {
+		return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
 	}
-	through, cancel, err := Through(ctx)
-	if err != nil {
-		return Injection{}, err
+	shard := r.Topology().Shards()[0]
+	f := planned{r, r.Topology().Members(shard)}
+	move := f.fail
+	if s.Params["how"] == byReplicaOf {
+		move = f.swap
 	}
-	defer cancel()
-	target, err := f.best(through, old)
-	if err != nil {
-		return Injection{}, err
-	}
-	if f.plan.By == byReplicaOf {
-		err = f.swap(through, old, target)
-	} else {
-		err = f.handOver(through, old, target)
-	}
-	if err != nil {
-		return Injection{}, fmt.Errorf("make %s the master: %w", target.name, err)
-	}
-	if err := f.settle(through, target); err != nil {
-		return Injection{}, err
-	}
-	if _, err := f.d.AwaitMaster(through, f.shard, old); err != nil {
-		return Injection{}, err
-	}
-	subscribers, err := f.subscribers(through, old)
-	if err != nil {
-		return Injection{}, err
-	}
-	return Injection{Effect: fmt.Sprintf("%s took over from %s, %s", target.name, old, subscribers)}, nil
+	return func(ctx context.Context) (Injection, error) {
+		old, err := MasterNow(ctx, f, shard)
+		if err != nil {
+			return Injection{}, err
+		}
+		through, cancel, err := await.Through(ctx)
+		if err != nil {
+			return Injection{}, err
+		}
+		defer cancel()
+		target, err := f.best(through, old)
+		if err != nil {
+			return Injection{}, err
+		}
+		if err := move(through, old, target); err != nil {
+			return Injection{}, fmt.Errorf("make %s the master: %w", target.name, err)
+		}
+		if err := f.settle(through, target); err != nil {
+			return Injection{}, err
+		}
+		if _, err := f.AwaitMaster(through, shard, old); err != nil {
+			return Injection{}, err
+		}
+		subscribers, err := f.subscribers(through, old, s.Params["pubsub"] == "close")
+		return Injection{Effect: fmt.Sprintf("%s took over from %s, %s", target.name, old, subscribers)}, err
+	}, nil
 }
 
 // A replica is one that a master knows.
@@ -469,53 +342,47 @@ type replica struct {
 
 // rdb is the connection to a server past every fault, for requests that may take a
 // while on a busy machine.
-func (f *planned) rdb(name string) *redis.Client {
-	i := slices.IndexFunc(f.servers, func(s topologies.Server) bool { return s.Name() == name })
-	return f.servers[i].Observer().WithTimeout(Patience)
+func (f planned) rdb(name string) *redis.Client {
+	return f.Server(name).Observer().WithTimeout(patience)
 }
 
-// best is the replica of the master that has most of its writes.
-func (f *planned) best(ctx context.Context, master string) (replica, error) {
-	var all []replica
+// best is the replica of the master that has most of its writes, as the master says in its
+// ROLE, with the host, port and offset of each.
+func (f planned) best(ctx context.Context, master string) (best replica, err error) {
 	role, err := f.rdb(master).Do(ctx, "ROLE").Slice()
 	if err != nil {
-		return replica{}, fmt.Errorf("ask %s for its replicas: %w", master, err)
+		return best, fmt.Errorf("ask %s for its replicas: %w", master, err)
 	}
+	best.offset = -1
+	var attached []any
 	if len(role) > 2 {
-		attached, _ := role[2].([]any)
-		for _, one := range attached {
-			if r, ok := f.replica(one); ok {
-				all = append(all, r)
-			}
+		attached, _ = role[2].([]any)
+	}
+	for _, one := range attached {
+		fields, _ := one.([]any)
+		if len(fields) < 3 {
+			continue
+		}
+		r := replica{host: fmt.Sprint(fields[0]), port: fmt.Sprint(fields[1])}
+		r.name = f.NodeAt(net.JoinHostPort(r.host, r.port))
+		r.offset, err = strconv.ParseInt(fmt.Sprint(fields[2]), 10, 64)
+		if err == nil && slices.Contains(f.servers, r.name) && r.offset > best.offset {
+			best = r
 		}
 	}
-	if len(all) == 0 {
-		return replica{}, fmt.Errorf("%s has no replica that could take over", master)
+	if best.offset < 0 {
+		return best, fmt.Errorf("%s has no replica that could take over", master)
 	}
-	return slices.MaxFunc(all, func(a, b replica) int { return int(a.offset - b.offset) }), nil
+	return best, nil
 }
 
-// replica reads one of the entries of a master's ROLE: host, port, offset.
-func (f *planned) replica(entry any) (r replica, ok bool) {
-	fields, _ := entry.([]any)
-	if len(fields) < 3 {
-		return r, false
-	}
-	r.host, r.port = fmt.Sprint(fields[0]), fmt.Sprint(fields[1])
-	r.name = f.d.NodeAt(net.JoinHostPort(r.host, r.port))
-	var err error
-	r.offset, err = strconv.ParseInt(fmt.Sprint(fields[2]), 10, 64)
-	known := slices.ContainsFunc(f.servers, func(s topologies.Server) bool { return s.Name() == r.name })
-	return r, err == nil && known
-}
+// takeoverLimit bounds how long the two servers may take. Milliseconds are usual.
+const takeoverLimit = 10 * time.Second
 
-// takeover bounds how long the two servers may take. Milliseconds are usual.
-const takeover = 10 * time.Second
-
-// handOver has the master do it.
-func (f *planned) handOver(ctx context.Context, old string, target replica) error {
+// fail has the master do it.
+func (f planned) fail(ctx context.Context, old string, target replica) error {
 	rdb := f.rdb(old)
-	if err := rdb.Do(ctx, "FAILOVER", "TO", target.host, target.port, "TIMEOUT", takeover.Milliseconds()).Err(); err != nil {
+	if err := rdb.Do(ctx, "FAILOVER", "TO", target.host, target.port, "TIMEOUT", takeoverLimit.Milliseconds()).Err(); err != nil {
 		return err
 	}
 	var final error
@@ -528,14 +395,14 @@ func (f *planned) handOver(ctx context.Context, old string, target replica) erro
 		case over && info["role"] == "slave":
 			return nil
 		case over:
-			final = fmt.Errorf("%s gave it up: %s did not have all writes within %v", old, target.name, takeover)
+			final = fmt.Errorf("%s gave it up: %s did not have all writes within %v", old, target.name, takeoverLimit)
 			return nil
 		default:
 			return fmt.Errorf("%s is in %s", old, info["master_failover_state"])
 		}
 	})
 	if err != nil {
-		undo, cancel := Undo(ctx)
+		undo, cancel := undoing(ctx)
 		defer cancel()
 		err = errors.Join(err, rdb.Do(undo, "FAILOVER", "ABORT").Err())
 	}
@@ -543,18 +410,18 @@ func (f *planned) handOver(ctx context.Context, old string, target replica) erro
 }
 
 // swap does it by hand.
-func (f *planned) swap(ctx context.Context, old string, target replica) (err error) {
+func (f planned) swap(ctx context.Context, old string, target replica) (err error) {
 	rdb := f.rdb(old)
 	paused := time.Now()
-	if err := rdb.Do(ctx, "CLIENT", "PAUSE", takeover.Milliseconds(), "WRITE").Err(); err != nil {
+	if err := rdb.Do(ctx, "CLIENT", "PAUSE", takeoverLimit.Milliseconds(), "WRITE").Err(); err != nil {
 		return err
 	}
 	defer func() {
-		undo, cancel := Undo(ctx)
+		undo, cancel := undoing(ctx)
 		defer cancel()
 		err = errors.Join(err, rdb.Do(undo, "CLIENT", "UNPAUSE").Err())
 	}()
-	limited, cancel := context.WithDeadlineCause(ctx, paused.Add(takeover/2), errors.New("it does not have all writes"))
+	limited, cancel := context.WithDeadlineCause(ctx, paused.Add(takeoverLimit/2), errors.New("it does not have all writes"))
 	defer cancel()
 	info, err := f.info(limited, old)
 	if err != nil {
@@ -585,11 +452,11 @@ func (f *planned) swap(ctx context.Context, old string, target replica) (err err
 	if err == nil {
 		err = rdb.Do(ctx, "REPLICAOF", target.host, target.port).Err()
 	}
-	if took := time.Since(paused); err == nil && took >= takeover {
-		err = fmt.Errorf("it took %v, and %s took writes again after %v", took, old, takeover)
+	if took := time.Since(paused); err == nil && took >= takeoverLimit {
+		err = fmt.Errorf("it took %v, and %s took writes again after %v", took, old, takeoverLimit)
 	}
 	if err != nil {
-		undo, cancel := Undo(ctx)
+		undo, cancel := undoing(ctx)
 		defer cancel()
 		err = errors.Join(err, rdb.Do(undo, "REPLICAOF", "NO", "ONE").Err(),
 			next.Do(undo, "REPLICAOF", info["master_host"], info["master_port"]).Err())
@@ -599,11 +466,11 @@ func (f *planned) swap(ctx context.Context, old string, target replica) (err err
 
 // settle has all others follow the new master, and every server write down who
 // follows whom.
-func (f *planned) settle(ctx context.Context, target replica) error {
-	for _, s := range f.servers {
-		rdb := f.rdb(s.Name())
+func (f planned) settle(ctx context.Context, target replica) error {
+	for _, name := range f.servers {
+		rdb := f.rdb(name)
 		err := await.Until(ctx, func() error { // repeated, both come to the same
-			if s.Name() != target.name {
+			if name != target.name {
 				if err := rdb.Do(ctx, "REPLICAOF", target.host, target.port).Err(); err != nil {
 					return err
 				}
@@ -611,16 +478,18 @@ func (f *planned) settle(ctx context.Context, target replica) error {
 			return rdb.ConfigRewrite(ctx).Err()
 		})
 		if err != nil {
-			return fmt.Errorf("have %s follow %s: %w", s.Name(), target.name, err)
+			return fmt.Errorf("have %s follow %s: %w", name, target.name, err)
 		}
 	}
 	return nil
 }
 
-// subscribers says what became of the connections of subscribers.
-func (f *planned) subscribers(ctx context.Context, old string) (string, error) {
+// subscribers says what became of the connections of the old master's subscribers, once the
+// role and the name have moved. Redis leaves them open: a client that subscribed goes on hearing
+// what is published, for that is replicated, and is not told that it hears a replica.
+func (f planned) subscribers(ctx context.Context, old string, closes bool) (string, error) {
 	rdb := f.rdb(old)
-	if f.plan.ClosePubSub {
+	if closes {
 		n, err := rdb.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub").Int()
 		return fmt.Sprintf("%d connections of subscribers closed", n), err
 	}
@@ -629,16 +498,10 @@ func (f *planned) subscribers(ctx context.Context, old string) (string, error) {
 }
 
 // info is what a server says of its replication.
-func (f *planned) info(ctx context.Context, server string) (map[string]string, error) {
+func (f planned) info(ctx context.Context, server string) (map[string]string, error) {
 	text, err := f.rdb(server).Info(ctx, "replication").Result()
 	if err != nil {
 		return nil, err
 	}
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = value
-		}
-	}
-	return fields, nil
+	return fieldsOf(text), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,57 +60,49 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
-			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return commands("delay-command", rs, p).late(s.millis("for"))
-			}),
+			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).late(s.millis("for")) }),
 		},
 		{
 			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
-			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return replies("delay-reply", rs, p).late(s.millis("for"))
-			}),
+			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).late(s.millis("for")) }),
 		},
 		{
 			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the command was seen, and taken out", Healed: bySelf,
 			Pitfall: "to the client it looks like `drop-reply`; that is the point",
-			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return commands("drop-command", rs, p).lose(endOf(s))
-			}),
+			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).lose(endOf(s)) }),
 		},
 		{
 			Name: "drop-message", Summary: "lose one message to a subscriber", Hits: HitsSubscribers,
 			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: once("zone>redis", 1, never),
 			Observed: "the message was seen, and taken out", Healed: bySelf,
 			Pitfall: "waiters that ask again now and then only become slow",
-			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return dropMessage(rs, p) }),
+			New:     onMessages(dropMessage),
 		},
 		{
 			Name: "drop-reply", Summary: "lose the reply to one command that was carried out, and reset its connection, or leave it silent",
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the reply was seen, and taken out", Healed: bySelf,
 			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
-			New: onMessages(func(rs []topologies.Interceptor, p pattern, s Step) Fault {
-				return replies("drop-reply", rs, p).lose(endOf(s))
-			}),
+			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).lose(endOf(s)) }),
 		},
 		{
 			Name: "hold-command", Summary: "keep one command from the server until the heal, and what follows it on its connection",
 			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: held,
 			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
 			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
-			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return holdCommand(rs, p) }),
+			New:     onMessages(holdCommand),
 		},
 		{
 			Name: "hold-reply", Summary: "keep the reply to one command from the client until the heal, and what follows it",
 			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
 			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
 			Pitfall: "a reply that the server does not know the script does not count",
-			New:     onMessages(func(rs []topologies.Interceptor, p pattern, _ Step) Fault { return replies("hold-reply", rs, p).keep() }),
+			New:     onMessages(func(p pattern, _ Step) *trigger { return replies(p).keep() }),
 		},
 	}
 	for i := range specs {
@@ -120,7 +111,6 @@ func messageSpecs() []Spec {
 		if s.Hits == HitsAnything {
 			s.Hits = HitsRequests
 		}
-		s.Usable = read
 	}
 	return specs
 }
@@ -144,26 +134,16 @@ func (e Environment) ofRequests(least, most time.Duration, params map[string]str
 	return all
 }
 
-// read refuses links that do not read what passes them.
-func read(w topologies.Proxy) error {
-	if _, ok := w.(topologies.Interceptor); !ok {
-		return ErrUnread
-	}
-	return nil
-}
-
 // onMessages makes a fault of a message on the links that a step's target selects.
-func onMessages(of func(rs []topologies.Interceptor, p pattern, s Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
+func onMessages(of func(p pattern, s Step) *trigger) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
 		links, err := selected(site, s)
 		if err != nil {
 			return nil, err
 		}
-		readers, err := readersOf(links)
-		if err != nil {
-			return nil, err
-		}
-		return of(readers, pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s), nil
+		t := of(pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s)
+		t.name, t.links = s.Fault, links
+		return t.inject, nil
 	}
 }
 
@@ -251,7 +231,7 @@ func (p pattern) String() string {
 // A trigger waits on some links for one message.
 type trigger struct {
 	name  string
-	links []topologies.Interceptor
+	links []topologies.Proxy // each a [topologies.Interceptor]
 	// wanted finds the message, of which what says what it is.
 	wanted func(traffic.Message) bool
 	what   string
@@ -266,23 +246,16 @@ type trigger struct {
 	after time.Duration
 }
 
-// Name returns the fault's name.
-func (t *trigger) Name() string { return t.name }
-
-// Inject arms the trigger, and fails if no link answers before: nothing could pass
+// inject arms the trigger, and fails if no link answers before: nothing could pass
 // there.
-func (t *trigger) Inject(ctx context.Context) (Injection, error) {
-	links := make([]topologies.Proxy, 0, len(t.links))
-	for _, l := range t.links {
-		links = append(links, l)
-	}
-	working := answering(ctx, links)
+func (t *trigger) inject(ctx context.Context) (Injection, error) {
+	working := proxies(probed(ctx, t.links))
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
 	}
 	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1), freed: make(chan struct{}), healed: make(chan struct{})}
 	for _, l := range t.links {
-		stop, err := l.Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
+		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
 		if err != nil {
 			s.free()
 			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
@@ -393,7 +366,7 @@ func (s *armed) heal(ctx context.Context, links []topologies.Proxy) (string, err
 	if err != nil {
 		return "", err
 	}
-	again, err := (&linkFault{name: s.name}).mended(ctx, links)
+	again, err := answerAgain(ctx, s.name, links)
 	return kept + count(len(links), "link") + " let everything pass, " + again, err
 }
 
@@ -425,18 +398,18 @@ func (s *armed) delivered(ctx context.Context) (string, error) {
 }
 
 // commands is a trigger for the nth command that matches.
-func commands(name string, links []topologies.Interceptor, p pattern) *trigger {
+func commands(p pattern) *trigger {
 	return &trigger{
-		name: name, links: links, nth: p.Nth, what: p.String(), after: -1,
+		nth: p.Nth, what: p.String(), after: -1,
 		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Command && p.matches(m.Words) },
 	}
 }
 
 // replies is a trigger for the reply to the nth command that matches and that the
 // server carried out: one that says that it does not know the script is none.
-func replies(name string, links []topologies.Interceptor, p pattern) *trigger {
+func replies(p pattern) *trigger {
 	return &trigger{
-		name: name, links: links, nth: p.Nth, what: "reply to the " + p.String(), after: -1,
+		nth: p.Nth, what: "reply to the " + p.String(), after: -1,
 		wanted: func(m traffic.Message) bool {
 			return m.Kind == traffic.Reply && p.matches(m.Words) && !strings.HasPrefix(m.Error, "NOSCRIPT")
 		},
@@ -487,8 +460,8 @@ func (t *trigger) lose(end traffic.End) *trigger {
 // holdCommand keeps a command, and all that follows it on its connection, from
 // the server until the heal. It is delivered then even if the client has given
 // up and closed the connection: a request that is late.
-func holdCommand(links []topologies.Interceptor, p pattern) Fault {
-	t := commands("hold-command", links, p).keep()
+func holdCommand(p pattern, _ Step) *trigger {
+	t := commands(p).keep()
 	t.must = true
 	return t
 }
@@ -503,27 +476,11 @@ func endOf(s Step) traffic.End {
 
 // dropMessage loses one message to a subscriber, as if it had been published
 // while the subscriber had no connection.
-func dropMessage(links []topologies.Interceptor, p pattern) Fault {
+func dropMessage(p pattern, _ Step) *trigger {
 	t := &trigger{
-		name: "drop-message", links: links, nth: p.Nth, after: -1,
+		nth: p.Nth, after: -1,
 		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Published && p.announces(m.Words) },
 	}
 	t.what = strings.TrimSuffix(strings.Fields(p.String())[0]+" message "+strings.Join(p.Words, " "), " ")
 	return t.lose(traffic.GoesOn)
-}
-
-// ErrUnread says that a link does not read what passes it.
-var ErrUnread = errors.New("what passes these links is not read")
-
-// readersOf are links as triggers need them.
-func readersOf(links []topologies.Proxy) ([]topologies.Interceptor, error) {
-	readers := make([]topologies.Interceptor, 0, len(links))
-	for _, l := range links {
-		r, ok := l.(topologies.Interceptor)
-		if !ok {
-			return nil, fmt.Errorf("%s: %w", l.Name(), ErrUnread)
-		}
-		readers = append(readers, r)
-	}
-	return readers, nil
 }

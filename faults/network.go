@@ -42,15 +42,12 @@ func networkSpecs() []Spec {
 		{
 			Name: "bandwidth", Summary: "let only so many bytes a second pass",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
-			Needs:      []topologies.Capability{topologies.Bandwidth},
+			Needs:      []topologies.Capability{topologies.Pace, topologies.Bandwidth},
 			Params:     []Param{number("rate", "bytes/s").required("how many bytes a second").drawn("2000-20000"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
 			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
-			Usable:  paced,
-			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
-				return limitBandwidth(links, s.Params["stream"], s.whole("rate"))
-			}),
+			New:     onLinks(limitBandwidth),
 		},
 		{
 			Name: "cut", Summary: "reset all connections and refuse new ones",
@@ -58,7 +55,7 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(4),
 			Observed:   "a probe is refused", Healed: "the links answer",
 			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
-			New:     onLinks(func(links []topologies.Proxy, _ Step) Fault { return cutLinks(links) }),
+			New:     onLinks(func(Step) linkFault { return cutting() }),
 		},
 		{
 			Name: "flap", Summary: "cut and mend, over and over",
@@ -67,9 +64,7 @@ func networkSpecs() []Spec {
 			Candidates: ofOneZone(1),
 			Observed:   "one round: refused, and answered again", Healed: "the links answer",
 			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
-			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
-				return flapLinks(links, s.millis("down"), s.millis("up"))
-			}),
+			New:     flap,
 		},
 		{
 			Name: "latency", Summary: "delay the data",
@@ -84,9 +79,7 @@ func networkSpecs() []Spec {
 			Candidates: lasting(string(topologies.Client), 3, never),
 			Observed:   "a probe is as late as it must be", Healed: "the links answer",
 			Pitfall: "the reply alone: `stream: downstream`",
-			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
-				return slowLinks(links, s.Params["stream"], s.millis("latency"), s.millis("jitter"))
-			}),
+			New:     onLinks(slowLinks),
 		},
 		{
 			Name: "reset", Summary: "reset all open connections, once",
@@ -94,19 +87,17 @@ func networkSpecs() []Spec {
 			Candidates: once(string(topologies.Client), 3, never),
 			Observed:   "how many connections there were",
 			Pitfall:    "no connection at all is an error; clients connect again at once",
-			New:        onLinks(func(links []topologies.Proxy, _ Step) Fault { return resetLinks(links) }),
+			New:        reset,
 		},
 		{
 			Name: "slow-close", Summary: "pass the end of a connection on late",
+			Needs:  []topologies.Capability{topologies.Pace},
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
 			Pitfall: "a reset is not delayed: it is no end in order",
-			Usable:  paced,
-			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
-				return slowClose(links, s.Params["stream"], s.millis("by"))
-			}),
+			New:     onLinks(slowClose),
 		},
 		{
 			Name: "stall", Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
@@ -124,9 +115,7 @@ func networkSpecs() []Spec {
 			},
 			Observed: "a probe gets no answer within 100 ms more than the one before took", Healed: "all that was kept is delivered, in order",
 			Pitfall: "no party learns of it until a request times out; replicas count as attached for a while",
-			New: onLinks(func(links []topologies.Proxy, s Step) Fault {
-				return stallLinks(links, s.Params["stream"])
-			}),
+			New:     onLinks(func(s Step) linkFault { return stalling(s.Params["stream"]) }),
 		},
 	}
 	specs = append(specs, partitionSpecs()...)
@@ -191,7 +180,7 @@ func partitionSpecs() []Spec {
 			_, err := divided(t, name, step.Target)
 			return err
 		}
-		s.New = func(site Site, step Step) (Fault, error) {
+		s.New = func(site Site, step Step) (inject, error) {
 			chosen, err := divided(site.Deployment.Topology(), name, step.Target)
 			if err != nil {
 				return nil, err
@@ -200,7 +189,11 @@ func partitionSpecs() []Spec {
 			if len(links) == 0 {
 				return nil, errors.New("nothing can be done to those here")
 			}
-			return partitionLinks(name, links, step.Params["how"] == "stall"), nil
+			f := cutting()
+			if step.Params["how"] == "stall" {
+				f = stalling(topologies.Both)
+			}
+			return f.on(name, links), nil
 		}
 	}
 	return specs
@@ -301,13 +294,13 @@ func nodeNames(t topologies.Topology) []string {
 }
 
 // onLinks makes a fault of the links that a step's target selects.
-func onLinks(of func(links []topologies.Proxy, s Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
+func onLinks(of func(s Step) linkFault) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
 		links, err := selected(site, s)
 		if err != nil {
 			return nil, err
 		}
-		return of(links, s), nil
+		return of(s).on(s.Fault, links), nil
 	}
 }
 
@@ -335,14 +328,6 @@ func wires(d topologies.Deployment, links []topologies.Link) []topologies.Proxy 
 	return ws
 }
 
-// paced refuses links that have one pace only.
-func paced(w topologies.Proxy) error {
-	if _, ok := w.(topologies.Shaper); !ok {
-		return ErrPace
-	}
-	return nil
-}
-
 const (
 	// probeTimeout is how long the answer to a probe may take on a link that
 	// ought to work.
@@ -358,66 +343,63 @@ const (
 // linkFault is a fault on several links at once: how to put it on one, and how to
 // see that it is there.
 type linkFault struct {
-	name  string
-	links []topologies.Proxy
-	put   func(topologies.Proxy) (mend func(), err error)
+	put func(topologies.Proxy) (mend func(), err error)
 	// seen fails unless the fault is on a link, which answered a probe in a time before it.
 	seen  func(ctx context.Context, l topologies.Proxy, took time.Duration) error
 	words string // what the links are: "refusing"
 }
 
-// Name returns the fault's name.
-func (f *linkFault) Name() string { return f.name }
-
-// Inject puts the fault on all links, and sees that it is on each that worked
+// on puts the fault on all links, and sees that it is on each that worked
 // before. If none did, nothing can be seen, and it fails.
-func (f *linkFault) Inject(ctx context.Context) (Injection, error) {
-	answered := probed(ctx, f.links)
-	working := proxies(answered)
-	if len(working) == 0 {
-		return Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", f.name)
-	}
-	var mends []func()
-	mend := func() {
-		for _, m := range mends {
-			m()
+func (f linkFault) on(name string, links []topologies.Proxy) inject {
+	return func(ctx context.Context) (Injection, error) {
+		answered := probed(ctx, links)
+		working := proxies(answered)
+		if len(working) == 0 {
+			return Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", name)
 		}
-	}
-	for _, l := range f.links {
-		m, err := f.put(l)
-		if err != nil {
+		var mends []func()
+		mend := func() {
+			for _, m := range mends {
+				m()
+			}
+		}
+		for _, l := range links {
+			m, err := f.put(l)
+			if err != nil {
+				mend()
+				return Injection{}, fmt.Errorf("%s %s: %w", name, l.Name(), err)
+			}
+			mends = append(mends, m)
+		}
+		group, seeing := errgroup.WithContext(ctx)
+		for _, l := range answered {
+			group.Go(func() error { return f.seen(seeing, l.Proxy, l.took) })
+		}
+		if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
 			mend()
-			return Injection{}, fmt.Errorf("%s %s: %w", f.name, l.Name(), err)
+			return Injection{}, fmt.Errorf("%s took no effect: %w", name, err)
 		}
-		mends = append(mends, m)
+		effect := count(len(working), "link") + " " + f.words
+		if len(working) < len(links) {
+			effect = fmt.Sprintf("%d of %s %s", len(working), count(len(links), "link"), f.words)
+		}
+		return Injection{Effect: effect, Heal: Once(func(ctx context.Context) (string, error) {
+			mend()
+			return mended(ctx, name, working)
+		})}, nil
 	}
-	group, seeing := errgroup.WithContext(ctx)
-	for _, l := range answered {
-		group.Go(func() error { return f.seen(seeing, l.Proxy, l.took) })
-	}
-	if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
-		mend()
-		return Injection{}, fmt.Errorf("%s took no effect: %w", f.name, err)
-	}
-	heal := Once(func(ctx context.Context) (string, error) {
-		mend()
-		again, err := f.mended(ctx, working)
-		return count(len(working), "link") + " mended, " + again, err
-	})
-	return Injection{Effect: f.effect(len(working)), Heal: heal}, nil
 }
 
-// effect is what was seen: "2 links refusing".
-func (f *linkFault) effect(seen int) string {
-	if seen < len(f.links) {
-		return fmt.Sprintf("%d of %s %s", seen, count(len(f.links), "link"), f.words)
-	}
-	return count(seen, "link") + " " + f.words
+// mended sees that links which worked before a fault do so again.
+func mended(ctx context.Context, fault string, links []topologies.Proxy) (string, error) {
+	again, err := answerAgain(ctx, fault, links)
+	return count(len(links), "link") + " mended, " + again, err
 }
 
-// mended sees that no link is silent. One may refuse, when the server behind
+// answerAgain sees that no link is silent. One may refuse, when the server behind
 // it is gone for reasons of its own.
-func (f *linkFault) mended(ctx context.Context, links []topologies.Proxy) (string, error) {
+func answerAgain(ctx context.Context, fault string, links []topologies.Proxy) (string, error) {
 	var answer atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range links {
@@ -426,7 +408,7 @@ func (f *linkFault) mended(ctx context.Context, links []topologies.Proxy) (strin
 			if err == nil {
 				answer.Add(1)
 			} else if timedOut(err) {
-				return fmt.Errorf("heal %s: %s is still silent: %w", f.name, l.Name(), err)
+				return fmt.Errorf("heal %s: %s is still silent: %w", fault, l.Name(), err)
 			}
 			return nil
 		})
@@ -452,11 +434,6 @@ type answer struct {
 	took time.Duration
 }
 
-// answering are the links that answer.
-func answering(ctx context.Context, links []topologies.Proxy) []topologies.Proxy {
-	return proxies(probed(ctx, links))
-}
-
 func proxies(answers []answer) []topologies.Proxy {
 	var all []topologies.Proxy
 	for _, a := range answers {
@@ -465,25 +442,19 @@ func proxies(answers []answer) []topologies.Proxy {
 	return all
 }
 
-// probed are the answers of links.
+// probed are the links that answer.
 func probed(ctx context.Context, links []topologies.Proxy) []answer {
-	answers := make([]*answer, len(links))
+	answers := make([]answer, len(links))
 	var all sync.WaitGroup
 	for i, l := range links {
 		all.Go(func() {
 			if took, err := works(ctx, l, probeTimeout); err == nil {
-				answers[i] = &answer{l, took}
+				answers[i] = answer{l, took}
 			}
 		})
 	}
 	all.Wait()
-	var came []answer
-	for _, a := range answers {
-		if a != nil {
-			came = append(came, *a)
-		}
-	}
-	return came
+	return slices.DeleteFunc(answers, func(a answer) bool { return a.Proxy == nil })
 }
 
 // works sees that a link answers, and how soon.
@@ -498,15 +469,13 @@ func timedOut(err error) bool {
 	return errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// cutLinks resets all connections of the links and refuses new ones.
-func cutLinks(links []topologies.Proxy) *linkFault {
-	return &linkFault{
-		name: "cut", links: links, words: "refusing",
-		put: func(l topologies.Proxy) (func(), error) { return l.Cut(), nil },
+// cutting resets all connections of links and refuses new ones.
+func cutting() linkFault {
+	return linkFault{
+		words: "refusing",
+		put:   func(l topologies.Proxy) (func(), error) { return l.Cut(), nil },
 		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
-			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-			defer cancel()
-			if _, err := l.Probe(ctx); err == nil {
+			if _, err := works(ctx, l, probeTimeout); err == nil {
 				return fmt.Errorf("%s still answers", l.Name())
 			} else if timedOut(err) {
 				return fmt.Errorf("%s is silent and does not refuse: %w", l.Name(), err)
@@ -516,32 +485,19 @@ func cutLinks(links []topologies.Proxy) *linkFault {
 	}
 }
 
-// partitionLinks is a cut, or a stall of both streams if it is to be silent, of the
-// links between groups of parties. Its name says what shape it has.
-func partitionLinks(name string, links []topologies.Proxy, silent bool) Fault {
-	f := cutLinks(links)
-	if silent {
-		f = stallLinks(links, "both")
-	}
-	f.name = name
-	return f
-}
-
-// stallLinks stops the data of one stream of the links, or of both, and keeps it
+// stalling stops the data of one stream of links, or of both, and keeps it
 // until the heal: a partition, as TCP lives through one. On one stream it is a
 // one-way cut.
-func stallLinks(links []topologies.Proxy, stream string) *linkFault {
+func stalling(stream string) linkFault {
 	words := "silent"
-	if stream != "both" {
+	if stream != topologies.Both {
 		words = "silent " + stream
 	}
-	return &linkFault{
-		name: "stall", links: links, words: words,
-		put: func(l topologies.Proxy) (func(), error) { return l.Hold(stream) },
+	return linkFault{
+		words: words,
+		put:   func(l topologies.Proxy) (func(), error) { return l.Hold(stream) },
 		seen: func(ctx context.Context, l topologies.Proxy, took time.Duration) error {
-			ctx, cancel := context.WithTimeout(ctx, took+silence) // also beyond a latency that the link has already
-			defer cancel()
-			switch _, err := l.Probe(ctx); {
+			switch _, err := works(ctx, l, took+silence); { // also beyond a latency that the link has already
 			case err == nil:
 				return fmt.Errorf("%s still answers", l.Name())
 			case !timedOut(err):
@@ -552,147 +508,32 @@ func stallLinks(links []topologies.Proxy, stream string) *linkFault {
 	}
 }
 
-// streamWords say which way data goes that a fault concerns.
-func streamWords(stream string) string {
-	if stream == topologies.Both {
-		return "both ways"
+// takesLonger fails unless something on a link takes so long at the least.
+func takesLonger[T topologies.Proxy](least, most time.Duration, do func(ctx context.Context, l T) (time.Duration, error)) func(context.Context, topologies.Proxy, time.Duration) error {
+	return func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout+most)
+		defer cancel()
+		took, err := do(ctx, l.(T))
+		if err == nil && took < least {
+			err = fmt.Errorf("%s took %v, and not %v at the least", l.Name(), took, least)
+		}
+		return err
 	}
-	return stream
 }
 
 // slowLinks delays the data of a stream of the links, give or take the jitter.
 // Both count in whole milliseconds; the jitter is below the latency.
-func slowLinks(links []topologies.Proxy, stream string, latency, jitter time.Duration) Fault {
-	least := latency - jitter
-	return &linkFault{
-		name: "latency", links: links,
-		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, streamWords(stream)),
+func slowLinks(s Step) linkFault {
+	stream, latency, jitter := s.Params["stream"], s.millis("latency"), s.millis("jitter")
+	way := stream
+	if stream == topologies.Both {
+		way = "both ways"
+	}
+	return linkFault{
+		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, way),
 		put:   func(l topologies.Proxy) (func(), error) { return l.Delay(stream, latency, jitter) },
-		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
-			ctx, cancel := context.WithTimeout(ctx, probeTimeout+2*(latency+jitter))
-			defer cancel()
-			took, err := l.Probe(ctx)
-			if err != nil {
-				return err
-			}
-			if took < least {
-				return fmt.Errorf("%s answered after %v", l.Name(), took)
-			}
-			return nil
-		},
+		seen:  takesLonger(latency-jitter, 2*(latency+jitter), func(ctx context.Context, l topologies.Proxy) (time.Duration, error) { return l.Probe(ctx) }),
 	}
-}
-
-// resetLinks resets every open connection of the links, once. It has no duration.
-func resetLinks(links []topologies.Proxy) Fault { return reset(links) }
-
-type reset []topologies.Proxy
-
-// Name returns "reset".
-func (reset) Name() string { return "reset" }
-
-// Inject fails if no connection was open: then nothing was reset.
-func (r reset) Inject(context.Context) (Injection, error) {
-	var hit []string
-	total := 0
-	for _, l := range r {
-		if n := l.Reset(); n > 0 {
-			hit = append(hit, l.Name())
-			total += n
-		}
-	}
-	if total == 0 {
-		return Injection{}, errors.New("reset took no effect: no connection was open")
-	}
-	return Injection{Effect: count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
-}
-
-// A flap is a cut that comes and goes.
-type flap struct {
-	*linkFault
-
-	down, up time.Duration
-}
-
-// flapLinks cuts the links and mends them again, over and over: they are cut for
-// down, and mended for up. Both are above 0.
-func flapLinks(links []topologies.Proxy, down, up time.Duration) Fault {
-	f := cutLinks(links)
-	f.name = "flap"
-	return &flap{f, down, up}
-}
-
-// Inject sees the first round: the links refuse, and answer again.
-func (f *flap) Inject(ctx context.Context) (Injection, error) {
-	working := answering(ctx, f.links)
-	first, err := f.linkFault.Inject(ctx)
-	if err != nil {
-		return Injection{}, err
-	}
-	if _, err := first.Heal(ctx); err != nil {
-		undo, cancel := Undo(ctx)
-		defer cancel()
-		_, again := first.Heal(undo)
-		return Injection{}, errors.Join(err, again)
-	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		f.takeTurns(stop)
-	}()
-	end := sync.OnceFunc(func() {
-		close(stop)
-		<-stopped
-	})
-	return Injection{
-		Effect: fmt.Sprintf("%s for %v, answering for %v, and so on", first.Effect, f.down, f.up),
-		Heal: Once(func(ctx context.Context) (string, error) {
-			end()
-			again, err := f.mended(ctx, working)
-			return count(len(working), "link") + " mended, " + again, err
-		}),
-	}, nil
-}
-
-// takeTurns cuts and mends until it is stopped, and leaves the links mended.
-func (f *flap) takeTurns(stop <-chan struct{}) {
-	for {
-		var mends []func()
-		for _, l := range f.links {
-			mends = append(mends, l.Cut())
-		}
-		stopped := stoppedWithin(stop, f.down)
-		for _, mend := range mends {
-			mend()
-		}
-		if stopped || stoppedWithin(stop, f.up) {
-			return
-		}
-	}
-}
-
-// stoppedWithin reports whether it was stopped before its time.
-func stoppedWithin(stop <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return false
-	case <-stop:
-		return true
-	}
-}
-
-// ErrPace says that a link has one pace only.
-var ErrPace = errors.New("the pace of these links can't be changed")
-
-// asPacer is the link as a topologies.Shaper.
-func asPacer(l topologies.Proxy) (topologies.Shaper, error) {
-	p, ok := l.(topologies.Shaper)
-	if !ok {
-		return nil, fmt.Errorf("%s: %w", l.Name(), ErrPace)
-	}
-	return p, nil
 }
 
 // burstTime is how long a burst must take on a link whose pace is limited.
@@ -700,57 +541,83 @@ const burstTime = 50 * time.Millisecond
 
 // limitBandwidth limits a stream of the links, or both, to so many bytes a second. It
 // is for links on which clients talk to servers.
-func limitBandwidth(links []topologies.Proxy, stream string, rate int) Fault {
+func limitBandwidth(s Step) linkFault {
+	stream, rate := s.Params["stream"], s.whole("rate")
 	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
-	return &linkFault{
-		name: "bandwidth", links: links, words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
-		put: func(l topologies.Proxy) (func(), error) {
-			p, err := asPacer(l)
-			if err != nil {
-				return nil, err
-			}
-			return p.Throttle(stream, rate)
-		},
-		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
-			p, err := asPacer(l)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, probeTimeout+10*burstTime)
-			defer cancel()
-			took, err := p.ProbeBandwidth(ctx, size)
-			if err == nil && took < burstTime {
-				err = fmt.Errorf("%d bytes passed %s within %v", size, l.Name(), took)
-			}
-			return err
-		},
+	return linkFault{
+		words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
+		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).Throttle(stream, rate) },
+		seen: takesLonger(burstTime, 10*burstTime, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) {
+			return l.ProbeBandwidth(ctx, size)
+		}),
 	}
 }
 
 // slowClose passes the end of each connection of the links on so much later, so
 // that one side takes it for open when the other has left.
-func slowClose(links []topologies.Proxy, stream string, d time.Duration) Fault {
-	return &linkFault{
-		name: "slow-close", links: links, words: fmt.Sprintf("closing later by %v %s", d, stream),
-		put: func(l topologies.Proxy) (func(), error) {
-			p, err := asPacer(l)
-			if err != nil {
-				return nil, err
-			}
-			return p.DelayClose(stream, d)
-		},
-		seen: func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
-			p, err := asPacer(l)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, probeTimeout+3*d)
-			defer cancel()
-			took, err := p.ProbeClose(ctx)
-			if err == nil && took < d {
-				err = fmt.Errorf("a connection of %s was closed after %v", l.Name(), took)
-			}
-			return err
-		},
+func slowClose(s Step) linkFault {
+	stream, by := s.Params["stream"], s.millis("by")
+	return linkFault{
+		words: fmt.Sprintf("closing later by %v %s", by, stream),
+		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).DelayClose(stream, by) },
+		seen:  takesLonger(by, 3*by, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) { return l.ProbeClose(ctx) }),
 	}
+}
+
+// reset resets every open connection of the links, once. It fails if no connection was open: then
+// nothing was reset.
+func reset(site Site, s Step) (inject, error) {
+	links, err := selected(site, s)
+	return func(context.Context) (Injection, error) {
+		var hit []string
+		total := 0
+		for _, l := range links {
+			if n := l.Reset(); n > 0 {
+				hit = append(hit, l.Name())
+				total += n
+			}
+		}
+		if total == 0 {
+			return Injection{}, errors.New("reset took no effect: no connection was open")
+		}
+		return Injection{Effect: count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
+	}, err
+}
+
+// flap cuts the links and mends them again, over and over. The first round is seen: they refuse, and
+// answer again.
+func flap(site Site, s Step) (inject, error) {
+	links, err := selected(site, s)
+	down, up := s.millis("down"), s.millis("up")
+	return func(ctx context.Context) (Injection, error) {
+		working := proxies(probed(ctx, links))
+		first, err := cutting().on(s.Fault, links)(ctx)
+		if err != nil {
+			return Injection{}, err
+		}
+		if _, err := first.Heal(ctx); err != nil {
+			undo, cancel := undoing(ctx)
+			defer cancel()
+			_, again := first.Heal(undo)
+			return Injection{}, errors.Join(err, again)
+		}
+		stop := takeTurns(func() func() {
+			var mends []func()
+			for _, l := range links {
+				mends = append(mends, l.Cut())
+			}
+			return func() {
+				for _, mend := range mends {
+					mend()
+				}
+			}
+		}, down, up)
+		return Injection{
+			Effect: fmt.Sprintf("%s for %v, answering for %v, and so on", first.Effect, down, up),
+			Heal: Once(func(ctx context.Context) (string, error) {
+				stop()
+				return mended(ctx, s.Fault, working)
+			}),
+		}, nil
+	}, err
 }

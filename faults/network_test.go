@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -154,23 +153,4 @@ func TestATrapThatNeverStruckSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "no link answered before it")
 	_, err = cut.Heal(t.Context())
 	require.NoError(t, err)
-}
-
-// What is late arrives although the client that sent it is long gone.
-func TestAHeldCommandIsDeliveredAfterItsClientHasGone(t *testing.T) {
-	t.Parallel()
-	d := deployed(t, topologies.Single)
-	rdb := client(t, d)
-	require.NoError(t, rdb.Ping(t.Context()).Err())
-	injection, err := built(t, d, "hold-command", zoneA, "command", "SET").Inject(t.Context())
-	require.NoError(t, err)
-	impatient, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	require.Error(t, rdb.Set(impatient, "key", 1, 0).Err())
-	require.NoError(t, rdb.Ping(t.Context()).Err(), "others pass")
-	require.Zero(t, past(d).Exists(t.Context(), "key").Val())
-	effect, err := injection.Heal(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "the first SET was delivered, 1 link let everything pass, answering again", effect)
-	there(t, d, "key")
 }

@@ -9,14 +9,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// What is observed of a process after a fault.
-const (
-	isGone         = "is gone"
-	standsStill    = "stands still"
-	killedAndBack  = "was killed and answers again"
-	killedAndEmpty = "was killed, lost its data and answers again"
-)
-
 // processSpecs are the faults of servers' processes.
 func processSpecs() []Spec {
 	specs := []Spec{
@@ -26,7 +18,9 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, restarted),
 			Observed:   "the process is gone", Healed: "the process runs and answers",
 			Pitfall: "no power cut: what was written to a file stays written",
-			New:     onServer(killServer),
+			New: onServer(func(p topologies.Server, _ Step) change {
+				return change{begin: did("is gone", p.Kill), end: did("answers again", p.Restart), through: true}
+			}),
 		},
 		{
 			Name: "pause", Summary: "SIGSTOP, and SIGCONT at the heal",
@@ -34,7 +28,9 @@ func processSpecs() []Spec {
 			Candidates: lasting(TargetOfLock, 2, away),
 			Observed:   "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "its kernel still accepts connections; a paused replica loses nothing",
-			New:     onServer(pauseServer),
+			New: onServer(func(p topologies.Server, _ Step) change {
+				return change{begin: did("stands still", p.Pause), end: did("goes on", p.Resume), through: true}
+			}),
 		},
 		{
 			Name: "restart", Summary: "SIGKILL and a restart at once",
@@ -42,7 +38,9 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, restarted),
 			Observed:   "it runs and answers",
 			Pitfall:    "without persistence it has forgotten everything; a promoted master is the master again",
-			New:        onServer(restartServer),
+			New: onServer(func(p topologies.Server, _ Step) change {
+				return change{begin: did("was killed and answers again", revive(p, p.Restart)), through: true}
+			}),
 		},
 		{
 			Name: "restart-empty", Summary: "SIGKILL, the data removed, and a restart at once",
@@ -51,7 +49,9 @@ func processSpecs() []Spec {
 			Candidates: once(TargetOfLock, 2, forgets),
 			Observed:   "it runs and answers",
 			Pitfall:    "its replicas become copies of its emptiness",
-			New:        onServer(restartEmpty),
+			New: onServer(func(p topologies.Server, _ Step) change {
+				return change{begin: did("was killed, lost its data and answers again", revive(p, p.Wipe, p.Restart)), through: true}
+			}),
 		},
 	}
 	for i := range specs {
@@ -62,95 +62,26 @@ func processSpecs() []Spec {
 }
 
 // onServer makes a fault of the server that a step's target names.
-func onServer(of func(topologies.Server) Fault) func(Site, Step) (Fault, error) {
-	return onServerWith(func(s topologies.Server, _ Step) Fault { return of(s) })
-}
-
-func onServerWith(of func(s topologies.Server, step Step) Fault) func(Site, Step) (Fault, error) {
-	return func(site Site, s Step) (Fault, error) {
+func onServer(of func(s topologies.Server, step Step) change) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
 		server := site.Deployment.Server(s.Target)
 		if server == nil {
 			return nil, fmt.Errorf("topology %s has no server %q", site.Deployment.Topology().Name, s.Target)
 		}
-		return of(server, s), nil
+		return of(server, s).of(s.Fault, s.Target), nil
 	}
 }
 
-type processFault struct {
-	name         string
-	p            topologies.Server
-	inject, heal func(ctx context.Context) error
-	does, ends   string
-}
-
-// Name returns the fault's name.
-func (f *processFault) Name() string { return f.name }
-
-// Inject does it and waits until the process did as told. What was begun is seen
-// through even if the run ends.
-func (f *processFault) Inject(ctx context.Context) (Injection, error) {
-	through, cancel, err := Through(ctx)
-	if err != nil {
-		return Injection{}, fmt.Errorf("%s %s: %w", f.name, f.p.Name(), err)
-	}
-	defer cancel()
-	if err := f.inject(through); err != nil {
-		return Injection{}, errors.Join(err, f.undo(ctx))
-	}
-	injection := Injection{Effect: f.p.Name() + " " + f.does}
-	if f.heal != nil {
-		injection.Heal = Once(func(ctx context.Context) (string, error) {
-			return f.p.Name() + " " + f.ends, f.heal(ctx)
-		})
-	}
-	return injection, nil
-}
-
-// undo ends what may have begun.
-func (f *processFault) undo(ctx context.Context) error {
-	if f.heal == nil {
-		return nil
-	}
-	ctx, cancel := Undo(ctx)
-	defer cancel()
-	return f.heal(ctx)
-}
-
-// killServer ends a process with SIGKILL; the heal starts it again. It is no power
-// cut: what the process had written to a file stays written.
-func killServer(p topologies.Server) Fault {
-	return &processFault{name: "kill", p: p, inject: p.Kill, heal: p.Restart, does: isGone, ends: "answers again"}
-}
-
-// pauseServer stops a process with SIGSTOP; the heal lets it go on. The kernel still
-// accepts connections for it, so that its clients see silence and no refusal.
-func pauseServer(p topologies.Server) Fault {
-	return &processFault{name: "pause", p: p, inject: p.Pause, heal: p.Resume, does: standsStill, ends: "goes on"}
-}
-
-// restartEmpty kills a process, removes its data, and starts it again at once.
-// It has no duration.
-func restartEmpty(p topologies.Server) Fault {
-	return &processFault{name: "restart-empty", p: p, does: killedAndEmpty, inject: func(ctx context.Context) error {
+// revive kills a process, and does all that has it run again, whatever goes wrong of it.
+func revive(p topologies.Server, then ...func(context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		if err := p.Kill(ctx); err != nil {
 			return err
 		}
-		if err := errors.Join(p.Wipe(ctx), p.Restart(ctx)); err != nil {
-			return fmt.Errorf("after the kill: %w", err)
+		var errs []error
+		for _, do := range then {
+			errs = append(errs, do(ctx))
 		}
-		return nil
-	}}
-}
-
-// restartServer kills a process and starts it again at once. It has no duration.
-func restartServer(p topologies.Server) Fault {
-	return &processFault{name: "restart", p: p, does: killedAndBack, inject: func(ctx context.Context) error {
-		if err := p.Kill(ctx); err != nil {
-			return err
-		}
-		if err := p.Restart(ctx); err != nil {
-			return fmt.Errorf("after the kill: %w", err)
-		}
-		return nil
-	}}
+		return errors.Join(errs...)
+	}
 }

@@ -43,7 +43,7 @@ type Spec struct {
 	Observed, Healed, Pitfall string
 
 	// New makes it. The step was validated, and has the defaults of the parameters.
-	New func(site Site, s Step) (Fault, error)
+	New func(site Site, s Step) (inject, error)
 	// Candidates are the ways in which a random run draws it; nil: none does.
 	Candidates func(e Environment) []Candidate
 	// Check refuses a step for a reason that Target and Params do not have; nil: none.
@@ -54,8 +54,6 @@ type Spec struct {
 	// Aim is what a step's target means at this moment, as the history names it; nil:
 	// a few links by their names, and any other target as it stands.
 	Aim func(ctx context.Context, d topologies.Deployment, s Step) string
-	// Usable says why a link can't have it; nil: any can.
-	Usable func(topologies.Proxy) error
 }
 
 // A Family is a group of faults with the same cause.
@@ -254,18 +252,7 @@ func (spec Spec) Lacks(d topologies.Deployment) error {
 			return errors.New(why)
 		}
 	}
-	if spec.Usable == nil {
-		return nil
-	}
-	var lack error
-	for _, l := range d.Topology().Links {
-		if w := d.Proxy(l.Name()); w != nil {
-			if lack = spec.Usable(w); lack == nil {
-				return nil
-			}
-		}
-	}
-	return lack
+	return nil
 }
 
 // New makes the fault of a step.
@@ -276,8 +263,8 @@ func New(site Site, s Step) (Fault, error) {
 	}
 	if spec.Target == AtClient { // it needs nothing of a topology
 		err = spec.checkParams(s.Params)
-	} else {
-		err = spec.Validate(site.Deployment.Topology(), s)
+	} else if err = spec.Validate(site.Deployment.Topology(), s); err == nil {
+		err = spec.Lacks(site.Deployment)
 	}
 	if err != nil {
 		return nil, err
@@ -286,5 +273,5 @@ func New(site Site, s Step) (Fault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	return f, nil
+	return named{spec.Name, f}, nil
 }

@@ -137,6 +137,12 @@ func (d simpleDeployment) Proxy(name string) topologies.Proxy {
 	return struct{ topologies.Proxy }{d.Deployment.Proxy(name)}
 }
 
+func (simpleDeployment) Unsupported() map[topologies.Capability]string {
+	return map[topologies.Capability]string{
+		topologies.Messages: "what passes these links is not read", topologies.Pace: "the pace of these links can't be changed",
+	}
+}
+
 func TestWhatLinksCannotDoIsSaidBeforeAnythingBegins(t *testing.T) {
 	for fault, want := range map[string]string{
 		"{inject: drop-reply, target: client, params: {command: SET}}": "drop-reply can't be done here: what passes these links is not read",

@@ -125,9 +125,12 @@ const (
 	Failovers Capability = "failovers"
 	// HandOvers: a server that is in office can be asked to hand over: [Failover.Promote].
 	HandOvers Capability = "hand-overs"
-	// Messages: what clients and servers send each other can be read and changed.
+	// Messages: what clients and servers send each other can be read and changed: the
+	// [Proxy] of every such link is an [Interceptor].
 	Messages Capability = "messages"
-	// Bandwidth: the bandwidth of a link can be limited, and that be proven.
+	// Pace: every [Proxy] is a [Shaper].
+	Pace Capability = "pace"
+	// Bandwidth: that the bandwidth of a link is limited can be proven.
 	Bandwidth Capability = "bandwidth"
 	// Isolation: a server whose links are cut is out of touch with all others.
 	Isolation Capability = "isolation"

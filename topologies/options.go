@@ -1,6 +1,7 @@
 package topologies
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +23,11 @@ const (
 
 // Names lists the topologies that [New] knows.
 func Names() []string {
-	return []string{Single, Sentinels, Cluster, Independent, EtcdCluster, ZooKeeperEnsemble}
+	var all []string
+	for _, s := range shapes() {
+		all = append(all, s.name)
+	}
+	return all
 }
 
 // NamesOf lists the topologies whose servers are of a store.
@@ -91,11 +96,8 @@ func Persistences() []string {
 	return []string{PersistNone, PersistNo, PersistEverySec, PersistAlways}
 }
 
-// The sizes of the independent topology, and the bounds of a node timeout.
+// The bounds of a node timeout.
 const (
-	defaultNodes, leastNodes, mostNodes = 5, 3, 15
-	defaultMembers, mostMembers         = 3, 5
-
 	defaultNodeTimeout = 200 * time.Millisecond
 	leastNodeTimeout   = 50 * time.Millisecond // below, an idle cluster fails over by itself
 	mostNodeTimeout    = 10 * time.Second
@@ -107,7 +109,7 @@ func (o Options) replicasOf(name string) int {
 	if name == Single && o.ByName() {
 		return 2
 	}
-	return map[string]int{Sentinels: 2, Cluster: 1}[name]
+	return shapeOf(name).replicas
 }
 
 // Validate joins everything that is wrong with the options for the topology of
@@ -118,22 +120,20 @@ func (o Options) Validate(name string) error {
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	_, _, consensus := consensusOf(name)
+	of := shapeOf(name)
 	switch {
-	case o.Nodes == 0:
-	case consensus:
-		if o.Nodes != defaultMembers && o.Nodes != mostMembers {
-			problem("topology %s has %d or %d members, not %d", name, defaultMembers, mostMembers, o.Nodes)
-		}
-	case name != Independent:
+	case o.Nodes == 0 || slices.Contains(of.sizes, o.Nodes):
+	case of.sizes == nil:
 		problem("topology %s has a fixed number of servers, and can't have %d: only %s, %s and %s can be sized", name, o.Nodes,
 			Independent, EtcdCluster, ZooKeeperEnsemble)
-	case o.Nodes < leastNodes || o.Nodes > mostNodes || o.Nodes%2 == 0:
-		problem("independent servers must be an odd number from %d to %d, not %d", leastNodes, mostNodes, o.Nodes)
+	case of.member != "":
+		problem("topology %s has %d or %d members, not %d", name, slices.Min(of.sizes), slices.Max(of.sizes), o.Nodes)
+	default:
+		problem("independent servers must be an odd number from %d to %d, not %d", slices.Min(of.sizes), slices.Max(of.sizes), o.Nodes)
 	}
 	switch {
 	case o.Persistence == "":
-	case StoreOf(name) != StoreRedis:
+	case !of.can("persistence"):
 		problem("topology %s has no persistence to choose: its servers keep all that they acknowledged", name)
 	case !slices.Contains(Persistences(), o.Persistence):
 		errs = append(errs, names.Unknown("persistence", o.Persistence, Persistences()))
@@ -141,7 +141,7 @@ func (o Options) Validate(name string) error {
 	switch {
 	case o.Access != "" && !slices.Contains(Accesses(), o.Access):
 		errs = append(errs, names.Unknown("access", o.Access, Accesses()))
-	case o.ByName() && name != Single && name != Sentinels:
+	case o.ByName() && !of.can("access"):
 		problem("the clients of topology %s can't go by one name: only %s and %s have one master", name, Single, Sentinels)
 	}
 	if replicas := o.replicasOf(name); o.MinReplicas < 0 || o.MinReplicas > replicas {
@@ -149,7 +149,7 @@ func (o Options) Validate(name string) error {
 	}
 	switch {
 	case o.NodeTimeout == 0:
-	case name != Cluster:
+	case !of.can("node-timeout"):
 		problem("topology %s has no node timeout: only %s has one", name, Cluster)
 	case o.NodeTimeout < leastNodeTimeout || o.NodeTimeout > mostNodeTimeout || o.NodeTimeout%time.Millisecond != 0:
 		problem("node timeout must be from %v to %v in whole milliseconds, not %v", leastNodeTimeout, mostNodeTimeout, o.NodeTimeout)
@@ -159,25 +159,7 @@ func (o Options) Validate(name string) error {
 
 // Settable lists the options that mean something in the topology of that name, as
 // flags and scripts call them.
-func Settable(name string) []string {
-	if StoreOf(name) != StoreRedis {
-		return []string{"nodes"}
-	}
-	all := []string{"persistence"}
-	if name == Independent {
-		all = append(all, "nodes")
-	}
-	if (Options{}).replicasOf(name) > 0 {
-		all = append(all, "min-replicas")
-	}
-	if name == Cluster {
-		all = append(all, "node-timeout")
-	}
-	if name == Single || name == Sentinels {
-		all = append(all, "access")
-	}
-	return all
-}
+func Settable(name string) []string { return shapeOf(name).options }
 
 // Changed are the options that are not the default of the topology of that
 // name, in words.
@@ -199,20 +181,18 @@ func (o Options) Changed(name string) map[string]string {
 
 // withDefaults fills in what is zero and means something in the topology.
 func (o Options) withDefaults(name string) Options {
-	if o.Persistence == "" && StoreOf(name) == StoreRedis {
-		o.Persistence = PersistNone
+	of := shapeOf(name)
+	if of.can("persistence") {
+		o.Persistence = cmp.Or(o.Persistence, PersistNone)
 	}
-	if _, _, consensus := consensusOf(name); consensus && o.Nodes == 0 {
-		o.Nodes = defaultMembers
+	if of.can("access") {
+		o.Access = cmp.Or(o.Access, AccessDirect)
 	}
-	if o.Access == "" && (name == Single || name == Sentinels) {
-		o.Access = AccessDirect
+	if of.can("nodes") {
+		o.Nodes = cmp.Or(o.Nodes, of.sizes[0])
 	}
-	if name == Independent && o.Nodes == 0 {
-		o.Nodes = defaultNodes
-	}
-	if name == Cluster && o.NodeTimeout == 0 {
-		o.NodeTimeout = defaultNodeTimeout
+	if of.can("node-timeout") {
+		o.NodeTimeout = cmp.Or(o.NodeTimeout, defaultNodeTimeout)
 	}
 	return o
 }

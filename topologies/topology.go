@@ -79,26 +79,41 @@ const (
 	StoreZooKeeper = "zookeeper"
 )
 
-// consensusOf are the stores of the topologies whose servers elect a leader, and the kind
-// of those servers.
-func consensusOf(name string) (store string, kind Kind, ok bool) {
-	switch name {
-	case EtcdCluster:
-		return StoreEtcd, Etcd, true
-	case ZooKeeperEnsemble:
-		return StoreZooKeeper, ZooKeeper, true
-	default:
-		return "", "", false
+// A shape is what a topology has that others do not.
+type shape struct {
+	name, store                  string
+	masters, replicas, sentinels int   // replicas are of each master
+	member                       Kind  // of the servers of a consensus store
+	sizes                        []int // how many servers there can be, the default first; none: their number is fixed
+	elects                       bool  // the servers replace a master that is gone
+	options                      []string
+}
+
+func shapes() []shape {
+	return []shape{
+		{name: Single, store: StoreRedis, masters: 1, options: []string{"persistence", "access"}},
+		{name: Sentinels, store: StoreRedis, masters: 1, replicas: 2, sentinels: 3, elects: true, options: []string{"persistence", "min-replicas", "access"}},
+		{name: Cluster, store: StoreRedis, masters: 3, replicas: 1, elects: true, options: []string{"persistence", "min-replicas", "node-timeout"}},
+		{name: Independent, store: StoreRedis, sizes: []int{5, 3, 7, 9, 11, 13, 15}, options: []string{"persistence", "nodes"}},
+		{name: EtcdCluster, store: StoreEtcd, member: Etcd, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
+		{name: ZooKeeperEnsemble, store: StoreZooKeeper, member: ZooKeeper, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
 	}
 }
 
-// StoreOf is the store that the servers of the topology of that name are of.
-func StoreOf(name string) string {
-	if store, _, ok := consensusOf(name); ok {
-		return store
+// shapeOf is the shape of the topology of that name; empty, and of Redis, for any other.
+func shapeOf(name string) shape {
+	for _, s := range shapes() {
+		if s.name == name {
+			return s
+		}
 	}
-	return StoreRedis
+	return shape{name: name, store: StoreRedis}
 }
+
+func (s shape) can(option string) bool { return slices.Contains(s.options, option) }
+
+// StoreOf is the store that the servers of the topology of that name are of.
+func StoreOf(name string) string { return shapeOf(name).store }
 
 // Store is the store that the servers are of.
 func (t Topology) Store() string { return StoreOf(t.Name) }
@@ -122,12 +137,8 @@ func (t Topology) Servers() []string {
 
 // ServerKind is the kind of the servers that locks can be on; empty if there are none.
 func (t Topology) ServerKind() Kind {
-	for _, n := range t.Nodes {
-		if n.Kind != Zone && n.Kind != Sentinel {
-			return n.Kind
-		}
-	}
-	return ""
+	n, _ := t.Node(append(t.Servers(), "")[0])
+	return n.Kind
 }
 
 // Unsupported says what can't be done to any deployment of the topology, and why; empty
@@ -182,24 +193,13 @@ func New(name string, o Options) (Topology, error) {
 	if err := o.Validate(name); err != nil {
 		return Topology{}, err
 	}
-	t := Topology{Name: name, Options: o.withDefaults(name)}
-	_, member, consensus := consensusOf(name)
-	switch {
-	case name == Single:
-		t.addShards(1, o.replicasOf(name))
-	case name == Sentinels:
-		t.addShards(1, o.replicasOf(name))
-		t.add(Sentinel, 3)
-	case name == Cluster:
-		t.addShards(3, o.replicasOf(name))
-	case consensus:
-		t.add(member, t.Options.Nodes)
-		for i := range t.Nodes {
-			t.Nodes[i].Role = Member
-		}
-	default:
-		t.addShards(t.Options.Nodes, 0)
+	t, of := Topology{Name: name, Options: o.withDefaults(name)}, shapeOf(name)
+	if of.member != "" {
+		t.add(of.member, t.Options.Nodes, Member)
+	} else {
+		t.addShards(max(of.masters, t.Options.Nodes), o.replicasOf(name))
 	}
+	t.add(Sentinel, of.sentinels, "")
 	for _, zone := range []string{"a", "b"} {
 		t.Nodes = append(t.Nodes, Node{Name: "zone-" + zone, Kind: Zone})
 	}
@@ -219,9 +219,9 @@ func (t *Topology) addShards(masters, replicas int) {
 	}
 }
 
-func (t *Topology) add(kind Kind, count int) {
+func (t *Topology) add(kind Kind, count int, role string) {
 	for i := range count {
-		t.Nodes = append(t.Nodes, Node{Name: fmt.Sprintf("%s-%d", kind, i+1), Kind: kind})
+		t.Nodes = append(t.Nodes, Node{Name: fmt.Sprintf("%s-%d", kind, i+1), Kind: kind, Role: role})
 	}
 }
 
@@ -298,9 +298,7 @@ func (t Topology) Shards() []string {
 
 // Elects reports whether the servers replace a master that is gone by themselves.
 // Where they do not, an operator moves its role: in a planned failover.
-func (t Topology) Elects() bool {
-	return t.Name == Sentinels || t.Name == Cluster || t.Consensus()
-}
+func (t Topology) Elects() bool { return shapeOf(t.Name).elects }
 
 // Members are the servers that share the data of a boot master, itself first:
 // redis-1 and redis-4 of the cluster's redis-1. They are none for a server that

@@ -63,7 +63,10 @@ const noIsolation = "a toxiproxy can't cut a node of a cluster off: what the nod
 func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.Parts, error) {
 	t := s.plan(b.Yes)
 	t.Options = s.options(ctx)
-	without := map[topologies.Capability]string{topologies.Wiping: noWiping, topologies.Settings: noSettings}
+	without := map[topologies.Capability]string{
+		topologies.Wiping: noWiping, topologies.Settings: noSettings,
+		topologies.Messages: "what passes these links is not read", topologies.Pace: "the pace of these links can't be changed",
+	}
 	servers := map[string]*server{}
 	nodes := map[string]bootstrap.Node{}
 	first := map[string]int{}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/topologies"
@@ -41,7 +39,7 @@ func (g *resources) wire(t topologies.Topology) error {
 			return err
 		}
 		g.name = netip.AddrPortFrom(g.bridge.gateway, namePort+i*portRange)
-		g.network, err = proxynet.New(endpoints(t, g.program.store, g.addresses, g.name), t.Links)
+		g.network, err = proxynet.New(bootstrap.Endpoints(t, g.program.store, g.addresses, source, g.name), t.Links)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -88,34 +86,7 @@ func (b *bridge) addresses(t topologies.Topology, p program, above uint16) (map[
 	return at, nil
 }
 
-// endpoints are the nodes as the network sees them, and the name, where there is one.
-func endpoints(t topologies.Topology, store bootstrap.Store, addresses map[string]bootstrap.Address, name netip.AddrPort) []proxynet.Endpoint {
-	var endpoints []proxynet.Endpoint
-	for _, zone := range t.Of(topologies.Zone) {
-		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: source(t, zone)})
-	}
-	for name, at := range addresses {
-		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
-		if consensus, ok := store.(bootstrap.Consensus); ok {
-			p.Greeting, p.Patience = consensus.Greeting, consensus.Patience()
-		}
-		p.Among = at.Among()
-		endpoints = append(endpoints, p)
-	}
-	if t.Options.ByName() {
-		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: name, Moves: true})
-	}
-	return endpoints
-}
-
-// source is the address that a zone's clients dial from: a loopback one, which
+// source is the address that the clients of the nth zone dial from: a loopback one, which
 // reaches the gateway, since that is on this host too. Another deployment can
 // have the same, for it has another gateway.
-func source(t topologies.Topology, zone string) netip.Addr {
-	return netip.AddrFrom4([4]byte{127, 0, 3, byte(slices.Index(t.Of(topologies.Zone), zone) + 1)})
-}
-
-func dialer(t topologies.Topology, zone string) bootstrap.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: source(t, zone).AsSlice()}} // the options of a client bound its dials
-	return d.DialContext
-}
+func source(n int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 3, byte(n + 1)}) }

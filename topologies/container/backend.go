@@ -62,7 +62,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	parts := bootstrap.Parts{
 		Topology: t, Store: g.program.store, Version: g.version, Nodes: nodes,
-		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return dialer(t, zone) },
+		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return bootstrap.DialFrom(t, zone, source) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
 	}
@@ -116,12 +116,12 @@ func (g *resources) make(ctx context.Context, t topologies.Topology, i image) er
 		return err
 	}
 	if g.version = i.version; g.version == "" {
-		if g.version, err = g.askVersion(ctx, i); err != nil {
+		if g.version, err = g.askVersion(ctx, t.Store(), i); err != nil {
 			return fmt.Errorf("%w: image %s does not tell its version of %s (`make %[3]s image` puts that of this machine into %s): %w",
 				i.unusable(), i.name, t.Store(), LocalImage, err)
 		}
 	}
-	if err := g.program.newEnough("image "+i.name, g.version); err != nil {
+	if err := bootstrap.NewEnough(t.Store(), "image "+i.name, g.version); err != nil {
 		return fmt.Errorf("%w: %w", i.unusable(), err)
 	}
 	if err := g.wire(t); err != nil {

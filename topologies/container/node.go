@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	dockercontainer "github.com/moby/moby/api/types/container"
@@ -153,17 +154,14 @@ func (n *node) Restart(ctx context.Context) error {
 // answers waits until the server answers, or has ended.
 func (n *node) answers(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
 		if err := n.ended(ctx); err == nil {
 			cancel(errors.New("it ended"))
 		}
-	}()
-	defer func() {
-		cancel(nil)
-		<-watching
-	}()
+	})
 	if err := await.Until(ctx, func() error { return n.program.store.Alive(ctx, n.at) }); err != nil {
 		return fmt.Errorf("await %s: %w\n%s", n.name, err, bootstrap.TailLog(n.Log()))
 	}

@@ -19,8 +19,6 @@ type program struct {
 	args        []string // before those of a server
 	asked       []string // for its version
 	port, among uint16   // of clients, and of servers for each other; the latter 0 for the one that is announced
-	parse       func(out string) (version string, err error)
-	newEnough   func(what, version string) error
 }
 
 // javaFolder is where an image has zookeeper.jar, and the libraries that its manifest names,
@@ -33,22 +31,19 @@ func programs() map[string]program {
 	return map[string]program{
 		topologies.StoreRedis: {
 			store: bootstrap.RedisStore{}, name: "redis-server", asked: version, port: redisPort, among: busPort,
-			parse: bootstrap.ParseVersion, newEnough: bootstrap.NewEnough,
 		},
 		topologies.StoreEtcd: {
 			store: bootstrap.NewEtcd(), name: "etcd", asked: version, port: etcdPort, among: etcdPeerPort,
-			parse: bootstrap.ParseEtcdVersion, newEnough: bootstrap.NewEnoughEtcd,
 		},
 		topologies.StoreZooKeeper: {
 			store: bootstrap.ZooKeeper{Everywhere: true}, name: "java", asked: []string{"-cp", javaFolder + "zookeeper.jar", bootstrap.ZooKeeperVersionClass}, port: zooKeeperPort,
-			args:  bootstrap.ZooKeeperProgram(javaFolder+"zookeeper.jar", javaFolder+"slf4j-simple.jar"),
-			parse: bootstrap.ParseZooKeeperVersion, newEnough: bootstrap.NewEnoughZooKeeper,
+			args: bootstrap.ZooKeeperProgram(javaFolder+"zookeeper.jar", javaFolder+"slf4j-simple.jar"),
 		},
 	}
 }
 
 // askVersion asks the server program of an image that says nothing of it.
-func (g *resources) askVersion(ctx context.Context, i image) (version string, err error) {
+func (g *resources) askVersion(ctx context.Context, store string, i image) (version string, err error) {
 	n, err := g.node("version", bootstrap.Address{Listen: netip.AddrPortFrom(g.bridge.address(1), g.program.port)})
 	if err != nil {
 		return "", err
@@ -68,5 +63,5 @@ func (g *resources) askVersion(ctx context.Context, i image) (version string, er
 	if err != nil {
 		return "", err
 	}
-	return g.program.parse(string(out))
+	return bootstrap.ParseVersion(store, string(out))
 }

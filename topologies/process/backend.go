@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/topologies"
@@ -51,7 +49,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	parts := bootstrap.Parts{
 		Topology: t, Store: g.store, Version: binary.Version, Product: binary.Product, Nodes: nodes,
 		Proxy: func(name string) topologies.Proxy { return g.network.Link(name) },
-		Dial:  func(zone string) bootstrap.Dialer { return g.dialer(t, zone) },
+		Dial:  func(zone string) bootstrap.Dialer { return bootstrap.DialFrom(t, zone, g.source) },
 		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
 		Log:   b.Log, Close: g.clear,
 	}
@@ -113,41 +111,14 @@ func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bo
 		}
 		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String(), At: at}
 	}
-	if g.network, err = proxynet.New(g.endpoints(t, addresses), t.Links); err != nil {
+	if g.network, err = proxynet.New(bootstrap.Endpoints(t, g.store, addresses, g.source, g.block.name()), t.Links); err != nil {
 		return nil, err
 	}
 	return nodes, nil
 }
 
-// endpoints are the nodes as the network sees them.
-func (g *resources) endpoints(t topologies.Topology, addresses map[string]bootstrap.Address) []proxynet.Endpoint {
-	var endpoints []proxynet.Endpoint
-	for _, zone := range t.Of(topologies.Zone) {
-		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: g.source(t, zone)})
-	}
-	for name, at := range addresses {
-		p := proxynet.Endpoint{Name: name, Source: at.Listen.Addr(), Virtual: at.Announced, Real: at.Listen}
-		if store, ok := g.store.(bootstrap.Consensus); ok {
-			p.Greeting, p.Patience = store.Greeting, store.Patience()
-		}
-		p.Among = at.Among()
-		endpoints = append(endpoints, p)
-	}
-	if t.Options.ByName() {
-		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: g.block.name(), Moves: true})
-	}
-	return endpoints
-}
-
-// source is the address that a zone's clients dial from.
-func (g *resources) source(t topologies.Topology, zone string) netip.Addr {
-	return g.block.zone(byte(slices.Index(t.Of(topologies.Zone), zone) + 1))
-}
-
-func (g *resources) dialer(t topologies.Topology, zone string) bootstrap.Dialer {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: g.source(t, zone).AsSlice()}} // the options of a client bound its dials
-	return d.DialContext
-}
+// source is the address that the clients of the nth zone dial from.
+func (g *resources) source(n int) netip.Addr { return g.block.zone(byte(n + 1)) }
 
 // clearTimeout bounds how long it may take to end every process. Milliseconds are
 // usual.

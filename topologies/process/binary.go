@@ -53,35 +53,19 @@ func programs() map[string]program {
 // Find looks for the server program of a store, one of those that topologies name.
 func Find(ctx context.Context, store string) (Binary, error) { return programs()[store].find(ctx) }
 
-// A wanted is a server program that is looked for.
-type wanted struct {
-	name, variable string
-	// install says how to get it.
-	install   string
-	parse     func(out string) (version string, err error)
-	product   func(out string) string // nil: it is not asked
-	newEnough func(what, version string) error
-}
-
 // FindBinary looks for a redis-server: the one that [BinaryVariable] names,
 // else the first in PATH. It fails with [topologies.ErrMissing] if there is
 // none, with [topologies.ErrTooOld] if it is older than [topologies.MinRedis],
 // and with [topologies.ErrUnusable] if either, or that it is no redis-server, is
 // true of the one that was named.
 func FindBinary(ctx context.Context) (Binary, error) {
-	return find(ctx, wanted{
-		name: "redis-server", variable: BinaryVariable, install: "`make redis` or `apt-get install redis-server`",
-		parse: bootstrap.ParseVersion, product: bootstrap.ParseProduct, newEnough: bootstrap.NewEnough,
-	})
+	return find(ctx, topologies.StoreRedis, "redis-server", BinaryVariable)
 }
 
 // FindEtcd looks for an etcd: the one that [EtcdVariable] names, else the first in PATH.
 // Its errors are those of [FindBinary], with [topologies.MinEtcd].
 func FindEtcd(ctx context.Context) (Binary, error) {
-	return find(ctx, wanted{
-		name: "etcd", variable: EtcdVariable, install: "`make etcd` or `apt-get install etcd-server`",
-		parse: bootstrap.ParseEtcdVersion, newEnough: bootstrap.NewEnoughEtcd,
-	})
+	return find(ctx, topologies.StoreEtcd, "etcd", EtcdVariable)
 }
 
 // onLinux fails anywhere else.
@@ -93,52 +77,47 @@ func onLinux() error {
 		"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
 }
 
-func find(ctx context.Context, w wanted) (Binary, error) {
+// find looks for the server program of a store, whose package is called as that is.
+func find(ctx context.Context, store, name, variable string) (Binary, error) {
 	if err := onLinux(); err != nil {
 		return Binary{}, err
 	}
-	named := os.Getenv(w.variable)
-	path, err := exec.LookPath(cmp.Or(named, w.name))
+	named := os.Getenv(variable)
+	path, err := exec.LookPath(cmp.Or(named, name))
 	switch {
 	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, w.variable, named)
+		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, variable, named)
 	case err != nil:
-		return Binary{}, fmt.Errorf("%w: no %s (install it with %s, or name one in %s)", topologies.ErrMissing, w.name, w.install, w.variable)
+		return Binary{}, fmt.Errorf("%w: no %s (install it with `make %[3]s` or `apt-get install %[3]s-server`, or name one in %s)", topologies.ErrMissing, name, store, variable)
 	}
 	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
-		return Binary{}, fmt.Errorf("find %s: %w", w.name, err)
+		return Binary{}, fmt.Errorf("find %s: %w", name, err)
 	}
-	said, err := askVersion(ctx, path)
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	version := ""
-	if err == nil {
-		version, err = w.parse(said)
+	if err != nil {
+		err = fmt.Errorf("%s --version: %w", filepath.Base(path), err)
+	} else {
+		version, err = bootstrap.ParseVersion(store, string(out))
 	}
 	switch {
 	case ctx.Err() != nil:
 		return Binary{}, context.Cause(ctx)
 	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, which is no %s: %w", topologies.ErrUnusable, w.variable, named, w.name, err)
+		return Binary{}, fmt.Errorf("%w: %s names %s, which is no %s: %w", topologies.ErrUnusable, variable, named, name, err)
 	case err != nil:
 		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	err = w.newEnough(path, version)
-	switch {
-	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%s %w: %w", w.variable, topologies.ErrUnusable, err)
-	case err != nil:
+	err = bootstrap.NewEnough(store, path, version)
+	if err != nil && named != "" {
+		err = fmt.Errorf("%s %w: %w", variable, topologies.ErrUnusable, err)
+	}
+	if err != nil {
 		return Binary{}, err
 	}
 	b := Binary{Path: path, Version: version}
-	if w.product != nil {
-		b.Product = w.product(said)
+	if store == topologies.StoreRedis {
+		b.Product = bootstrap.ParseProduct(string(out))
 	}
 	return b, nil
-}
-
-func askVersion(ctx context.Context, path string) (string, error) {
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", filepath.Base(path), err)
-	}
-	return string(out), nil
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,11 +23,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
-
-func startEtcd(t *testing.T) (topologies.Failover, error) {
-	t.Helper()
-	return startMembers(t, topologies.EtcdCluster)
-}
 
 // startMembers starts a consensus store.
 func startMembers(t *testing.T, name string) (topologies.Failover, error) {
@@ -48,7 +42,7 @@ func TestEtcdKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	runtest.NeedStore(t, topologies.StoreEtcd)
 	began := time.Now()
-	d, err := startEtcd(t)
+	d, err := startMembers(t, topologies.EtcdCluster)
 	require.NoError(t, err)
 	t.Logf("whole after %v", time.Since(began))
 	membersKeepTheContract(t, d, func() {
@@ -190,43 +184,4 @@ func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
 	require.ErrorContains(t, err, "await "+first+": it ended")
 	require.Regexp(t, `(?i)address already in use`, err.Error())
 	server(topologies.Server.Restart, first)
-}
-
-// script is a program that is none of etcd's.
-func script(t *testing.T, body string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "etcd")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700))
-	return path
-}
-
-// What is wrong with the etcd of a machine is said in a sentence.
-func TestEtcdThatCantBeUsed(t *testing.T) {
-	for _, tt := range []struct {
-		name, named, want string
-		is                error
-	}{
-		{"named and not there", "/nowhere/etcd", "LOCKCHAOS_ETCD names /nowhere/etcd, and there is no such program", topologies.ErrUnusable},
-		{"another program", script(t, "echo hello"), "which is no etcd: no version of etcd", topologies.ErrUnusable},
-		{"too old", script(t, "echo etcd Version: 3.3.25"), "etcd is too old: ", topologies.ErrTooOld},
-		{"does not come up", script(t, `case $1 in --version) echo etcd Version: 3.4.23;; *) echo no room on this disk; exit 1;; esac`), "no room on this disk", nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv(process.EtcdVariable, tt.named)
-			_, err := startEtcd(t)
-			require.ErrorContains(t, err, tt.want)
-			if tt.is != nil {
-				require.ErrorIs(t, err, tt.is)
-				require.NotContains(t, err.Error(), "\n")
-			}
-		})
-	}
-	t.Run("not there", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir())
-		t.Setenv(process.EtcdVariable, "")
-		_, err := startEtcd(t)
-		require.ErrorIs(t, err, topologies.ErrMissing)
-		require.Contains(t, err.Error(), "no etcd (install it with `make etcd`")
-		require.Equal(t, 1, strings.Count(err.Error(), "etcd-server"))
-	})
 }

@@ -70,7 +70,7 @@ func FindZooKeeper(ctx context.Context) (Binary, error) {
 	case err != nil:
 		return Binary{}, fmt.Errorf("%w: %s runs no ZooKeeper from %s: %w", topologies.ErrUnusable, java, jar, err)
 	}
-	if err := bootstrap.NewEnoughZooKeeper(jar, version); err != nil {
+	if err := bootstrap.NewEnough(topologies.StoreZooKeeper, jar, version); err != nil {
 		return Binary{}, err
 	}
 	var beside []string
@@ -96,5 +96,5 @@ func askZooKeeper(ctx context.Context, java, jar string) (string, error) {
 		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
 		return "", errors.New(cmp.Or(first, err.Error()))
 	}
-	return bootstrap.ParseZooKeeperVersion(string(out))
+	return bootstrap.ParseVersion(topologies.StoreZooKeeper, string(out))
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // An ensemble of ZooKeeper does what a cluster of etcd does.
@@ -85,42 +84,4 @@ func pastTheLinks(t *testing.T, member string, s topologies.Server) []string {
 	}
 	t.Logf("%s dialled %d peers by what they announce", member, peers)
 	return found
-}
-
-// What is wrong with the Java or the ZooKeeper of a machine is said in a sentence.
-func TestZooKeeperThatCantBeUsed(t *testing.T) {
-	jar := filepath.Join(t.TempDir(), "zookeeper.jar")
-	require.NoError(t, os.WriteFile(jar, nil, 0o600))
-	version := func(is, otherwise string) string {
-		return script(t, `for a; do last=$a; done; case $last in *VersionInfoMain) echo "Apache ZooKeeper, version `+is+` 2024-12-29";; *) `+otherwise+`;; esac`)
-	}
-	for _, tt := range []struct {
-		name, jar, java, want string
-		is                    error
-	}{
-		{"a jar that is not there", "/nowhere/zookeeper.jar", "", "LOCKCHAOS_ZOOKEEPER names /nowhere/zookeeper.jar, and there is no such jar", topologies.ErrUnusable},
-		{"a java that is not there", jar, "/nowhere/java", "LOCKCHAOS_JAVA names /nowhere/java, and there is no such program", topologies.ErrUnusable},
-		{"another jar", jar, script(t, "echo Error: no main class >&2; exit 1"), "runs no ZooKeeper from " + jar + ": Error: no main class", topologies.ErrUnusable},
-		{"another program", jar, script(t, "echo hello"), "no version of ZooKeeper in what it prints", topologies.ErrUnusable},
-		{"too old", jar, version("3.4.13", ""), "zookeeper is too old: " + jar + " is version 3.4.13, and 3.8.0 is the oldest", topologies.ErrTooOld},
-		{"a member that does not come up", jar, version("3.8.0", "echo no room on this disk; exit 1"), "no room on this disk", nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv(process.ZooKeeperVariable, tt.jar)
-			t.Setenv(process.JavaVariable, tt.java)
-			_, err := startMembers(t, topologies.ZooKeeperEnsemble)
-			require.ErrorContains(t, err, tt.want)
-			if tt.is != nil {
-				require.ErrorIs(t, err, tt.is)
-				require.NotContains(t, err.Error(), "\n")
-			}
-		})
-	}
-	t.Run("no java", func(t *testing.T) {
-		t.Setenv("PATH", t.TempDir())
-		t.Setenv(process.ZooKeeperVariable, jar)
-		_, err := startMembers(t, topologies.ZooKeeperEnsemble)
-		require.ErrorIs(t, err, topologies.ErrMissing)
-		require.ErrorContains(t, err, "no java, which ZooKeeper runs on (install it with `make zookeeper` or `apt-get install default-jre-headless`")
-	})
 }

@@ -43,15 +43,16 @@ func (c *cluster) votes(ctx context.Context, shard string) (votes map[string]int
 
 // servedBy is the node that a node takes for a shard's master.
 func (c *cluster) servedBy(ctx context.Context, name, shard string) (string, error) {
-	nodes, err := c.observer(name).ClusterNodes(ctx).Result()
+	ranges, err := c.observer(name).ClusterSlots(ctx).Result() //nolint:staticcheck // it tells addresses as clients of a cluster learn them
 	if err != nil {
-		return "", fmt.Errorf("ask %s for the nodes: %w", name, err)
+		return "", fmt.Errorf("ask %s who serves the slots: %w", name, err)
 	}
-	at := owner(nodes, c.parts.Slots[shard])
-	if at == "" {
-		return "", fmt.Errorf("%s says that no node serves shard %s", name, shard)
+	for _, r := range ranges {
+		if slot := c.parts.Slots[shard]; r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
+			return c.NodeAt(r.Nodes[0].Addr), nil
+		}
 	}
-	return c.NodeAt(at), nil
+	return "", fmt.Errorf("%s says that no node serves shard %s", name, shard)
 }
 
 func (c *cluster) agree(ctx context.Context, masters map[string]string) error {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -39,6 +40,32 @@ func (a Address) Among() []proxynet.Door {
 		}
 	}
 	return doors
+}
+
+// Endpoints are the nodes of a topology as the network of proxies has them: the zones, each with
+// the source that its clients dial from, the servers, and the name, where the topology has one.
+func Endpoints(t topologies.Topology, s Store, at map[string]Address, source func(n int) netip.Addr, name netip.AddrPort) []proxynet.Endpoint {
+	var endpoints []proxynet.Endpoint
+	for i, zone := range t.Of(topologies.Zone) {
+		endpoints = append(endpoints, proxynet.Endpoint{Name: zone, Source: source(i)})
+	}
+	for server, a := range at {
+		p := proxynet.Endpoint{Name: server, Source: a.Listen.Addr(), Virtual: a.Announced, Real: a.Listen, Among: a.Among()}
+		if store, ok := s.(Consensus); ok {
+			p.Greeting, p.Patience = store.Greeting, store.Patience()
+		}
+		endpoints = append(endpoints, p)
+	}
+	if t.Options.ByName() {
+		endpoints = append(endpoints, proxynet.Endpoint{Name: topologies.Primary, Virtual: name, Moves: true})
+	}
+	return endpoints
+}
+
+// DialFrom dials as the clients of a zone do. Their options bound its dials.
+func DialFrom(t topologies.Topology, zone string, source func(n int) netip.Addr) Dialer {
+	from := source(slices.Index(t.Of(topologies.Zone), zone))
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}).DialContext
 }
 
 // A Config is what it takes to run a node: the server program with these arguments,

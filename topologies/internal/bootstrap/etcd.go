@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -194,7 +193,7 @@ func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
 		i.Leaderless = "it knows no leader"
 		return i, nil
 	}
-	if err := NewEnoughEtcd(here, i.Version); err != nil {
+	if err := NewEnough(topologies.StoreEtcd, here, i.Version); err != nil {
 		return i, err
 	}
 	var list struct {
@@ -392,13 +391,4 @@ type answerError struct{ status, body string }
 
 func (e *answerError) Error() string {
 	return strings.TrimSuffix("it answers "+e.status+": "+e.body, ": ")
-}
-
-// ParseEtcdVersion reads what `etcd --version` prints.
-func ParseEtcdVersion(out string) (string, error) {
-	m := regexp.MustCompile(`(?m)^etcd Version: (\d+\.\d+\.\d+)`).FindStringSubmatch(out)
-	if m == nil {
-		return "", errors.New("no version of etcd in what it prints")
-	}
-	return m[1], nil
 }

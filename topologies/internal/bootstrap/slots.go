@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -49,31 +48,4 @@ func slotOf(key string) int {
 		}
 	}
 	return int(crc) % slots
-}
-
-// owner is the address of the node that serves a slot, as the lines of CLUSTER
-// NODES have it; empty if no node does. A line is
-//
-//	<id> <ip:port@bus[,hostname]> <flags> <master> <ping> <pong> <epoch> <link> <slot> <first-last>...
-func owner(nodes string, slot int) string {
-	for line := range strings.Lines(nodes) {
-		fields := strings.Fields(line)
-		const fixed = 8
-		if len(fields) < fixed {
-			continue
-		}
-		for _, r := range fields[fixed:] {
-			from, to, ranged := strings.Cut(r, "-")
-			if !ranged {
-				to = from
-			}
-			first, errFirst := strconv.Atoi(from)
-			last, errLast := strconv.Atoi(to)
-			if errFirst == nil && errLast == nil && first <= slot && slot <= last {
-				at, _, _ := strings.Cut(fields[1], "@")
-				return at
-			}
-		}
-	}
-	return ""
 }

@@ -9,11 +9,31 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// ParseVersion reads what `redis-server --version` prints.
-func ParseVersion(out string) (string, error) {
-	m := regexp.MustCompile(`\bv=(\d+\.\d+\.\d+)`).FindStringSubmatch(out)
+// A program is what the version of a store's server program is told by.
+type program struct {
+	name   string
+	says   string // what it prints
+	oldest string // that the harness can drive
+}
+
+func programOf(store string) program {
+	switch store {
+	case topologies.StoreEtcd:
+		return program{"etcd", `(?m)^etcd Version: (\d+\.\d+\.\d+)`, topologies.MinEtcd}
+	case topologies.StoreZooKeeper:
+		return program{"ZooKeeper", `Apache ZooKeeper, version (\d+\.\d+\.\d+)`, topologies.MinZooKeeper}
+	default:
+		return program{"Redis", `\bv=(\d+\.\d+\.\d+)`, topologies.MinRedis}
+	}
+}
+
+// ParseVersion reads what the server program of a store prints that is asked for its version:
+// by --version, and for ZooKeeper by [ZooKeeperVersionClass].
+func ParseVersion(store, out string) (string, error) {
+	p := programOf(store)
+	m := regexp.MustCompile(p.says).FindStringSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("no version in %q", strings.TrimSpace(out))
+		return "", fmt.Errorf("no version of %s in what it prints", p.name)
 	}
 	return m[1], nil
 }
@@ -27,30 +47,23 @@ func ParseProduct(out string) string {
 	return topologies.StoreRedis
 }
 
-// NewEnough fails with [topologies.ErrTooOld] if the Redis of what, a program or
-// an image, is older than [topologies.MinRedis].
-func NewEnough(what, version string) error {
-	return newEnough("Redis", what, version, topologies.MinRedis)
-}
-
-// NewEnoughEtcd is the same for an etcd, and [topologies.MinEtcd].
-func NewEnoughEtcd(what, version string) error {
-	return newEnough("etcd", what, version, topologies.MinEtcd)
-}
-
-func newEnough(of, what, version, oldest string) error {
-	is, least := strings.Split(version, "."), strings.Split(oldest, ".")
+// NewEnough fails with [topologies.ErrTooOld] if the server of what, a program, an
+// image or a member, is older than the oldest that the harness can drive, such as
+// [topologies.MinRedis].
+func NewEnough(store, what, version string) error {
+	p := programOf(store)
+	is, least := strings.Split(version, "."), strings.Split(p.oldest, ".")
 	for i := range min(len(is), len(least)) {
 		x, err := strconv.Atoi(is[i])
 		if err != nil {
-			return fmt.Errorf("%w: %s calls its %s version %q", topologies.ErrUnusable, what, of, version)
+			return fmt.Errorf("%w: %s calls its %s version %q", topologies.ErrUnusable, what, p.name, version)
 		}
 		switch y, _ := strconv.Atoi(least[i]); { // a constant
 		case x > y:
 			return nil
 		case x < y:
 			return fmt.Errorf("%s %w: %s is version %s, and %s is the oldest that can be driven",
-				strings.ToLower(of), topologies.ErrTooOld, what, version, oldest)
+				strings.ToLower(p.name), topologies.ErrTooOld, what, version, p.oldest)
 		}
 	}
 	return nil

@@ -24,19 +24,19 @@ func TestNewEnough(t *testing.T) {
 		{"", topologies.ErrUnusable},
 	}
 	for _, tt := range tests {
-		t.Run(tt.version, func(t *testing.T) { require.ErrorIs(t, NewEnough("x", tt.version), tt.want) })
+		t.Run(tt.version, func(t *testing.T) { require.ErrorIs(t, NewEnough(topologies.StoreRedis, "x", tt.version), tt.want) })
 	}
 }
 
 func TestParseVersion(t *testing.T) {
-	version, err := ParseVersion("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=0\n")
+	version, err := ParseVersion(topologies.StoreRedis, "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=0\n")
 	require.NoError(t, err)
 	require.Equal(t, "7.0.15", version)
-	_, err = ParseVersion("hello\n")
-	require.EqualError(t, err, `no version in "hello"`)
+	_, err = ParseVersion(topologies.StoreRedis, "hello\n")
+	require.EqualError(t, err, "no version of Redis in what it prints")
 
 	const valkey = "Valkey server v=8.0.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=0\n"
-	version, err = ParseVersion(valkey)
+	version, err = ParseVersion(topologies.StoreRedis, valkey)
 	require.NoError(t, err)
 	require.Equal(t, "8.0.1", version)
 	require.Equal(t, "valkey", ParseProduct(valkey))

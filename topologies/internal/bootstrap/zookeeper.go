@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -171,12 +172,10 @@ func (ZooKeeper) Serves(ctx context.Context, dial Dialer, announced string) erro
 	if _, err := zkOpen(ctx, c, zkSession{timeout: ClientTimeout}); err != nil {
 		return err
 	}
-	for _, request := range [][]byte{zkCreate("/"+proofKey+"-", "", zkEphemeral|zkSequential), zkCloseSession()} {
-		if _, err := zkAsk(c, request); err != nil {
-			return err
-		}
+	if err = zkMake(c, "/"+proofKey+"-", "", zkEphemeral|zkSequential); err == nil {
+		_, err = zkAsk(c, zkClose)
 	}
-	return nil
+	return err
 }
 
 // Empty deletes all nodes but those of ZooKeeper itself.
@@ -199,12 +198,12 @@ func zkWith(ctx context.Context, at Address, do func(c net.Conn, s zkSession) er
 	if err != nil {
 		return err
 	}
-	if _, err = zkAsk(c, zkCatchUp()); err != nil {
+	if _, err = zkAsk(c, zkSyncUp, "/"); err != nil {
 		err = fmt.Errorf("wait for the last writes: %w", err)
 	} else {
 		err = do(c, s)
 	}
-	if _, closed := zkAsk(c, zkCloseSession()); err == nil {
+	if _, closed := zkAsk(c, zkClose); err == nil {
 		err = closed
 	}
 	return err
@@ -213,11 +212,13 @@ func zkWith(ctx context.Context, at Address, do func(c net.Conn, s zkSession) er
 // zkClear deletes what is under a node, the root if it is empty, of what is picked and was
 // made after a transaction. A node stays that has others in it which stay.
 func zkClear(c net.Conn, node string, pick func(path string) bool, since int64) error {
-	children, err := zkStrings(zkAsk(c, zkRead(zkChildren, cmp.Or(node, "/"))))
+	list, err := zkAsk(c, zkChildren, cmp.Or(node, "/"), unwatched)
 	if err != nil {
 		return fmt.Errorf("look under %q: %w", node, err)
 	}
-	for _, child := range children {
+	for list = list[min(len(list), 4):]; len(list) > 0; { // their number, and each
+		var child string
+		child, list = zkString(list)
 		path := node + "/" + child
 		if !pick(path) {
 			continue
@@ -227,7 +228,7 @@ func zkClear(c net.Conn, node string, pick func(path string) bool, since int64) 
 			err = zkClear(c, path, pick, since)
 		}
 		if err == nil && made > since {
-			_, err = zkAsk(c, zkDelete(path))
+			_, err = zkAsk(c, zkDelete, path, anyVersion)
 		}
 		if err != nil && !errors.Is(err, errNoNode) && !errors.Is(err, errNotEmpty) {
 			return fmt.Errorf("delete %s: %w", path, err)
@@ -238,7 +239,7 @@ func zkClear(c net.Conn, node string, pick func(path string) bool, since int64) 
 
 // zkMade is the transaction that made a node.
 func zkMade(c net.Conn, path string) (int64, error) {
-	reply, err := zkAsk(c, zkRead(zkExists, path))
+	reply, err := zkAsk(c, zkExists, path, unwatched)
 	if err != nil {
 		return 0, err
 	}
@@ -250,14 +251,16 @@ func zkMade(c net.Conn, path string) (int64, error) {
 
 // zkGet is what is in a node.
 func zkGet(c net.Conn, path string) (string, error) {
-	reply, err := zkAsk(c, zkRead(zkData, path))
-	if err != nil {
-		return "", err
-	}
-	if len(reply) < 4 || int64(binary.BigEndian.Uint32(reply)) > int64(len(reply)-4) {
-		return "", nil // no data
-	}
-	return string(reply[4 : 4+binary.BigEndian.Uint32(reply)]), nil
+	reply, err := zkAsk(c, zkData, path, unwatched)
+	data, _ := zkString(reply)
+	return data, err
+}
+
+// zkMake makes a node that every client may do everything with.
+func zkMake(c net.Conn, path, data string, flags int32) error {
+	const oneEntry, all = int32(1), int32(31)
+	_, err := zkAsk(c, zkCreate, path, data, oneEntry, all, "world", "anyone", flags)
+	return err
 }
 
 // A zkSession is one with its secret, by which any connection goes on with it.
@@ -273,7 +276,8 @@ func zkOpen(ctx context.Context, c net.Conn, s zkSession) (zkSession, error) {
 	if err := limit(ctx, c); err != nil {
 		return s, err
 	}
-	reply, err := zkCall(c, zkConnect(s))
+	const anyProtocol, nothingSeen, notReadOnly = int32(0), int64(0), false
+	reply, err := zkCall(c, anyProtocol, nothingSeen, int32(s.timeout.Milliseconds()), s.id, string(s.password[:]), notReadOnly) //nolint:gosec // it is short
 	if err != nil {
 		return s, fmt.Errorf("open a session: %w", err)
 	}
@@ -309,7 +313,7 @@ func (z ZooKeeper) Meet(ctx context.Context, at Address) (Introduction, error) {
 		return i, fmt.Errorf("its mode is %s, where the topology has a leader and followers", mode[1])
 	}
 	i.Version = version[1]
-	if err := NewEnoughZooKeeper(at.Listen.String(), i.Version); err != nil {
+	if err := NewEnough(topologies.StoreZooKeeper, at.Listen.String(), i.Version); err != nil {
 		return i, err
 	}
 	err = zkWith(ctx, at, func(c net.Conn, s zkSession) error {
@@ -336,7 +340,7 @@ type zkClaim struct {
 func (z ZooKeeper) Claim(ctx context.Context, at Address, owner string, lease time.Duration) (_ Claim, who string, err error) {
 	claim := &zkClaim{session: zkSession{timeout: lease}}
 	err = claim.with(ctx, at, func(c net.Conn) error {
-		_, err := zkAsk(c, zkCreate("/"+ClaimKey, owner, zkEphemeral))
+		err := zkMake(c, "/"+ClaimKey, owner, zkEphemeral)
 		if errors.Is(err, errNodeExists) {
 			who, err = zkGet(c, "/"+ClaimKey)
 			return err
@@ -405,7 +409,7 @@ func (*zkClaim) Owner(ctx context.Context, at Address) (who string, err error) {
 // Renew has the session begin again.
 func (z *zkClaim) Renew(ctx context.Context, at Address) error {
 	return z.with(ctx, at, func(c net.Conn) error {
-		_, err := zkAsk(c, zkPing())
+		_, err := zkAsk(c, zkPing)
 		return err
 	})
 }
@@ -425,7 +429,7 @@ func (z *zkClaim) Release(ctx context.Context, at Address) error {
 		return nil // it was never opened
 	}
 	err := z.with(ctx, at, func(c net.Conn) error {
-		_, err := zkAsk(c, zkCloseSession())
+		_, err := zkAsk(c, zkClose)
 		return err
 	})
 	if errors.Is(err, ErrClaimLost) {
@@ -461,9 +465,31 @@ func (e zkError) Error() string {
 	return fmt.Sprintf("it answers error %d", int32(e))
 }
 
+// What is asked in a session, as zookeeper.jute has it, and flags of a node that is made.
+const (
+	zkCreate   int32 = 1
+	zkDelete   int32 = 2
+	zkExists   int32 = 3
+	zkData     int32 = 4
+	zkChildren int32 = 8
+	zkSyncUp   int32 = 9
+	zkPing     int32 = 11
+	zkClose    int32 = -11
+
+	unwatched               = false
+	anyVersion        int32 = -1
+	zkEphemeral       int32 = 1
+	zkSequential      int32 = 2
+	xidOfAll, xidPing int32 = 1, -2
+)
+
 // zkAsk sends a request of a session, and returns what follows the header of the reply.
-func zkAsk(c net.Conn, request []byte) ([]byte, error) {
-	reply, err := zkCall(c, request)
+func zkAsk(c net.Conn, what int32, fields ...any) ([]byte, error) {
+	xid := xidOfAll
+	if what == zkPing {
+		xid = xidPing
+	}
+	reply, err := zkCall(c, append([]any{xid, what}, fields...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -477,16 +503,26 @@ func zkAsk(c net.Conn, request []byte) ([]byte, error) {
 	return reply[header:], nil
 }
 
-// zkCall sends a request and reads the reply, each with its length before it.
-func zkCall(c net.Conn, request []byte) ([]byte, error) {
-	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(request))), request...)); err != nil { //nolint:gosec // it is short
+// zkCall sends a request of numbers, truths and texts, and reads the reply, each with its length before it.
+func zkCall(c net.Conn, fields ...any) ([]byte, error) {
+	var request bytes.Buffer
+	for _, f := range fields {
+		if text, ok := f.(string); ok {
+			_ = binary.Write(&request, binary.BigEndian, int32(len(text))) //nolint:gosec // it is short
+			f = []byte(text)
+		}
+		if err := binary.Write(&request, binary.BigEndian, f); err != nil {
+			return nil, err
+		}
+	}
+	length := binary.BigEndian.AppendUint32(nil, uint32(request.Len())) //nolint:gosec // it is short
+	if _, err := c.Write(append(length, request.Bytes()...)); err != nil {
 		return nil, err
 	}
-	var length [4]byte
-	if _, err := io.ReadFull(c, length[:]); err != nil {
+	if _, err := io.ReadFull(c, length); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(length[:])
+	n := binary.BigEndian.Uint32(length)
 	if n > maxReply {
 		return nil, fmt.Errorf("a reply of %d bytes", n)
 	}
@@ -495,98 +531,16 @@ func zkCall(c net.Conn, request []byte) ([]byte, error) {
 	return reply, err
 }
 
-// The requests of [ZooKeeper.Serves] and [ZooKeeper.Empty], as zookeeper.jute has them.
-
-func zkConnect(s zkSession) []byte {
-	const version, last = 4, 8
-	b := make([]byte, version+last)
-	b = binary.BigEndian.AppendUint32(b, uint32(s.timeout.Milliseconds())) //nolint:gosec // it is short
-	b = binary.BigEndian.AppendUint64(b, uint64(s.id))                     //nolint:gosec // as it is written
-	b = binary.BigEndian.AppendUint32(b, uint32(len(s.password)))
-	return append(append(b, s.password[:]...), 0) // and not to one that can only read
-}
-
-// What a node is that is made.
-const zkEphemeral, zkSequential = 1, 2
-
-func zkCreate(path, data string, flags uint32) []byte {
-	const create, all = 1, 31
-	b := binary.BigEndian.AppendUint32(nil, 1) // xid
-	b = binary.BigEndian.AppendUint32(b, create)
-	b = zkString(b, path)
-	b = zkString(b, data)
-	b = binary.BigEndian.AppendUint32(b, 1) // one entry of access
-	b = binary.BigEndian.AppendUint32(b, all)
-	b = zkString(b, "world")
-	b = zkString(b, "anyone")
-	return binary.BigEndian.AppendUint32(b, flags)
-}
-
-func zkCatchUp() []byte {
-	const wait = 9
-	b := binary.BigEndian.AppendUint32(nil, 1) // xid
-	b = binary.BigEndian.AppendUint32(b, wait)
-	return zkString(b, "/")
-}
-
-// What is read of a node.
-const zkExists, zkData, zkChildren = 3, 4, 8
-
-func zkRead(what uint32, path string) []byte {
-	b := binary.BigEndian.AppendUint32(nil, 1) // xid
-	b = binary.BigEndian.AppendUint32(b, what)
-	return append(zkString(b, path), 0) // and no watch
-}
-
-func zkDelete(path string) []byte {
-	const remove, anyVersion = 2, -1
-	version := int32(anyVersion)
-	b := binary.BigEndian.AppendUint32(nil, 1) // xid
-	b = binary.BigEndian.AppendUint32(b, remove)
-	return binary.BigEndian.AppendUint32(zkString(b, path), uint32(version)) //nolint:gosec // as it is written
-}
-
-// zkStrings reads a list of strings from a reply.
-func zkStrings(b []byte, err error) ([]string, error) {
-	if err != nil {
-		return nil, err
+// zkString reads a text of a reply, and returns what follows it; none if there is no more.
+func zkString(b []byte) (s string, rest []byte) {
+	if len(b) < 4 {
+		return "", nil
 	}
-	next := func() (int, error) {
-		if len(b) < 4 {
-			return 0, io.ErrUnexpectedEOF
-		}
-		n := int(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // it is one
-		b = b[4:]
-		return n, nil
+	n := int64(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // -1 for no data
+	if b = b[4:]; n < 0 || n > int64(len(b)) {
+		return "", nil
 	}
-	count, err := next()
-	var all []string
-	for ; err == nil && count > 0; count-- {
-		var n int
-		if n, err = next(); err == nil && (n < 0 || n > len(b)) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err == nil {
-			all, b = append(all, string(b[:n])), b[n:]
-		}
-	}
-	return all, err
-}
-
-func zkPing() []byte {
-	const xid, ping = -2, 11
-	id := int32(xid)
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(id)), ping) //nolint:gosec // as it is written
-}
-
-func zkCloseSession() []byte {
-	const closeSession = -11
-	code := int32(closeSession)
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 2), uint32(code)) //nolint:gosec // as it is written
-}
-
-func zkString(b []byte, s string) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...) //nolint:gosec // it is short
+	return string(b[:n]), b[n:]
 }
 
 // ZooKeeperProgram are the arguments of java that start a member from the jar: with little
@@ -604,17 +558,3 @@ func ZooKeeperProgram(jar string, beside ...string) []string {
 
 // ZooKeeperVersionClass is the program in the jar that prints its version.
 const ZooKeeperVersionClass = "org.apache.zookeeper.version.VersionInfoMain"
-
-// ParseZooKeeperVersion reads what [ZooKeeperVersionClass] prints.
-func ParseZooKeeperVersion(out string) (string, error) {
-	m := regexp.MustCompile(`Apache ZooKeeper, version (\d+\.\d+\.\d+)`).FindStringSubmatch(out)
-	if m == nil {
-		return "", errors.New("no version of ZooKeeper in what it prints")
-	}
-	return m[1], nil
-}
-
-// NewEnoughZooKeeper is [NewEnough] for a ZooKeeper, and [topologies.MinZooKeeper].
-func NewEnoughZooKeeper(what, version string) error {
-	return newEnough("ZooKeeper", what, version, topologies.MinZooKeeper)
-}

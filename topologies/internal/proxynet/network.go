@@ -59,13 +59,12 @@ type Network struct {
 	endpoints map[netip.Addr]Endpoint
 	wires     map[string]*Link
 
-	mu           sync.Mutex
-	points       map[string]string // where the addresses that move lead to
-	groups       map[int]string    // the process groups that stand for endpoints
-	listeners    []net.Listener
-	closed       bool
-	unknownPeers int
-	done         sync.WaitGroup
+	mu        sync.Mutex
+	points    map[string]string // where the addresses that move lead to
+	groups    map[int]string    // the process groups that stand for endpoints
+	listeners []net.Listener
+	closed    bool
+	done      sync.WaitGroup
 }
 
 // New listens on the virtual addresses of the endpoints and serves the links
@@ -219,9 +218,6 @@ func (f *Network) forward(client *net.TCPConn, link topologies.Link, behind neti
 	link.From, link.To = endpoint, f.target(link.To)
 	w := f.wires[link.Name()]
 	if w == nil || among(w.link.Kind) != among(link.Kind) {
-		f.mu.Lock()
-		f.unknownPeers++
-		f.mu.Unlock()
 		abort(client)
 		return
 	}

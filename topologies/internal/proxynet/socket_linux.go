@@ -29,10 +29,10 @@ const (
 	answerSize = 72
 )
 
-// askKernel asks the kernel for the socket of this machine that is connected from
+// socketInode asks the kernel for the socket of this machine that is connected from
 // one address to another. It looks that one up, where the tables of /proc list every
-// socket of the machine: 12 µs a connection and not 11 ms (BenchmarkSocketInode).
-func askKernel(from, to netip.AddrPort) (string, error) {
+// socket of the machine: 12 µs a connection and not 11 ms.
+func socketInode(from, to netip.AddrPort) (string, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return "", os.NewSyscallError("socket", err)
@@ -82,4 +82,13 @@ func askKernel(from, to netip.AddrPort) (string, error) {
 		return "", fmt.Errorf("no process has the socket from %v to %v any more", from, to)
 	}
 	return strconv.FormatUint(uint64(inode), 10), nil
+}
+
+// groupOf is the process group of a process; 0 for one that has ended.
+func groupOf(pid int) int {
+	group, err := unix.Getpgid(pid)
+	if err != nil {
+		return 0
+	}
+	return group
 }

@@ -7,5 +7,7 @@ import (
 	"net/netip"
 )
 
-// askKernel is for Linux, as processes as servers are.
-func askKernel(netip.AddrPort, netip.AddrPort) (string, error) { return "", errors.ErrUnsupported }
+// socketInode and groupOf are for Linux, as processes as servers are.
+func socketInode(netip.AddrPort, netip.AddrPort) (string, error) { return "", errors.ErrUnsupported }
+
+func groupOf(int) int { return 0 }
