@@ -12,16 +12,24 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
+// slotIsMoving begins to move the slot of a key to another server.
+func slotIsMoving(t *testing.T, d topologies.Deployment, key string) faults.Injection {
+	t.Helper()
+	fault, err := faults.New(faults.Site{Deployment: d}, faults.Step{Fault: "migrate-slot", Params: map[string]string{"key": key}})
+	require.NoError(t, err)
+	move, err := fault.Inject(t.Context())
+	require.NoError(t, err)
+	return move
+}
+
 // While the slot of a lock moves to another server, with keys on both of them, no wait and
 // no release ends, and no hold is lost.
 func slotMoves(t *testing.T, d topologies.Deployment) {
 	t.Helper()
-	migrate, err := faults.ByName("migrate-slot")
-	require.NoError(t, err)
 	rdb := clients(t, d, "zone-a")[0]
 	c := newClient(t, rdb, lock.Config{})
 	other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
-	_, err = c.Semaphore("orders").TrySetPermits(t.Context(), 1)
+	_, err := c.Semaphore("orders").TrySetPermits(t.Context(), 1)
 	require.NoError(t, err)
 	tries := func() (n string) { // how often servers said that a script's keys are not all there
 		for _, name := range d.Topology().Of(topologies.Redis) {
@@ -37,10 +45,7 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 		t.Run(kind.name, func(t *testing.T) {
 			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.NoError(t, err)
-			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": kind.key}})
-			require.NoError(t, err)
-			move, err := fault.Inject(t.Context())
-			require.NoError(t, err)
+			move := slotIsMoving(t, d, kind.key)
 			require.Equal(t, int64(1), rdb.Exists(t.Context(), kind.key).Val(), "it is asked for at the other server")
 
 			err = h.Extend(t.Context(), 2*long)
@@ -67,8 +72,6 @@ func slotMoves(t *testing.T, d topologies.Deployment) {
 // that is held is refused, held by its owner, released, and granted to the next.
 func slotStaysMoving(t *testing.T, d topologies.Deployment) {
 	t.Helper()
-	migrate, err := faults.ByName("migrate-slot")
-	require.NoError(t, err)
 	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{})
 	other := newClient(t, clients(t, d, "zone-b")[0], lock.Config{})
 	o := lock.Options{Lease: long}
@@ -80,10 +83,7 @@ func slotStaysMoving(t *testing.T, d topologies.Deployment) {
 		t.Run(kind.name, func(t *testing.T) {
 			h, err := kind.of(c).Acquire(t.Context(), "orders", o)
 			require.NoError(t, err)
-			fault, err := migrate.New(faults.Site{Deployment: d}, faults.Step{Params: map[string]string{"key": "lock:{orders}"}})
-			require.NoError(t, err)
-			move, err := fault.Inject(t.Context())
-			require.NoError(t, err)
+			move := slotIsMoving(t, d, "lock:{orders}")
 			if asks {
 				_, err = kind.of(other).Acquire(t.Context(), "orders", o)
 				require.ErrorIs(t, err, lock.ErrNotAcquired)
