@@ -1,6 +1,7 @@
 package simredis
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ func compile(source string) (*program, any) {
 	if err != nil {
 		return nil, errCompile(err)
 	}
-	p.proto, err = lua.Compile(asRedis(chunk), "user_script")
+	asRedis(reflect.ValueOf(chunk))
+	p.proto, err = lua.Compile(chunk, "user_script")
 	if err != nil {
 		return nil, errCompile(err)
 	}
@@ -196,11 +198,13 @@ func luaList(l *lua.LState, list []string) *lua.LTable {
 	return t
 }
 
-// toLua converts a reply for a script, as in version 2 of the protocol.
-func toLua(l *lua.LState, reply any) lua.LValue {
+// toLua converts a reply for a script, as in version 2 or 3 of the protocol.
+func toLua(l *lua.LState, reply any, resp3 bool) lua.LValue {
 	switch r := reply.(type) {
 	case nil, NullArray:
-		return lua.LFalse
+		if !resp3 {
+			return lua.LFalse
+		}
 	case int64:
 		return lua.LNumber(r)
 	case string:
@@ -208,92 +212,45 @@ func toLua(l *lua.LState, reply any) lua.LValue {
 	case Verbatim:
 		return lua.LString(r)
 	case Double:
+		if resp3 {
+			return luaField(l, "double", lua.LNumber(r))
+		}
 		return lua.LString(formatScore(float64(r)))
 	case Status:
-		return luaField(l, "ok", string(r))
+		return luaField(l, "ok", lua.LString(r))
 	case Error:
-		return luaField(l, "err", string(r))
-	case scored:
-		t := l.CreateTable(2*len(r), 0)
-		for i, m := range r {
-			t.RawSetInt(2*i+1, lua.LString(m.name))
-			t.RawSetInt(2*i+2, lua.LString(formatScore(m.score)))
+		return luaField(l, "err", lua.LString(r))
+	case Map:
+		if !resp3 {
+			return toLua(l, []any(r), false)
+		}
+		m := l.CreateTable(0, len(r)/2)
+		for i := 0; i < len(r); i += 2 {
+			m.RawSet(toLua(l, r[i], true), toLua(l, r[i+1], true))
+		}
+		return luaField(l, "map", m)
+	case Set:
+		if !resp3 {
+			return toLua(l, []any(r), false)
+		}
+		m := l.CreateTable(0, len(r))
+		for _, e := range r {
+			m.RawSet(toLua(l, e, true), lua.LTrue)
+		}
+		return luaField(l, "set", m)
+	case []any:
+		t := l.CreateTable(len(r), 0)
+		for i, e := range r {
+			t.RawSetInt(i+1, toLua(l, e, resp3))
 		}
 		return t
-	case []any:
-		return luaArray(l, r)
-	case Map:
-		return luaArray(l, r)
-	case Set:
-		return luaArray(l, r)
-	case Push:
-		return luaArray(l, r)
 	}
 	return lua.LNil
 }
 
-func luaField(l *lua.LState, name, text string) *lua.LTable {
+func luaField(l *lua.LState, name string, v lua.LValue) *lua.LTable {
 	t := l.CreateTable(0, 1)
-	t.RawSetString(name, lua.LString(text))
-	return t
-}
-
-func luaArray(l *lua.LState, list []any) *lua.LTable {
-	t := l.CreateTable(len(list), 0)
-	for i, e := range list {
-		t.RawSetInt(i+1, toLua(l, e))
-	}
-	return t
-}
-
-// toLua3 converts a reply as in version 3 of the protocol.
-func toLua3(l *lua.LState, reply any) lua.LValue {
-	switch r := reply.(type) {
-	case nil, NullArray:
-		return lua.LNil
-	case Double:
-		t := l.CreateTable(0, 1)
-		t.RawSetString("double", lua.LNumber(r))
-		return t
-	case Verbatim:
-		t := l.CreateTable(0, 1)
-		t.RawSetString("verbatim_string", luaVerbatim(l, string(r)))
-		return t
-	case scored:
-		t := l.CreateTable(len(r), 0)
-		for i, m := range r {
-			t.RawSetInt(i+1, toLua3(l, []any{m.name, Double(m.score)}))
-		}
-		return t
-	case Map:
-		m := l.CreateTable(0, len(r)/2)
-		for i := 0; i < len(r); i += 2 {
-			m.RawSet(toLua3(l, r[i]), toLua3(l, r[i+1]))
-		}
-		t := l.CreateTable(0, 1)
-		t.RawSetString("map", m)
-		return t
-	case Set:
-		m := l.CreateTable(0, len(r))
-		for _, e := range r {
-			m.RawSet(toLua3(l, e), lua.LTrue)
-		}
-		t := l.CreateTable(0, 1)
-		t.RawSetString("set", m)
-		return t
-	case []any:
-		t := l.CreateTable(len(r), 0)
-		for i, e := range r {
-			t.RawSetInt(i+1, toLua3(l, e))
-		}
-		return t
-	}
-	return toLua(l, reply)
-}
-
-func luaVerbatim(l *lua.LState, text string) lua.LValue {
-	t := luaField(l, "format", "txt")
-	t.RawSetString("string", lua.LString(text))
+	t.RawSetString(name, v)
 	return t
 }
 
@@ -332,8 +289,7 @@ func fromTable(t *lua.LTable, resp3 bool, depth int) any {
 	if s, found := luaText(t.RawGetString("ok")); found {
 		return Status(oneLine(text(s, len(s))))
 	}
-	switch v := t.RawGetString("double").(type) {
-	case lua.LNumber:
+	if v, found := t.RawGetString("double").(lua.LNumber); found {
 		return Double(v)
 	}
 	if m, found := t.RawGetString("map").(*lua.LTable); found {

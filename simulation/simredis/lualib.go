@@ -162,39 +162,33 @@ func readOnlyTable(l *lua.LState) int {
 func (m *vm) openRedis() {
 	l := m.l
 	t := l.NewTable()
-	t.RawSetString("set_repl", l.NewFunction(func(*lua.LState) int { return 0 }))
-	for i, name := range []string{"REPL_NONE", "REPL_AOF", "REPL_SLAVE", "REPL_ALL"} {
-		t.RawSetString(name, lua.LNumber(i))
-	}
-	t.RawSetString("REPL_REPLICA", lua.LNumber(2))
-	t.RawSetString("call", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, true) }))
-	t.RawSetString("pcall", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, false) }))
-	t.RawSetString("error_reply", l.NewFunction(errorReply))
-	t.RawSetString("status_reply", l.NewFunction(statusReply))
-	t.RawSetString("sha1hex", l.NewFunction(sha1Hex))
-	t.RawSetString("log", l.NewFunction(func(*lua.LState) int { return 0 }))
-	t.RawSetString("replicate_commands", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LTrue); return 1 }))
-	t.RawSetString("setresp", l.NewFunction(m.setResp))
-	t.RawSetString("breakpoint", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LFalse); return 1 }))
-	for i, name := range []string{"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"} {
-		t.RawSetString(name, lua.LNumber(i))
+	m.setAll(t, map[string]lua.LGFunction{
+		"call": m.redisCall(true), "pcall": m.redisCall(false), "setresp": m.setResp, "sha1hex": sha1Hex,
+		"error_reply": replyOf("err", withCode), "status_reply": replyOf("ok", func(text string) string { return text }),
+		"log": nothing, "set_repl": nothing,
+		"replicate_commands": func(l *lua.LState) int { l.Push(lua.LTrue); return 1 },
+	})
+	for name, n := range map[string]int{
+		"REPL_NONE": 0, "REPL_AOF": 1, "REPL_SLAVE": 2, "REPL_REPLICA": 2, "REPL_ALL": 3,
+		"LOG_DEBUG": 0, "LOG_VERBOSE": 1, "LOG_NOTICE": 2, "LOG_WARNING": 3, "REDIS_VERSION_NUM": 0x07000f,
+	} {
+		t.RawSetString(name, lua.LNumber(n))
 	}
 	t.RawSetString("REDIS_VERSION", lua.LString(Version))
-	t.RawSetString("REDIS_VERSION_NUM", lua.LNumber(0x07000f))
 	m.globals.RawSetString("redis", t)
 }
 
-func (m *vm) redisCall(l *lua.LState, raise bool) int {
-	r := m.callFrom(l)
-	if e, failed := r.(Error); failed && raise {
-		l.Error(luaField(l, "err", string(e)), 1)
+func nothing(*lua.LState) int { return 0 }
+
+func (m *vm) redisCall(raise bool) lua.LGFunction {
+	return func(l *lua.LState) int {
+		r := m.callFrom(l)
+		if e, failed := r.(Error); failed && raise {
+			l.Error(luaField(l, "err", lua.LString(e)), 1)
+		}
+		l.Push(toLua(l, r, m.s.script.resp3))
+		return 1
 	}
-	if m.s.script.resp3 {
-		l.Push(toLua3(l, r))
-	} else {
-		l.Push(toLua(l, r))
-	}
-	return 1
 }
 
 func (m *vm) callFrom(l *lua.LState) any {
@@ -216,28 +210,25 @@ func (m *vm) callFrom(l *lua.LState) any {
 	return m.s.call(args)
 }
 
-func errorReply(l *lua.LState) int {
-	text, isString := l.Get(1).(lua.LString)
-	if l.GetTop() != 1 || !isString {
-		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
+// replyOf is redis.error_reply or redis.status_reply.
+func replyOf(name string, change func(text string) string) lua.LGFunction {
+	return func(l *lua.LState) int {
+		text, isString := l.Get(1).(lua.LString)
+		if l.GetTop() != 1 || !isString {
+			l.Push(luaField(l, "err", lua.LString("ERR wrong number or type of arguments")))
+		} else {
+			l.Push(luaField(l, name, lua.LString(change(string(text)))))
+		}
 		return 1
 	}
-	s := strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), "-")
-	if !strings.Contains(s, " ") {
-		s = "ERR " + s
-	}
-	l.Push(luaField(l, "err", s))
-	return 1
 }
 
-func statusReply(l *lua.LState) int {
-	text, isString := l.Get(1).(lua.LString)
-	if l.GetTop() != 1 || !isString {
-		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
-		return 1
+func withCode(text string) string {
+	text = strings.TrimPrefix(strings.TrimRight(text, "\r\n"), "-")
+	if !strings.Contains(text, " ") {
+		text = "ERR " + text
 	}
-	l.Push(luaField(l, "ok", string(text)))
-	return 1
+	return text
 }
 
 func sha1Hex(l *lua.LState) int {
@@ -264,7 +255,7 @@ func (m *vm) setResp(l *lua.LState) int {
 }
 
 // raise fails as Redis' own functions do: without the place in the text.
-func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", "ERR "+text), 1) }
+func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", lua.LString("ERR "+text)), 1) }
 
 // luaError is error, which says where it was called unless that is in no script.
 func luaError(l *lua.LState) int {
@@ -371,8 +362,8 @@ func toNumber(l *lua.LState) int {
 // luaParse reads a number as Lua does: with spaces around it, and up to a zero byte.
 func luaParse(s string) (float64, bool) {
 	s, _, _ = strings.Cut(s, "\x00")
-	f, rest, _ := strtod(s)
-	return f, len(rest) < len(s) && strings.TrimLeft(rest, " \t\n\v\f\r") == ""
+	f, valid, _ := strtod(strings.TrimRight(s, spaces))
+	return f, valid
 }
 
 // operand makes a number that is concatenated a string as Lua does.

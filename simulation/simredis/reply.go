@@ -25,9 +25,6 @@ type (
 	// NullArray is an array that is missing, which RESP2 tells from a missing value.
 	NullArray struct{}
 
-	// scored is members of a sorted set with their scores: one after the other
-	// in RESP2, in pairs in RESP3.
-	scored []member
 	// raw is several replies to one request.
 	raw []any
 )
@@ -39,8 +36,6 @@ const (
 	errSyntax      = Error("ERR syntax error")
 	errNotInteger  = Error("ERR value is not an integer or out of range")
 	errNotFloat    = Error("ERR value is not a valid float")
-	errNoKey       = Error("ERR no such key")
-	errIndex       = Error("ERR index out of range")
 	errOverflow    = Error("ERR increment or decrement would overflow")
 	errNotPositive = Error("ERR value is out of range, must be positive")
 	errReadOnly    = Error("READONLY You can't write against a read only replica.")

@@ -119,8 +119,6 @@ func Append(b []byte, reply any, proto int) []byte {
 			return append(append(append(b, "txt:"...), r...), "\r\n"...)
 		}
 		return appendBulk(b, string(r))
-	case scored:
-		return appendScored(b, r, proto)
 	case []any:
 		return appendAll(appendHead(b, '*', len(r)), r, proto)
 	case raw:
@@ -166,23 +164,6 @@ func appendBulk(b []byte, s string) []byte {
 func appendAll(b []byte, list []any, proto int) []byte {
 	for _, r := range list {
 		b = Append(b, r, proto)
-	}
-	return b
-}
-
-func appendScored(b []byte, list []member, proto int) []byte {
-	if proto != 3 {
-		b = appendHead(b, '*', 2*len(list))
-		for _, m := range list {
-			b = appendBulk(appendBulk(b, m.name), formatScore(m.score))
-		}
-		return b
-	}
-	b = appendHead(b, '*', len(list))
-	for _, m := range list {
-		b = appendHead(b, '*', 2)
-		b = appendBulk(b, m.name)
-		b = Append(b, Double(m.score), proto)
 	}
 	return b
 }
