@@ -33,7 +33,9 @@ func newVM() *vm {
 	}
 	m.setAll(m.globals, map[string]lua.LGFunction{
 		"error": luaError, "pcall": protectedCall, "tostring": toString, "tonumber": toNumber, concatOperand: operand, forNumber: limitOf,
-		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
+		"loadstring": loadString, "getmetatable": m.getMetatable,
+		"rawset":       m.changes(func(l *lua.LState, t *lua.LTable) { l.RawSet(t, l.CheckAny(2), l.CheckAny(3)) }),
+		"setmetatable": m.changes(setMetatable),
 	})
 	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
 	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": nilForNone(m.library("string").RawGetString("match").(*lua.LFunction).GFunction)})
@@ -97,7 +99,10 @@ func (m *vm) protect() {
 func (m *vm) front(t *lua.LTable) *lua.LTable {
 	f, meta := m.l.NewTable(), m.l.NewTable()
 	meta.RawSetString("__index", t)
-	meta.RawSetString("__newindex", m.l.NewFunction(readOnlyTable))
+	meta.RawSetString("__newindex", m.l.NewFunction(func(l *lua.LState) int {
+		l.RaiseError("Attempt to modify a readonly table")
+		return 0
+	}))
 	f.Metatable = meta
 	m.fronts = append(m.fronts, f)
 	return f
@@ -108,28 +113,25 @@ func (m *vm) isFront(v lua.LValue) bool {
 	return isTable && slices.Contains(m.fronts, t)
 }
 
-func (m *vm) rawSet(l *lua.LState) int {
-	t := l.CheckTable(1)
-	if m.isFront(t) {
-		raise(l, "Attempt to modify a readonly table")
+// changes is a function that changes the table that is its first argument, and returns it.
+func (m *vm) changes(change func(l *lua.LState, t *lua.LTable)) lua.LGFunction {
+	return func(l *lua.LState) int {
+		t := l.CheckTable(1)
+		if m.isFront(t) {
+			raise(l, "Attempt to modify a readonly table")
+		}
+		change(l, t)
+		l.SetTop(1)
+		return 1
 	}
-	l.RawSet(t, l.CheckAny(2), l.CheckAny(3))
-	l.Push(t)
-	return 1
 }
 
-func (m *vm) setMetatable(l *lua.LState) int {
-	t := l.CheckTable(1)
-	if m.isFront(t) {
-		raise(l, "Attempt to modify a readonly table")
-	}
+func setMetatable(l *lua.LState, t *lua.LTable) {
 	meta := l.Get(2)
 	if meta != lua.LNil && meta.Type() != lua.LTTable {
 		l.TypeError(2, lua.LTTable)
 	}
 	l.SetMetatable(t, meta)
-	l.Push(t)
-	return 1
 }
 
 // getMetatable shows those of tables only: all strings share theirs.
@@ -152,11 +154,6 @@ func loadString(l *lua.LState) int {
 	}
 	l.Push(l.NewFunctionFromProto(p.proto))
 	return 1
-}
-
-func readOnlyTable(l *lua.LState) int {
-	l.RaiseError("Attempt to modify a readonly table")
-	return 0
 }
 
 func (m *vm) openRedis() {
@@ -322,36 +319,27 @@ func luaNumber(n lua.LNumber) string {
 func toString(l *lua.LState) int {
 	if n, isNumber := l.CheckAny(1).(lua.LNumber); isNumber {
 		l.Push(lua.LString(luaNumber(n)))
-		return 1
+	} else {
+		l.Push(l.ToStringMeta(l.Get(1)))
 	}
-	l.Push(l.ToStringMeta(l.Get(1)))
 	return 1
 }
 
 func toNumber(l *lua.LState) int {
-	base := l.OptInt(2, 10)
-	if base == 10 {
-		switch v := l.CheckAny(1).(type) {
-		case lua.LNumber:
-			l.Push(v)
-			return 1
-		case lua.LString:
-			if f, valid := luaParse(string(v)); valid {
-				l.Push(lua.LNumber(f))
-				return 1
-			}
+	base, v := l.OptInt(2, 10), l.CheckAny(1)
+	n, valid := luaFloat(v)
+	if base != 10 {
+		if base < 2 || base > 36 {
+			l.ArgError(2, "base out of range")
 		}
-		l.Push(lua.LNil)
-		return 1
+		text := strings.ToLower(strings.TrimSpace(luaString(v)))
+		if base == 16 {
+			text = strings.TrimPrefix(text, "0x")
+		}
+		whole, err := strconv.ParseInt(text, base, 64)
+		n, valid = float64(whole), err == nil
 	}
-	if base < 2 || base > 36 {
-		l.ArgError(2, "base out of range")
-	}
-	text := strings.ToLower(strings.TrimSpace(luaString(l.CheckAny(1))))
-	if base == 16 {
-		text = strings.TrimPrefix(text, "0x")
-	}
-	if n, err := strconv.ParseInt(text, base, 64); err == nil {
+	if valid {
 		l.Push(lua.LNumber(n))
 	} else {
 		l.Push(lua.LNil)
@@ -359,17 +347,25 @@ func toNumber(l *lua.LState) int {
 	return 1
 }
 
-// luaParse reads a number as Lua does: with spaces around it, and up to a zero byte.
-func luaParse(s string) (float64, bool) {
-	s, _, _ = strings.Cut(s, "\x00")
+// luaFloat is a number, or a string that is one to Lua: with spaces around it, and up to a
+// zero byte.
+func luaFloat(v lua.LValue) (float64, bool) {
+	if n, isNumber := v.(lua.LNumber); isNumber {
+		return float64(n), true
+	}
+	text, isString := v.(lua.LString)
+	if !isString {
+		return 0, false
+	}
+	s, _, _ := strings.Cut(string(text), "\x00")
 	f, valid, _ := strtod(strings.TrimRight(s, spaces))
 	return f, valid
 }
 
 // operand makes a number that is concatenated a string as Lua does.
 func operand(l *lua.LState) int {
-	if n, isNumber := l.Get(1).(lua.LNumber); isNumber {
-		l.Push(lua.LString(luaNumber(n)))
+	if text, isText := luaText(l.Get(1)); isText {
+		l.Push(lua.LString(text))
 	} else {
 		l.Push(l.Get(1))
 	}
@@ -378,33 +374,29 @@ func operand(l *lua.LState) int {
 
 // limitOf makes a string that is a limit of a for a number, as Lua does.
 func limitOf(l *lua.LState) int {
-	v := l.Get(1)
-	if text, isString := v.(lua.LString); isString {
-		if f, valid := luaParse(string(text)); valid {
-			v = lua.LNumber(f)
-		}
+	if f, valid := luaFloat(l.Get(1)); valid {
+		l.Push(lua.LNumber(f))
+	} else {
+		l.Push(l.Get(1))
 	}
-	l.Push(v)
 	return 1
 }
 
 func tableConcat(l *lua.LState) int {
 	t := l.CheckTable(1)
-	separator := ""
-	if v := l.Get(2); v != lua.LNil {
-		separator = checkText(l, 2)
+	separator, isText := luaText(l.Get(2))
+	if !isText && l.Get(2) != lua.LNil {
+		l.TypeError(2, lua.LTString)
 	}
 	i, j := l.OptInt(3, 1), l.OptInt(4, t.Len())
 	var b strings.Builder
 	for k := i; k <= j; k++ {
-		switch v := t.RawGetInt(k).(type) {
-		case lua.LString:
-			b.WriteString(string(v))
-		case lua.LNumber:
-			b.WriteString(luaNumber(v))
-		default:
+		v := t.RawGetInt(k)
+		text, isText := luaText(v)
+		if !isText {
 			l.RaiseError("invalid value (%s) at index %d in table for 'concat'", v.Type().String(), k)
 		}
+		b.WriteString(text)
 		if k < j {
 			b.WriteString(separator)
 		}
@@ -413,37 +405,25 @@ func tableConcat(l *lua.LState) int {
 	return 1
 }
 
-// checkText is an argument that is a string or a number.
-func checkText(l *lua.LState, i int) string {
-	text, found := luaText(l.Get(i))
-	if !found {
-		l.TypeError(i, lua.LTString)
-	}
-	return text
-}
-
 // random is the generator that Redis gives to scripts.
 func (m *vm) random(l *lua.LState) int {
 	m.s.random = (m.s.random*0x5DEECE66D + 0xB) & (1<<48 - 1)
 	f := float64(m.s.random>>17%math.MaxInt32) / math.MaxInt32
+	from, to := 1, l.OptInt(1, 0)
 	switch l.GetTop() {
 	case 0:
 		l.Push(lua.LNumber(f))
+		return 1
 	case 1:
-		u := l.CheckInt(1)
-		if u < 1 {
-			l.ArgError(1, "interval is empty")
-		}
-		l.Push(lua.LNumber(math.Floor(f*float64(u)) + 1))
 	case 2:
-		from, to := l.CheckInt(1), l.CheckInt(2)
-		if from > to {
-			l.ArgError(2, "interval is empty")
-		}
-		l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
+		from, to = to, l.CheckInt(2)
 	default:
 		l.RaiseError("wrong number of arguments")
 	}
+	if from > to {
+		l.ArgError(l.GetTop(), "interval is empty")
+	}
+	l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
 	return 1
 }
 
