@@ -45,7 +45,7 @@ type World struct {
 	armed  []*armed  // those that wait for an event
 	active []*active // those that last
 
-	events  events
+	events  []event            // in order
 	used    map[int64]struct{} // instants at which something happens
 	timer   *time.Timer
 	stop    chan struct{}
