@@ -51,7 +51,7 @@ func info(s *Server, a []string) any {
 	if wanted("cluster") {
 		fmt.Fprintf(&b, "# Cluster\r\ncluster_enabled:%d\r\n\r\n", integer(s.host.Cluster != nil))
 	}
-	return Verbatim(strings.TrimSuffix(b.String(), "\r\n"))
+	return strings.TrimSuffix(b.String(), "\r\n")
 }
 
 func (s *Server) infoReplication(b *strings.Builder) {

@@ -137,7 +137,7 @@ func (m *vm) run(p *program, name string, keys, args []string) any {
 	if err != nil {
 		return scriptError(err, name)
 	}
-	return fromLua(l.Get(-1), m.s.script.resp3, 0)
+	return fromLua(l.Get(-1), 0)
 }
 
 // scriptError is the reply of a script that failed.
@@ -198,50 +198,29 @@ func luaList(l *lua.LState, list []string) *lua.LTable {
 	return t
 }
 
-// toLua converts a reply for a script, as in version 2 or 3 of the protocol.
-func toLua(l *lua.LState, reply any, resp3 bool) lua.LValue {
+// toLua converts a reply for a script.
+func toLua(l *lua.LState, reply any) lua.LValue {
 	switch r := reply.(type) {
 	case nil, NullArray:
-		if !resp3 {
-			return lua.LFalse
-		}
+		return lua.LFalse
 	case int64:
 		return lua.LNumber(r)
 	case string:
 		return lua.LString(r)
-	case Verbatim:
-		return lua.LString(r)
 	case Double:
-		if resp3 {
-			return luaField(l, "double", lua.LNumber(r))
-		}
 		return lua.LString(formatScore(float64(r)))
 	case Status:
 		return luaField(l, "ok", lua.LString(r))
 	case Error:
 		return luaField(l, "err", lua.LString(r))
 	case Map:
-		if !resp3 {
-			return toLua(l, []any(r), false)
-		}
-		m := l.CreateTable(0, len(r)/2)
-		for i := 0; i < len(r); i += 2 {
-			m.RawSet(toLua(l, r[i], true), toLua(l, r[i+1], true))
-		}
-		return luaField(l, "map", m)
+		return toLua(l, []any(r))
 	case Set:
-		if !resp3 {
-			return toLua(l, []any(r), false)
-		}
-		m := l.CreateTable(0, len(r))
-		for _, e := range r {
-			m.RawSet(toLua(l, e, true), lua.LTrue)
-		}
-		return luaField(l, "set", m)
+		return toLua(l, []any(r))
 	case []any:
 		t := l.CreateTable(len(r), 0)
 		for i, e := range r {
-			t.RawSetInt(i+1, toLua(l, e, resp3))
+			t.RawSetInt(i+1, toLua(l, e))
 		}
 		return t
 	}
@@ -257,52 +236,32 @@ func luaField(l *lua.LState, name string, v lua.LValue) *lua.LTable {
 // maxDepth is how deep a table may be nested that a script returns.
 const maxDepth = 1000
 
-// fromLua converts what a script returns; resp3 tells whether it has asked for
-// version 3.
-func fromLua(v lua.LValue, resp3 bool, depth int) any {
+// fromLua converts what a script returns.
+func fromLua(v lua.LValue, depth int) any {
 	switch v := v.(type) {
 	case lua.LNumber:
 		return int64(v)
 	case lua.LString:
 		return string(v)
 	case lua.LBool:
-		switch {
-		case resp3:
-			return bool(v)
-		case bool(v):
+		if v {
 			return int64(1)
 		}
-		return nil
 	case *lua.LTable:
 		if depth > maxDepth {
 			return Error("ERR reached lua stack limit")
 		}
-		return fromTable(v, resp3, depth)
+		return fromTable(v, depth)
 	}
 	return nil
 }
 
-func fromTable(t *lua.LTable, resp3 bool, depth int) any {
+func fromTable(t *lua.LTable, depth int) any {
 	if s, found := luaText(t.RawGetString("err")); found {
 		return Error(oneLine(text(strings.TrimRight(s, "\r\n"), len(s))))
 	}
 	if s, found := luaText(t.RawGetString("ok")); found {
 		return Status(oneLine(text(s, len(s))))
-	}
-	if v, found := t.RawGetString("double").(lua.LNumber); found {
-		return Double(v)
-	}
-	if m, found := t.RawGetString("map").(*lua.LTable); found {
-		out := Map{}
-		m.ForEach(func(k, v lua.LValue) {
-			out = append(out, fromLua(k, resp3, depth+1), fromLua(v, resp3, depth+1))
-		})
-		return out
-	}
-	if m, found := t.RawGetString("set").(*lua.LTable); found {
-		out := Set{}
-		m.ForEach(func(k, _ lua.LValue) { out = append(out, fromLua(k, resp3, depth+1)) })
-		return out
 	}
 	out := make([]any, 0, t.Len())
 	for i := 1; ; i++ {
@@ -310,6 +269,6 @@ func fromTable(t *lua.LTable, resp3 bool, depth int) any {
 		if e == lua.LNil {
 			return out
 		}
-		out = append(out, fromLua(e, resp3, depth+1))
+		out = append(out, fromLua(e, depth+1))
 	}
 }

@@ -42,19 +42,10 @@ func newVM() *vm {
 	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 	m.coerceArguments()
-	if err := l.DoString(oldFunctions); err != nil {
-		panic(err)
-	}
 	m.openRedis()
 	m.protect()
 	return m
 }
-
-// oldFunctions are those that only Lua up to 5.1 has.
-const oldFunctions = `
-function table.foreach(t, f) for k, v in pairs(t) do local r = f(k, v) if r ~= nil then return r end end end
-function table.foreachi(t, f) for i = 1, #t do local r = f(i, t[i]) if r ~= nil then return r end end end
-`
 
 // nilForNone returns nil where a function returns nothing: the interpreter's string.match does where nothing matches.
 func nilForNone(f lua.LGFunction) lua.LGFunction {
@@ -160,7 +151,7 @@ func (m *vm) openRedis() {
 	l := m.l
 	t := l.NewTable()
 	m.setAll(t, map[string]lua.LGFunction{
-		"call": m.redisCall(true), "pcall": m.redisCall(false), "setresp": m.setResp, "sha1hex": sha1Hex,
+		"call": m.redisCall(true), "pcall": m.redisCall(false), "sha1hex": sha1Hex,
 		"error_reply": replyOf("err", withCode), "status_reply": replyOf("ok", func(text string) string { return text }),
 		"log": nothing, "set_repl": nothing,
 		"replicate_commands": func(l *lua.LState) int { l.Push(lua.LTrue); return 1 },
@@ -183,7 +174,7 @@ func (m *vm) redisCall(raise bool) lua.LGFunction {
 		if e, failed := r.(Error); failed && raise {
 			l.Error(luaField(l, "err", lua.LString(e)), 1)
 		}
-		l.Push(toLua(l, r, m.s.script.resp3))
+		l.Push(toLua(l, r))
 		return 1
 	}
 }
@@ -234,21 +225,6 @@ func sha1Hex(l *lua.LState) int {
 	}
 	l.Push(lua.LString(Sha(luaString(l.Get(1)))))
 	return 1
-}
-
-func (m *vm) setResp(l *lua.LState) int {
-	if l.GetTop() != 1 {
-		raise(l, "redis.setresp() requires one argument.")
-	}
-	switch l.Get(1) {
-	case lua.LNumber(2):
-		m.s.script.resp3 = false
-	case lua.LNumber(3):
-		m.s.script.resp3 = true
-	default:
-		raise(l, "RESP version must be 2 or 3.")
-	}
-	return 0
 }
 
 // raise fails as Redis' own functions do: without the place in the text.

@@ -20,8 +20,6 @@ type (
 	Set []any
 	// Push is a message that answers no request; an array in RESP2.
 	Push []any
-	// Verbatim is a text to be shown to people; a bulk string in RESP2.
-	Verbatim string
 	// NullArray is an array that is missing, which RESP2 tells from a missing value.
 	NullArray struct{}
 

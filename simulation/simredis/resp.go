@@ -98,27 +98,11 @@ func Append(b []byte, reply any, proto int) []byte {
 		return appendLine(b, '+', string(r))
 	case Error:
 		return appendLine(b, '-', string(r))
-	case bool:
-		switch {
-		case proto == 3 && r:
-			return append(b, "#t\r\n"...)
-		case proto == 3:
-			return append(b, "#f\r\n"...)
-		case r:
-			return append(b, ":1\r\n"...)
-		}
-		return append(b, ":0\r\n"...)
 	case Double:
 		if proto == 3 {
 			return appendLine(b, ',', formatScore(float64(r)))
 		}
 		return appendBulk(b, formatScore(float64(r)))
-	case Verbatim:
-		if proto == 3 {
-			b = appendHead(b, '=', len(r)+4)
-			return append(append(append(b, "txt:"...), r...), "\r\n"...)
-		}
-		return appendBulk(b, string(r))
 	case []any:
 		return appendAll(appendHead(b, '*', len(r)), r, proto)
 	case raw:
