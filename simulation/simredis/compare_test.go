@@ -316,20 +316,8 @@ func (p *pair) shrink(tb testing.TB, steps []step) ([]step, *difference) {
 			size /= 2
 		}
 	}
-	for i := 0; i < len(steps); i++ {
-		for j := len(steps[i].args) - 1; j > 0 && time.Now().Before(deadline); j-- {
-			s := slices.Clone(steps)
-			s[i].args = slices.Delete(slices.Clone(s[i].args), j, j+1)
-			before := last
-			if try(s) && (len(steps) <= i || kindOf(last) != kindOf(before)) {
-				break
-			}
-		}
-	}
 	return steps, last
 }
-
-func kindOf(d *difference) string { return d.step.args[0] }
 
 // fail reports a difference with the shortest steps that lead to it.
 func (p *pair) fail(t *testing.T, seed uint64, steps []step) {

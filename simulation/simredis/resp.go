@@ -3,7 +3,6 @@ package simredis
 import (
 	"bytes"
 	"strconv"
-	"strings"
 )
 
 const maxBulk = 512 << 20
@@ -16,7 +15,7 @@ func Parse(b []byte) (args []string, n int, err error) {
 		return nil, 0, nil
 	}
 	if b[0] != '*' {
-		return parseInline(b)
+		return nil, 0, protocolError("expected '*', got '" + string(b[:1]) + "'")
 	}
 	count, at, found := parseLength(b, 1)
 	switch {
@@ -63,18 +62,6 @@ func parseLength(b []byte, from int) (n, next int, found bool) {
 	}
 	n, err := strconv.Atoi(string(b[from : from+i]))
 	return n, from + i + 2, err == nil
-}
-
-// parseInline reads a request that is a line of words.
-func parseInline(b []byte) (args []string, n int, err error) {
-	i := bytes.IndexByte(b, '\n')
-	if i < 0 {
-		if len(b) > 64<<10 {
-			return nil, 0, protocolError("too big inline request")
-		}
-		return nil, 0, nil
-	}
-	return strings.Fields(string(b[:i])), i + 1, nil
 }
 
 // Append encodes a reply in version 2 or 3 of the protocol.

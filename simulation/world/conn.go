@@ -65,9 +65,6 @@ func (c *conn) Write(b []byte) (int, error) {
 	fresh := w.isFresh(c.up.link, c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
-	if w.Trace != nil {
-		w.trace("%s #%d sends %.120q", c.up.link, c.id, requests)
-	}
 	if c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
@@ -200,9 +197,6 @@ func (c *conn) reply(b []byte) {
 		return
 	}
 	b = slices.Clone(b)
-	if c.w.Trace != nil {
-		c.w.trace("%s #%d is answered %q", c.up.link, c.id, b[:min(len(b), 120)])
-	}
 	if c.prompt {
 		c.w.counts.Messages++
 		c.arrive(b)

@@ -149,7 +149,6 @@ func (w *World) strike(f Fault) (heal func()) {
 		return func() {}
 	}
 	w.counts.Faults++
-	w.trace("fault: %v", f)
 	w.tell(Notice{Fault: f, Began: true, Target: f.Target})
 	if w.cluster != nil && f.amongNodes() {
 		w.cluster.stir()
