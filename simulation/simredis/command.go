@@ -41,9 +41,9 @@ func writes(name string, arity int, run runner) command {
 	return command{name: name, arity: arity, flags: write, first: 1, last: 1, step: 1, run: run}
 }
 
-// over is the command where more of its arguments are keys.
-func (c command) over(last, step int) command {
-	c.last, c.step = last, step
+// over is the command where each step-th of all arguments is a key.
+func (c command) over(step int) command {
+	c.last, c.step = -1, step
 	return c
 }
 

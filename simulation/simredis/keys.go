@@ -10,10 +10,10 @@ import (
 
 func keyCommands() []command {
 	return []command{
-		writes("del", -2, del).over(-1, 1),
-		writes("unlink", -2, del).over(-1, 1),
-		reads("exists", -2, exists).over(-1, 1),
-		reads("touch", -2, exists).over(-1, 1),
+		writes("del", -2, del).over(1),
+		writes("unlink", -2, del).over(1),
+		reads("exists", -2, exists).over(1),
+		reads("touch", -2, exists).over(1),
 		reads("type", 2, typeOf),
 		writes("expire", -3, func(s *Server, a []string) any { return s.expire(a, 1000, s.now) }),
 		writes("pexpire", -3, func(s *Server, a []string) any { return s.expire(a, 1, s.now) }),

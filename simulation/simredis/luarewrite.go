@@ -39,6 +39,7 @@ func asRedis(v reflect.Value) {
 		for i := range v.NumField() {
 			asRedis(v.Field(i))
 		}
+	default: // names, and the numbers of lines
 	}
 }
 
