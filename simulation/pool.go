@@ -50,22 +50,17 @@ type worker struct {
 	in      io.WriteCloser
 	jobs    *json.Encoder
 	results *json.Decoder
-	said    *tail
+	said    *beginning
 }
 
-// A tail is the end of what was written, as much as a person reads.
-type tail struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+// A beginning is that of what was written, which says what happened. It is read once the process has ended.
+type beginning struct{ bytes.Buffer }
 
-const tailLimit = 64 << 10
+const beginningLimit = 64 << 10
 
-// Write keeps the beginning, which says what happened, and drops the rest.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b.Write(b[:min(len(b), tailLimit-t.b.Len())])
+// Write drops what comes after the beginning.
+func (t *beginning) Write(b []byte) (int, error) {
+	t.Buffer.Write(b[:min(len(b), beginningLimit-t.Len())])
 	return len(b), nil
 }
 
@@ -102,17 +97,14 @@ func (p *Pool) start(w *worker) (err error) {
 	defer p.mu.Unlock()
 	cmd := exec.Command(p.path, p.args...) //nolint:gosec,noctx // it is this program, and ends with its input
 	cmd.Env = workerEnvironment()
-	w.said = &tail{}
+	w.said = &beginning{}
 	cmd.Stderr = w.said
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		return fmt.Errorf("start worker: %w", err)
+	out, failed := cmd.StdoutPipe()
+	if err = errors.Join(err, failed); err == nil {
+		err = spawn.Start(cmd)
 	}
-	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("start worker: %w", err)
-	}
-	if err := spawn.Start(cmd); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	w.cmd, w.in, w.jobs, w.results = cmd, in, json.NewEncoder(in), json.NewDecoder(out)
@@ -141,12 +133,10 @@ func (w *worker) end() error {
 	_ = w.in.Close()
 	err := w.cmd.Wait()
 	w.cmd = nil
-	w.said.mu.Lock()
-	defer w.said.mu.Unlock()
-	if err == nil || w.said.b.Len() == 0 {
+	if err == nil || w.said.Len() == 0 {
 		return nil
 	}
-	return errors.New(w.said.b.String())
+	return errors.New(w.said.String())
 }
 
 // Close ends the workers. No job may be under way.

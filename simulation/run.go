@@ -272,21 +272,18 @@ type reached struct {
 	zone *world.Zone
 }
 
-// errKilled says that the process is gone that wants to use a resource.
-var errKilled = errors.New("the process was killed")
-
 // Read reads the value.
 func (r reached) Read(ctx context.Context) (int64, error) {
-	if r.zone.Stand(); r.zone.Killed() {
-		return 0, errKilled
+	if err := r.zone.Stand(); err != nil {
+		return 0, err
 	}
 	return r.Register.Read(ctx)
 }
 
 // Write stores a value.
 func (r reached) Write(ctx context.Context, c workload.Change) error {
-	if r.zone.Stand(); r.zone.Killed() {
-		return errKilled
+	if err := r.zone.Stand(); err != nil {
+		return err
 	}
 	return r.Register.Write(ctx, c)
 }
@@ -321,30 +318,20 @@ func (d *deployment) notice(n world.Notice) {
 // paramsOf are the parameters of a fault as histories have them.
 func paramsOf(f world.Fault) map[string]string {
 	params := map[string]string{}
+	set := func(name string, there bool, value any) {
+		if there {
+			params[name] = fmt.Sprint(value)
+		}
+	}
 	milliseconds := func(d time.Duration) string {
 		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)
 	}
-	if f.Stream != "" {
-		params["stream"] = f.Stream
-	}
-	if f.By > 0 {
-		params["by"] = milliseconds(f.By)
-	}
-	if f.Percent != 0 {
-		params["percent"] = strconv.Itoa(f.Percent)
-	}
-	if f.Lag > 0 {
-		params["silent"] = milliseconds(f.Lag)
-	}
-	if f.Name == world.SplitBrain { // on real servers some clients are cut off with the master
-		params["clients"] = "kept"
-	}
-	if f.Name == world.Kill {
-		params["data"] = "lost"
-		if f.Keep {
-			params["data"] = "kept"
-		}
-	}
+	set("stream", f.Stream != "", f.Stream)
+	set("by", f.By > 0, milliseconds(f.By))
+	set("percent", f.Percent != 0, f.Percent)
+	set("silent", f.Lag > 0, milliseconds(f.Lag))
+	set("clients", f.Name == world.SplitBrain, "kept") // on real servers some clients are cut off with the master
+	set("data", f.Name == world.Kill, map[bool]string{true: "kept", false: "lost"}[f.Keep])
 	if len(params) == 0 {
 		return nil
 	}

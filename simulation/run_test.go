@@ -32,9 +32,7 @@ func quiet(topology string, l harness.LockSpec) simulation.Case {
 
 func run(t *testing.T, l harness.LockSpec, c simulation.Case) simulation.Outcome {
 	t.Helper()
-	var o simulation.Outcome
-	var err error
-	o, err = simulation.Run(new(testing.T), l, c)
+	o, err := simulation.Run(new(testing.T), l, c)
 	require.NoError(t, err)
 	return o
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync"
 	"time"
 )
 
@@ -35,17 +34,7 @@ func endProcess(why string, goroutines []byte) {
 // hangs is given the reason and the stacks of all goroutines.
 func guard(run string, events func() int64, hangs func(why string, goroutines []byte)) (done func()) {
 	begin, moved, last := time.Now(), time.Now(), events()
-	var (
-		mu    sync.Mutex
-		timer *time.Timer
-		ended bool
-	)
-	look := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if ended {
-			return
-		}
+	look := func() (hung bool) {
 		if now := events(); now != last {
 			moved, last = time.Now(), now
 		}
@@ -57,20 +46,30 @@ func guard(run string, events func() int64, hangs func(why string, goroutines []
 			why = fmt.Sprintf("%s hangs: nothing happened in it for %v by the real clock. Simulated time stands still while a goroutine waits for a mutex, a real network, "+
 				"or a channel, a timer or a goroutine from before the run", run, stillLimit)
 		default:
-			timer.Reset(stillLimit / 4)
-			return
+			return false
 		}
-		ended = true
 		stacks := make([]byte, 1<<20)
 		hangs(why, append([]byte(waiting()+"\n\n"), stacks[:runtime.Stack(stacks, true)]...)) // those of the run come first
+		return true
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(stillLimit/4, look)
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		timer := time.NewTicker(stillLimit / 4)
+		defer timer.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-timer.C:
+				if look() {
+					return
+				}
+			}
+		}
+	}()
 	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = true
-		timer.Stop()
+		close(over)
+		<-ended
 	}
 }

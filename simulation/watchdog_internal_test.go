@@ -24,26 +24,22 @@ func guarded(t *testing.T, happens time.Duration) (given time.Duration, why, gor
 	return given, why, goroutines
 }
 
-// A run in which nothing happens is given up, and the stacks of all goroutines are told.
-func TestGuard_NothingHappens(t *testing.T) {
-	given, why, goroutines := guarded(t, 0)
-	require.Equal(t, stillLimit, given)
-	require.Contains(t, why, "a run hangs: nothing happened in it for 20s by the real clock. Simulated time stands still while a goroutine waits for a mutex")
-	require.Contains(t, goroutines, "TestGuard_NothingHappens")
-}
-
-// A run that takes long is given up only after something has happened in it for the last time.
-func TestGuard_Slow(t *testing.T) {
-	given, why, _ := guarded(t, 2*time.Minute)
-	require.Equal(t, 2*time.Minute+stillLimit, given)
-	require.Contains(t, why, "a run hangs")
-}
-
-// A run in which something happens again and again is given up as well.
-func TestGuard_NeverEnds(t *testing.T) {
-	given, why, _ := guarded(t, time.Hour)
-	require.Equal(t, runLimit, given)
-	require.Equal(t, "a run does not end: it has taken 5m0s by the real clock", why)
+// A run in which nothing happens any more is given up, and so is one in which something happens again and
+// again. The stacks of all goroutines are told.
+func TestGuard(t *testing.T) {
+	for _, x := range []struct {
+		happens, given time.Duration
+		why            string
+	}{
+		{0, stillLimit, "a run hangs: nothing happened in it for 20s by the real clock. Simulated time stands still while a goroutine waits for a mutex"},
+		{2 * time.Minute, 2*time.Minute + stillLimit, "a run hangs"},
+		{time.Hour, runLimit, "a run does not end: it has taken 5m0s by the real clock"},
+	} {
+		given, why, goroutines := guarded(t, x.happens)
+		require.Equal(t, x.given, given)
+		require.Contains(t, why, x.why)
+		require.Contains(t, goroutines, "TestGuard")
+	}
 }
 
 // A run that has ended is watched no longer.

@@ -46,8 +46,7 @@ func Forms() []string { return []string{Held, Core, Window, Full} }
 // Scripts writes the scenarios of a simulated run that shows the violation, in the order of
 // [Forms] and without those that are the same. The error says what a scenario has no step for.
 func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v checker.Violation) ([]Script, error) {
-	switch {
-	case !slices.Contains(topologies.Names(), c.Topology):
+	if !slices.Contains(topologies.Names(), c.Topology) {
 		return nil, fmt.Errorf("no servers are of topology %s", c.Topology)
 	}
 	h, err := o.Read()

@@ -97,12 +97,5 @@ func (i *incident) meet(o simulation.Outcome, ops []*operation) {
 	i.nth = max(i.nth, 1)
 }
 
-// ofMessage reports whether faults of that name are of one command or its reply.
-func ofMessage(name string) bool {
-	switch name {
-	case world.DropCommand, world.DropReply, world.DelayCommand, world.DelayReply:
-		return true
-	default:
-		return false
-	}
-}
+// ofMessage reports whether faults of that name are of one command or its reply, on real servers.
+func ofMessage(name string) bool { return world.OfMessage(name) && name != world.RepeatCommand }

@@ -222,23 +222,19 @@ func (w *writer) steps() []string {
 			add("client: %s, write: %s", client, o.lock)
 		case o.op == history.Access:
 		case !m.end && next:
-			if o.strict {
-				add("%s, until: granted", w.request(o, false))
-			} else {
-				add("%s, until: %s", w.request(o, false), w.must(o))
-			}
+			add("%s, until: %s", w.request(o, false), o.must())
 		case !m.end:
 			busy[o] = true
 			add("%s, background: true", w.request(o, true))
 		case busy[o]:
-			add("await: %s, until: %s", client, w.must(o))
+			add("await: %s, until: %s", client, o.must())
 		}
 	}
 	return steps
 }
 
 // must is how a request has to end, for the violation to be possible.
-func (w *writer) must(o *operation) string {
+func (o *operation) must() string {
 	if o.strict {
 		return "granted"
 	}
@@ -303,16 +299,12 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 		w.kill(i, target, kept, heal)
 	case world.CrashFailover, world.SplitBrain:
 		w.failOver(i, kept, heal)
-	case world.KillClient:
+	case world.KillClient, world.PauseClient:
 		for _, client := range w.clientsOf(i.Target, kept) {
 			w.mark(i.began, "inject: %s, target: %s", i.Name, client)
-		}
-	case world.PauseClient:
-		for _, client := range w.clientsOf(i.Target, kept) {
-			w.mark(i.began, "inject: %s, target: %s", i.Name, client)
-		}
-		for range w.clientsOf(i.Target, kept) {
-			heal(i.Name)
+			if i.Name == world.PauseClient {
+				heal(i.Name)
+			}
 		}
 	default:
 		return fmt.Errorf("no fault of real servers is like %s", i.Name)
@@ -386,7 +378,7 @@ func (w *writer) kill(i *incident, target string, kept []*operation, heal func(s
 // failOver adds the steps of a failover. Of a master that is silent to its replicas
 // before, or dies at a write, the links of the replicas are cut before that write is made.
 func (w *writer) failOver(i *incident, kept []*operation, heal func(string)) {
-	_, atWrite := i.anchored()
+	atWrite := i.After != nil && i.After.Event == world.Write
 	if i.Name == world.CrashFailover && (i.Lag > 0 || atWrite) {
 		at := i.began
 		for _, o := range kept {
@@ -441,9 +433,4 @@ func (w *writer) splitBrain(i *incident, kept []*operation, heal func(string)) {
 	}
 	w.mark(i.began, "inject: %s, target: %s%s", i.Name, zone, w.shard(i.Target))
 	heal(i.Name)
-}
-
-// anchored reports whether the fault began at a write.
-func (i *incident) anchored() (*world.Anchor, bool) {
-	return i.After, i.After != nil && i.After.Event == world.Write
 }

@@ -3,6 +3,7 @@ package simredis
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -56,12 +57,7 @@ func (c *Session) leave() {
 	s := c.s
 	s.waiting = slices.DeleteFunc(s.waiting, func(o *blocked) bool { return o == b })
 	for _, k := range b.keys {
-		left := slices.DeleteFunc(s.popping[k], func(o *blocked) bool { return o == b })
-		if len(left) == 0 {
-			delete(s.popping, k)
-		} else {
-			s.popping[k] = left
-		}
+		without(s.popping, k, b)
 	}
 }
 
@@ -147,23 +143,22 @@ func parseTimeout(text string) (int64, any) {
 
 func (s *Server) blockingPop(a []string, left bool) any {
 	keys := a[1 : len(a)-1]
-	long, valid := parseLong(a[len(a)-1])
-	if !valid {
+	text := a[len(a)-1]
+	seconds, valid, _ := strtod(text)
+	if !valid || math.IsNaN(seconds) || strings.TrimLeft(text, spaces) != text {
 		return Error("ERR timeout is not a float or out of range")
 	}
-	seconds, _ := long.Float64()
 	if seconds < 0 || seconds > math.MaxInt64/1000 { // one that is too large is negative in C
 		return Error("ERR timeout is negative")
 	}
 	for _, k := range keys {
 		v, right := s.typed(k, kindList)
 		switch {
-		case v == nil:
-			continue
 		case !right:
 			return errWrongType
+		case !v.missing:
+			return s.popFor(k, v, left)
 		}
-		return s.popFor(k, v, left)
 	}
 	if s.depth > 0 || s.session == nil {
 		return NullArray{}
@@ -179,8 +174,7 @@ func (s *Server) popFor(key string, v *value, left bool) any {
 	if left {
 		name = "LPOP"
 	}
-	s.dropIfEmpty(key, v)
-	s.wrote(key, name, key)
+	s.changed(v, name, key)
 	return []any{key, e}
 }
 
@@ -198,7 +192,7 @@ func (s *Server) serveLists() {
 		s.pushed = s.pushed[1:]
 		for len(s.popping[key]) > 0 {
 			v, right := s.typed(key, kindList)
-			if v == nil || !right {
+			if v.missing || !right {
 				break
 			}
 			b := s.popping[key][0]

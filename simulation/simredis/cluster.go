@@ -287,7 +287,7 @@ func clusterNodes(s *Server, _ []string) any {
 			b.WriteByte('\n')
 		}
 	}
-	return Verbatim(b.String())
+	return b.String()
 }
 
 func clusterInfo(s *Server, _ []string) any {
@@ -306,6 +306,6 @@ func clusterInfo(s *Server, _ []string) any {
 		}
 	}
 	n := strconv.Itoa(slots)
-	return Verbatim("cluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
-		"\r\ncluster_known_nodes:" + strconv.Itoa(nodes) + "\r\ncluster_size:" + strconv.Itoa(size) + "\r\n")
+	return "cluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
+		"\r\ncluster_known_nodes:" + strconv.Itoa(nodes) + "\r\ncluster_size:" + strconv.Itoa(size) + "\r\n"
 }

@@ -27,8 +27,24 @@ type command struct {
 	// first, last and step say which arguments are keys; a last of -1 is the
 	// last argument. first is 0 if there are none.
 	first, last, step int
-	run               func(s *Server, a []string) any
+	run               runner
 	sub               map[string]*command
+}
+
+// reads is a command that reads the key that is its first argument, and writes one that
+// writes it.
+func reads(name string, arity int, run runner) command {
+	return command{name: name, arity: arity, flags: readOnly, first: 1, last: 1, step: 1, run: run}
+}
+
+func writes(name string, arity int, run runner) command {
+	return command{name: name, arity: arity, flags: write, first: 1, last: 1, step: 1, run: run}
+}
+
+// over is the command where each step-th of all arguments is a key.
+func (c command) over(step int) command {
+	c.last, c.step = -1, step
+	return c
 }
 
 func (c *command) is(f flags) bool { return c.flags&f != 0 }

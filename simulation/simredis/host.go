@@ -26,9 +26,6 @@ type Host struct {
 	// Bus takes a message to the other nodes of a cluster, which are given it with
 	// [Server.Deliver].
 	Bus func(channel, message string, shard bool)
-	// ReplicaOf carries REPLICAOF out; both are empty for REPLICAOF NO ONE. nil:
-	// the command is refused.
-	ReplicaOf func(host, port string) any
 }
 
 // Batch is what one command, script or transaction wrote.

@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,11 +17,7 @@ func serverCommands() []command {
 		{name: "info", arity: -1, flags: sentinelToo, run: info},
 		{name: "role", arity: 1, flags: noScript | sentinelToo, run: role},
 		{name: "wait", arity: 3, flags: needsSession | noScript, run: wait},
-		{name: "replicaof", arity: 3, flags: noScript, run: replicaOf},
-		{name: "slaveof", arity: 3, flags: noScript, run: replicaOf},
 		{name: "command", arity: -1, flags: sentinelToo, run: describeAll},
-		{name: "command|count", arity: 2, run: func(*Server, []string) any { return int64(len(names())) }},
-		{name: "command|info", arity: -2, run: describe},
 		{name: "config", arity: -2, run: noSubcommand},
 		{name: "config|get", arity: -3, flags: noScript, run: func(*Server, []string) any { return Map{} }},
 		{name: "sentinel", arity: -2, flags: sentinelToo, run: sentinel},
@@ -42,15 +39,11 @@ func info(s *Server, a []string) any {
 	var b strings.Builder
 	wanted := func(section string) bool {
 		return len(a) == 1 || slices.ContainsFunc(a[1:], func(w string) bool {
-			w = strings.ToLower(w)
-			return w == section || w == "all" || w == "default" || w == "everything"
+			return slices.Contains([]string{section, "all", "default", "everything"}, strings.ToLower(w))
 		})
 	}
 	if wanted("server") {
 		fmt.Fprintf(&b, "# Server\r\nredis_version:%s\r\nredis_mode:%s\r\nos:simulated\r\n\r\n", Version, s.mode())
-	}
-	if wanted("clients") {
-		fmt.Fprintf(&b, "# Clients\r\nconnected_clients:%d\r\nblocked_clients:%d\r\n\r\n", len(s.sessions), s.countBlocked())
 	}
 	if wanted("replication") {
 		s.infoReplication(&b)
@@ -58,30 +51,7 @@ func info(s *Server, a []string) any {
 	if wanted("cluster") {
 		fmt.Fprintf(&b, "# Cluster\r\ncluster_enabled:%d\r\n\r\n", integer(s.host.Cluster != nil))
 	}
-	if wanted("keyspace") {
-		b.WriteString("# Keyspace\r\n")
-		if len(s.keys) > 0 {
-			expires := 0
-			for _, v := range s.keys {
-				if v.expire != 0 {
-					expires++
-				}
-			}
-			fmt.Fprintf(&b, "db0:keys=%d,expires=%d,avg_ttl=0\r\n", len(s.keys), expires)
-		}
-		b.WriteString("\r\n")
-	}
-	return Verbatim(strings.TrimSuffix(b.String(), "\r\n"))
-}
-
-func (s *Server) countBlocked() int {
-	n := 0
-	for _, c := range s.sessions {
-		if c.blocked != nil {
-			n++
-		}
-	}
-	return n
+	return strings.TrimSuffix(b.String(), "\r\n")
 }
 
 func (s *Server) infoReplication(b *strings.Builder) {
@@ -123,37 +93,11 @@ func role(s *Server, _ []string) any {
 	return []any{"master", s.offset, list}
 }
 
-func replicaOf(s *Server, a []string) any {
-	switch {
-	case s.host.Cluster != nil:
-		return Error("ERR REPLICAOF not allowed in cluster mode.")
-	case s.host.ReplicaOf == nil:
-		return Error("ERR REPLICAOF is not simulated here")
-	case strings.EqualFold(a[1], "no") && strings.EqualFold(a[2], "one"):
-		return s.host.ReplicaOf("", "")
-	}
-	if port, valid := parseInt(a[2]); !valid || port < 0 || port > 65535 {
-		return Error("ERR Invalid master port")
-	}
-	return s.host.ReplicaOf(a[1], a[2])
-}
-
 func sentinel(s *Server, a []string) any {
 	if s.host.Sentinel == nil {
 		return errUnknown(a)
 	}
 	return s.host.Sentinel(a[1:])
-}
-
-func names() []string {
-	var all []string
-	for name, c := range commands() {
-		if name == c.name && c.name != "sentinel" {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // describeAll answers COMMAND, from which cluster clients learn where keys are.
@@ -162,23 +106,9 @@ func describeAll(_ *Server, a []string) any {
 		return errSubcommand(a)
 	}
 	out := []any{}
-	for _, name := range names() {
-		out = append(out, commands()[name].describe())
-	}
-	return out
-}
-
-func describe(_ *Server, a []string) any {
-	list := a[2:]
-	if len(list) == 0 {
-		list = names()
-	}
-	out := []any{}
-	for _, name := range list {
-		if c := lookUp(commands(), name); c != nil {
+	for _, name := range slices.Sorted(maps.Keys(commands())) {
+		if c := commands()[name]; name == c.name && name != "sentinel" {
 			out = append(out, c.describe())
-		} else {
-			out = append(out, NullArray{})
 		}
 	}
 	return out

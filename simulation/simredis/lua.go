@@ -1,6 +1,7 @@
 package simredis
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ func compile(source string) (*program, any) {
 	if err != nil {
 		return nil, errCompile(err)
 	}
-	p.proto, err = lua.Compile(asRedis(chunk), "user_script")
+	asRedis(reflect.ValueOf(chunk))
+	p.proto, err = lua.Compile(chunk, "user_script")
 	if err != nil {
 		return nil, errCompile(err)
 	}
@@ -135,7 +137,7 @@ func (m *vm) run(p *program, name string, keys, args []string) any {
 	if err != nil {
 		return scriptError(err, name)
 	}
-	return fromLua(l.Get(-1), m.s.script.resp3, 0)
+	return fromLua(l.Get(-1), 0)
 }
 
 // scriptError is the reply of a script that failed.
@@ -196,7 +198,7 @@ func luaList(l *lua.LState, list []string) *lua.LTable {
 	return t
 }
 
-// toLua converts a reply for a script, as in version 2 of the protocol.
+// toLua converts a reply for a script.
 func toLua(l *lua.LState, reply any) lua.LValue {
 	switch r := reply.(type) {
 	case nil, NullArray:
@@ -205,148 +207,61 @@ func toLua(l *lua.LState, reply any) lua.LValue {
 		return lua.LNumber(r)
 	case string:
 		return lua.LString(r)
-	case Verbatim:
-		return lua.LString(r)
 	case Double:
 		return lua.LString(formatScore(float64(r)))
 	case Status:
-		return luaField(l, "ok", string(r))
+		return luaField(l, "ok", lua.LString(r))
 	case Error:
-		return luaField(l, "err", string(r))
-	case scored:
-		t := l.CreateTable(2*len(r), 0)
-		for i, m := range r {
-			t.RawSetInt(2*i+1, lua.LString(m.name))
-			t.RawSetInt(2*i+2, lua.LString(formatScore(m.score)))
+		return luaField(l, "err", lua.LString(r))
+	case Map:
+		return toLua(l, []any(r))
+	case Set:
+		return toLua(l, []any(r))
+	case []any:
+		t := l.CreateTable(len(r), 0)
+		for i, e := range r {
+			t.RawSetInt(i+1, toLua(l, e))
 		}
 		return t
-	case []any:
-		return luaArray(l, r)
-	case Map:
-		return luaArray(l, r)
-	case Set:
-		return luaArray(l, r)
-	case Push:
-		return luaArray(l, r)
 	}
 	return lua.LNil
 }
 
-func luaField(l *lua.LState, name, text string) *lua.LTable {
+func luaField(l *lua.LState, name string, v lua.LValue) *lua.LTable {
 	t := l.CreateTable(0, 1)
-	t.RawSetString(name, lua.LString(text))
-	return t
-}
-
-func luaArray(l *lua.LState, list []any) *lua.LTable {
-	t := l.CreateTable(len(list), 0)
-	for i, e := range list {
-		t.RawSetInt(i+1, toLua(l, e))
-	}
-	return t
-}
-
-// toLua3 converts a reply as in version 3 of the protocol.
-func toLua3(l *lua.LState, reply any) lua.LValue {
-	switch r := reply.(type) {
-	case nil, NullArray:
-		return lua.LNil
-	case Double:
-		t := l.CreateTable(0, 1)
-		t.RawSetString("double", lua.LNumber(r))
-		return t
-	case Verbatim:
-		t := l.CreateTable(0, 1)
-		t.RawSetString("verbatim_string", luaVerbatim(l, string(r)))
-		return t
-	case scored:
-		t := l.CreateTable(len(r), 0)
-		for i, m := range r {
-			t.RawSetInt(i+1, toLua3(l, []any{m.name, Double(m.score)}))
-		}
-		return t
-	case Map:
-		m := l.CreateTable(0, len(r)/2)
-		for i := 0; i < len(r); i += 2 {
-			m.RawSet(toLua3(l, r[i]), toLua3(l, r[i+1]))
-		}
-		t := l.CreateTable(0, 1)
-		t.RawSetString("map", m)
-		return t
-	case Set:
-		m := l.CreateTable(0, len(r))
-		for _, e := range r {
-			m.RawSet(toLua3(l, e), lua.LTrue)
-		}
-		t := l.CreateTable(0, 1)
-		t.RawSetString("set", m)
-		return t
-	case []any:
-		t := l.CreateTable(len(r), 0)
-		for i, e := range r {
-			t.RawSetInt(i+1, toLua3(l, e))
-		}
-		return t
-	}
-	return toLua(l, reply)
-}
-
-func luaVerbatim(l *lua.LState, text string) lua.LValue {
-	t := luaField(l, "format", "txt")
-	t.RawSetString("string", lua.LString(text))
+	t.RawSetString(name, v)
 	return t
 }
 
 // maxDepth is how deep a table may be nested that a script returns.
 const maxDepth = 1000
 
-// fromLua converts what a script returns; resp3 tells whether it has asked for
-// version 3.
-func fromLua(v lua.LValue, resp3 bool, depth int) any {
+// fromLua converts what a script returns.
+func fromLua(v lua.LValue, depth int) any {
 	switch v := v.(type) {
 	case lua.LNumber:
 		return int64(v)
 	case lua.LString:
 		return string(v)
 	case lua.LBool:
-		switch {
-		case resp3:
-			return bool(v)
-		case bool(v):
+		if v {
 			return int64(1)
 		}
-		return nil
 	case *lua.LTable:
 		if depth > maxDepth {
 			return Error("ERR reached lua stack limit")
 		}
-		return fromTable(v, resp3, depth)
+		return fromTable(v, depth)
 	}
 	return nil
 }
 
-func fromTable(t *lua.LTable, resp3 bool, depth int) any {
+func fromTable(t *lua.LTable, depth int) any {
 	if s, found := luaText(t.RawGetString("err")); found {
 		return Error(oneLine(text(strings.TrimRight(s, "\r\n"), len(s))))
 	}
 	if s, found := luaText(t.RawGetString("ok")); found {
 		return Status(oneLine(text(s, len(s))))
-	}
-	switch v := t.RawGetString("double").(type) {
-	case lua.LNumber:
-		return Double(v)
-	}
-	if m, found := t.RawGetString("map").(*lua.LTable); found {
-		out := Map{}
-		m.ForEach(func(k, v lua.LValue) {
-			out = append(out, fromLua(k, resp3, depth+1), fromLua(v, resp3, depth+1))
-		})
-		return out
-	}
-	if m, found := t.RawGetString("set").(*lua.LTable); found {
-		out := Set{}
-		m.ForEach(func(k, _ lua.LValue) { out = append(out, fromLua(k, resp3, depth+1)) })
-		return out
 	}
 	out := make([]any, 0, t.Len())
 	for i := 1; ; i++ {
@@ -354,6 +269,6 @@ func fromTable(t *lua.LTable, resp3 bool, depth int) any {
 		if e == lua.LNil {
 			return out
 		}
-		out = append(out, fromLua(e, resp3, depth+1))
+		out = append(out, fromLua(e, depth+1))
 	}
 }

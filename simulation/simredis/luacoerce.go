@@ -15,18 +15,12 @@ func coercions() map[string]map[string]string {
 			"byte": "tn", "char": "n", "find": "ttn_", "gsub": "tttn", "len": "t", "lower": "t",
 			"match": "ttn", "rep": "tn", "reverse": "t", "sub": "tn", "upper": "t",
 		},
-		"math": {
-			"abs": "n", "acos": "n", "asin": "n", "atan": "n", "atan2": "n", "ceil": "n", "cos": "n", "cosh": "n", "deg": "n",
-			"exp": "n", "floor": "n", "fmod": "n", "frexp": "n", "ldexp": "n", "log": "n", "log10": "n", "max": "n", "min": "n",
-			"mod": "n", "modf": "n", "pow": "n", "rad": "n", "random": "n", "randomseed": "n", "sin": "n", "sinh": "n",
-			"sqrt": "n", "tan": "n", "tanh": "n",
-		},
 		"table": {"concat": "_tn", "remove": "_n"},
 		"_G":    {"tonumber": "_n", "unpack": "_n", "error": "_n", "select": "n_"},
 	}
 }
 
-// coerceArguments puts that before the functions.
+// coerceArguments puts that before the functions; those of math have numbers alone.
 func (m *vm) coerceArguments() {
 	for library, functions := range coercions() {
 		t := m.globals
@@ -34,32 +28,32 @@ func (m *vm) coerceArguments() {
 			t = m.library(library)
 		}
 		for name, kinds := range functions {
-			f, found := t.RawGetString(name).(*lua.LFunction)
-			if !found {
-				continue
-			}
-			t.RawSetString(name, m.l.NewFunction(coerce(f.GFunction, kinds)))
+			m.coerce(t, name, kinds)
 		}
 	}
+	numbers := m.library("math")
+	numbers.ForEach(func(name, _ lua.LValue) { m.coerce(numbers, name.String(), "n") })
 }
 
-func coerce(f lua.LGFunction, kinds string) lua.LGFunction {
-	return func(l *lua.LState) int {
+func (m *vm) coerce(t *lua.LTable, name, kinds string) {
+	f, found := t.RawGetString(name).(*lua.LFunction)
+	if !found {
+		return
+	}
+	t.RawSetString(name, m.l.NewFunction(func(l *lua.LState) int {
 		for i := range l.GetTop() {
-			switch v := l.Get(i + 1).(type) {
-			case lua.LString:
-				if kinds[min(i, len(kinds)-1)] != 'n' {
-					continue
+			v := l.Get(i + 1)
+			switch kinds[min(i, len(kinds)-1)] {
+			case 'n':
+				if n, valid := luaFloat(v); valid {
+					l.Replace(i+1, lua.LNumber(n))
 				}
-				if f, valid := luaParse(string(v)); valid {
-					l.Replace(i+1, lua.LNumber(f))
-				}
-			case lua.LNumber:
-				if kinds[min(i, len(kinds)-1)] == 't' {
-					l.Replace(i+1, lua.LString(luaNumber(v)))
+			case 't':
+				if text, isText := luaText(v); isText {
+					l.Replace(i+1, lua.LString(text))
 				}
 			}
 		}
-		return f(l)
-	}
+		return f.GFunction(l)
+	}))
 }

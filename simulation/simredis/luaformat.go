@@ -3,7 +3,6 @@ package simredis
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -53,7 +52,7 @@ func formatOne(l *lua.LState, flags string, verb byte, arg int) string {
 	case 's':
 		return fmt.Sprintf("%"+flags+"s", checkText(l, arg))
 	case 'q':
-		return quote(checkText(l, arg))
+		return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", "\\\n", "\r", `\r`, "\x00", `\000`).Replace(checkText(l, arg)) + `"`
 	case 'f', 'e', 'E', 'g', 'G':
 		return formatFloat(flags, verb, checkNumber(l, arg))
 	}
@@ -62,16 +61,20 @@ func formatOne(l *lua.LState, flags string, verb byte, arg int) string {
 }
 
 func checkNumber(l *lua.LState, i int) float64 {
-	switch v := l.Get(i).(type) {
-	case lua.LNumber:
-		return float64(v)
-	case lua.LString:
-		if f, valid := luaParse(string(v)); valid {
-			return f
-		}
+	f, valid := luaFloat(l.Get(i))
+	if !valid {
+		l.TypeError(i, lua.LTNumber)
 	}
-	l.TypeError(i, lua.LTNumber)
-	return 0
+	return f
+}
+
+// checkText is an argument that is a string or a number.
+func checkText(l *lua.LState, i int) string {
+	text, found := luaText(l.Get(i))
+	if !found {
+		l.TypeError(i, lua.LTString)
+	}
+	return text
 }
 
 func formatFloat(flags string, verb byte, f float64) string {
@@ -83,24 +86,4 @@ func formatFloat(flags string, verb byte, f float64) string {
 		flags += ".6"
 	}
 	return fmt.Sprintf("%"+flags+string(verb), f)
-}
-
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(s) {
-		switch c := s[i]; c {
-		case '"', '\\', '\n':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case '\r':
-			b.WriteString("\\r")
-		case 0:
-			b.WriteString("\\" + strconv.Itoa(0) + "00")
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

@@ -33,26 +33,19 @@ func newVM() *vm {
 	}
 	m.setAll(m.globals, map[string]lua.LGFunction{
 		"error": luaError, "pcall": protectedCall, "tostring": toString, "tonumber": toNumber, concatOperand: operand, forNumber: limitOf,
-		"loadstring": loadString, "rawset": m.rawSet, "setmetatable": m.setMetatable, "getmetatable": m.getMetatable,
+		"loadstring": loadString, "getmetatable": m.getMetatable,
+		"rawset":       m.changes(func(l *lua.LState, t *lua.LTable) { l.RawSet(t, l.CheckAny(2), l.CheckAny(3)) }),
+		"setmetatable": m.changes(setMetatable),
 	})
 	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
 	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": nilForNone(m.library("string").RawGetString("match").(*lua.LFunction).GFunction)})
 	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 	m.coerceArguments()
-	if err := l.DoString(oldFunctions); err != nil {
-		panic(err)
-	}
 	m.openRedis()
 	m.protect()
 	return m
 }
-
-// oldFunctions are those that only Lua up to 5.1 has.
-const oldFunctions = `
-function table.foreach(t, f) for k, v in pairs(t) do local r = f(k, v) if r ~= nil then return r end end end
-function table.foreachi(t, f) for i = 1, #t do local r = f(i, t[i]) if r ~= nil then return r end end end
-`
 
 // nilForNone returns nil where a function returns nothing: the interpreter's string.match does where nothing matches.
 func nilForNone(f lua.LGFunction) lua.LGFunction {
@@ -97,7 +90,10 @@ func (m *vm) protect() {
 func (m *vm) front(t *lua.LTable) *lua.LTable {
 	f, meta := m.l.NewTable(), m.l.NewTable()
 	meta.RawSetString("__index", t)
-	meta.RawSetString("__newindex", m.l.NewFunction(readOnlyTable))
+	meta.RawSetString("__newindex", m.l.NewFunction(func(l *lua.LState) int {
+		l.RaiseError("Attempt to modify a readonly table")
+		return 0
+	}))
 	f.Metatable = meta
 	m.fronts = append(m.fronts, f)
 	return f
@@ -108,28 +104,25 @@ func (m *vm) isFront(v lua.LValue) bool {
 	return isTable && slices.Contains(m.fronts, t)
 }
 
-func (m *vm) rawSet(l *lua.LState) int {
-	t := l.CheckTable(1)
-	if m.isFront(t) {
-		raise(l, "Attempt to modify a readonly table")
+// changes is a function that changes the table that is its first argument, and returns it.
+func (m *vm) changes(change func(l *lua.LState, t *lua.LTable)) lua.LGFunction {
+	return func(l *lua.LState) int {
+		t := l.CheckTable(1)
+		if m.isFront(t) {
+			raise(l, "Attempt to modify a readonly table")
+		}
+		change(l, t)
+		l.SetTop(1)
+		return 1
 	}
-	l.RawSet(t, l.CheckAny(2), l.CheckAny(3))
-	l.Push(t)
-	return 1
 }
 
-func (m *vm) setMetatable(l *lua.LState) int {
-	t := l.CheckTable(1)
-	if m.isFront(t) {
-		raise(l, "Attempt to modify a readonly table")
-	}
+func setMetatable(l *lua.LState, t *lua.LTable) {
 	meta := l.Get(2)
 	if meta != lua.LNil && meta.Type() != lua.LTTable {
 		l.TypeError(2, lua.LTTable)
 	}
 	l.SetMetatable(t, meta)
-	l.Push(t)
-	return 1
 }
 
 // getMetatable shows those of tables only: all strings share theirs.
@@ -154,47 +147,36 @@ func loadString(l *lua.LState) int {
 	return 1
 }
 
-func readOnlyTable(l *lua.LState) int {
-	l.RaiseError("Attempt to modify a readonly table")
-	return 0
-}
-
 func (m *vm) openRedis() {
 	l := m.l
 	t := l.NewTable()
-	t.RawSetString("set_repl", l.NewFunction(func(*lua.LState) int { return 0 }))
-	for i, name := range []string{"REPL_NONE", "REPL_AOF", "REPL_SLAVE", "REPL_ALL"} {
-		t.RawSetString(name, lua.LNumber(i))
-	}
-	t.RawSetString("REPL_REPLICA", lua.LNumber(2))
-	t.RawSetString("call", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, true) }))
-	t.RawSetString("pcall", l.NewFunction(func(l *lua.LState) int { return m.redisCall(l, false) }))
-	t.RawSetString("error_reply", l.NewFunction(errorReply))
-	t.RawSetString("status_reply", l.NewFunction(statusReply))
-	t.RawSetString("sha1hex", l.NewFunction(sha1Hex))
-	t.RawSetString("log", l.NewFunction(func(*lua.LState) int { return 0 }))
-	t.RawSetString("replicate_commands", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LTrue); return 1 }))
-	t.RawSetString("setresp", l.NewFunction(m.setResp))
-	t.RawSetString("breakpoint", l.NewFunction(func(l *lua.LState) int { l.Push(lua.LFalse); return 1 }))
-	for i, name := range []string{"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"} {
-		t.RawSetString(name, lua.LNumber(i))
+	m.setAll(t, map[string]lua.LGFunction{
+		"call": m.redisCall(true), "pcall": m.redisCall(false), "sha1hex": sha1Hex,
+		"error_reply": replyOf("err", withCode), "status_reply": replyOf("ok", func(text string) string { return text }),
+		"log": nothing, "set_repl": nothing,
+		"replicate_commands": func(l *lua.LState) int { l.Push(lua.LTrue); return 1 },
+	})
+	for name, n := range map[string]int{
+		"REPL_NONE": 0, "REPL_AOF": 1, "REPL_SLAVE": 2, "REPL_REPLICA": 2, "REPL_ALL": 3,
+		"LOG_DEBUG": 0, "LOG_VERBOSE": 1, "LOG_NOTICE": 2, "LOG_WARNING": 3, "REDIS_VERSION_NUM": 0x07000f,
+	} {
+		t.RawSetString(name, lua.LNumber(n))
 	}
 	t.RawSetString("REDIS_VERSION", lua.LString(Version))
-	t.RawSetString("REDIS_VERSION_NUM", lua.LNumber(0x07000f))
 	m.globals.RawSetString("redis", t)
 }
 
-func (m *vm) redisCall(l *lua.LState, raise bool) int {
-	r := m.callFrom(l)
-	if e, failed := r.(Error); failed && raise {
-		l.Error(luaField(l, "err", string(e)), 1)
-	}
-	if m.s.script.resp3 {
-		l.Push(toLua3(l, r))
-	} else {
+func nothing(*lua.LState) int { return 0 }
+
+func (m *vm) redisCall(raise bool) lua.LGFunction {
+	return func(l *lua.LState) int {
+		r := m.callFrom(l)
+		if e, failed := r.(Error); failed && raise {
+			l.Error(luaField(l, "err", lua.LString(e)), 1)
+		}
 		l.Push(toLua(l, r))
+		return 1
 	}
-	return 1
 }
 
 func (m *vm) callFrom(l *lua.LState) any {
@@ -216,28 +198,25 @@ func (m *vm) callFrom(l *lua.LState) any {
 	return m.s.call(args)
 }
 
-func errorReply(l *lua.LState) int {
-	text, isString := l.Get(1).(lua.LString)
-	if l.GetTop() != 1 || !isString {
-		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
+// replyOf is redis.error_reply or redis.status_reply.
+func replyOf(name string, change func(text string) string) lua.LGFunction {
+	return func(l *lua.LState) int {
+		text, isString := l.Get(1).(lua.LString)
+		if l.GetTop() != 1 || !isString {
+			l.Push(luaField(l, "err", lua.LString("ERR wrong number or type of arguments")))
+		} else {
+			l.Push(luaField(l, name, lua.LString(change(string(text)))))
+		}
 		return 1
 	}
-	s := strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), "-")
-	if !strings.Contains(s, " ") {
-		s = "ERR " + s
-	}
-	l.Push(luaField(l, "err", s))
-	return 1
 }
 
-func statusReply(l *lua.LState) int {
-	text, isString := l.Get(1).(lua.LString)
-	if l.GetTop() != 1 || !isString {
-		l.Push(luaField(l, "err", "ERR wrong number or type of arguments"))
-		return 1
+func withCode(text string) string {
+	text = strings.TrimPrefix(strings.TrimRight(text, "\r\n"), "-")
+	if !strings.Contains(text, " ") {
+		text = "ERR " + text
 	}
-	l.Push(luaField(l, "ok", string(text)))
-	return 1
+	return text
 }
 
 func sha1Hex(l *lua.LState) int {
@@ -248,23 +227,8 @@ func sha1Hex(l *lua.LState) int {
 	return 1
 }
 
-func (m *vm) setResp(l *lua.LState) int {
-	if l.GetTop() != 1 {
-		raise(l, "redis.setresp() requires one argument.")
-	}
-	switch l.Get(1) {
-	case lua.LNumber(2):
-		m.s.script.resp3 = false
-	case lua.LNumber(3):
-		m.s.script.resp3 = true
-	default:
-		raise(l, "RESP version must be 2 or 3.")
-	}
-	return 0
-}
-
 // raise fails as Redis' own functions do: without the place in the text.
-func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", "ERR "+text), 1) }
+func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", lua.LString("ERR "+text)), 1) }
 
 // luaError is error, which says where it was called unless that is in no script.
 func luaError(l *lua.LState) int {
@@ -331,36 +295,27 @@ func luaNumber(n lua.LNumber) string {
 func toString(l *lua.LState) int {
 	if n, isNumber := l.CheckAny(1).(lua.LNumber); isNumber {
 		l.Push(lua.LString(luaNumber(n)))
-		return 1
+	} else {
+		l.Push(l.ToStringMeta(l.Get(1)))
 	}
-	l.Push(l.ToStringMeta(l.Get(1)))
 	return 1
 }
 
 func toNumber(l *lua.LState) int {
-	base := l.OptInt(2, 10)
-	if base == 10 {
-		switch v := l.CheckAny(1).(type) {
-		case lua.LNumber:
-			l.Push(v)
-			return 1
-		case lua.LString:
-			if f, valid := luaParse(string(v)); valid {
-				l.Push(lua.LNumber(f))
-				return 1
-			}
+	base, v := l.OptInt(2, 10), l.CheckAny(1)
+	n, valid := luaFloat(v)
+	if base != 10 {
+		if base < 2 || base > 36 {
+			l.ArgError(2, "base out of range")
 		}
-		l.Push(lua.LNil)
-		return 1
+		text := strings.ToLower(strings.TrimSpace(luaString(v)))
+		if base == 16 {
+			text = strings.TrimPrefix(text, "0x")
+		}
+		whole, err := strconv.ParseInt(text, base, 64)
+		n, valid = float64(whole), err == nil
 	}
-	if base < 2 || base > 36 {
-		l.ArgError(2, "base out of range")
-	}
-	text := strings.ToLower(strings.TrimSpace(luaString(l.CheckAny(1))))
-	if base == 16 {
-		text = strings.TrimPrefix(text, "0x")
-	}
-	if n, err := strconv.ParseInt(text, base, 64); err == nil {
+	if valid {
 		l.Push(lua.LNumber(n))
 	} else {
 		l.Push(lua.LNil)
@@ -368,17 +323,25 @@ func toNumber(l *lua.LState) int {
 	return 1
 }
 
-// luaParse reads a number as Lua does: with spaces around it, and up to a zero byte.
-func luaParse(s string) (float64, bool) {
-	s, _, _ = strings.Cut(s, "\x00")
-	f, rest, _ := strtod(s)
-	return f, len(rest) < len(s) && strings.TrimLeft(rest, " \t\n\v\f\r") == ""
+// luaFloat is a number, or a string that is one to Lua: with spaces around it, and up to a
+// zero byte.
+func luaFloat(v lua.LValue) (float64, bool) {
+	if n, isNumber := v.(lua.LNumber); isNumber {
+		return float64(n), true
+	}
+	text, isString := v.(lua.LString)
+	if !isString {
+		return 0, false
+	}
+	s, _, _ := strings.Cut(string(text), "\x00")
+	f, valid, _ := strtod(strings.TrimRight(s, spaces))
+	return f, valid
 }
 
 // operand makes a number that is concatenated a string as Lua does.
 func operand(l *lua.LState) int {
-	if n, isNumber := l.Get(1).(lua.LNumber); isNumber {
-		l.Push(lua.LString(luaNumber(n)))
+	if text, isText := luaText(l.Get(1)); isText {
+		l.Push(lua.LString(text))
 	} else {
 		l.Push(l.Get(1))
 	}
@@ -387,33 +350,29 @@ func operand(l *lua.LState) int {
 
 // limitOf makes a string that is a limit of a for a number, as Lua does.
 func limitOf(l *lua.LState) int {
-	v := l.Get(1)
-	if text, isString := v.(lua.LString); isString {
-		if f, valid := luaParse(string(text)); valid {
-			v = lua.LNumber(f)
-		}
+	if f, valid := luaFloat(l.Get(1)); valid {
+		l.Push(lua.LNumber(f))
+	} else {
+		l.Push(l.Get(1))
 	}
-	l.Push(v)
 	return 1
 }
 
 func tableConcat(l *lua.LState) int {
 	t := l.CheckTable(1)
-	separator := ""
-	if v := l.Get(2); v != lua.LNil {
-		separator = checkText(l, 2)
+	separator, isText := luaText(l.Get(2))
+	if !isText && l.Get(2) != lua.LNil {
+		l.TypeError(2, lua.LTString)
 	}
 	i, j := l.OptInt(3, 1), l.OptInt(4, t.Len())
 	var b strings.Builder
 	for k := i; k <= j; k++ {
-		switch v := t.RawGetInt(k).(type) {
-		case lua.LString:
-			b.WriteString(string(v))
-		case lua.LNumber:
-			b.WriteString(luaNumber(v))
-		default:
+		v := t.RawGetInt(k)
+		text, isText := luaText(v)
+		if !isText {
 			l.RaiseError("invalid value (%s) at index %d in table for 'concat'", v.Type().String(), k)
 		}
+		b.WriteString(text)
 		if k < j {
 			b.WriteString(separator)
 		}
@@ -422,37 +381,25 @@ func tableConcat(l *lua.LState) int {
 	return 1
 }
 
-// checkText is an argument that is a string or a number.
-func checkText(l *lua.LState, i int) string {
-	text, found := luaText(l.Get(i))
-	if !found {
-		l.TypeError(i, lua.LTString)
-	}
-	return text
-}
-
 // random is the generator that Redis gives to scripts.
 func (m *vm) random(l *lua.LState) int {
 	m.s.random = (m.s.random*0x5DEECE66D + 0xB) & (1<<48 - 1)
 	f := float64(m.s.random>>17%math.MaxInt32) / math.MaxInt32
+	from, to := 1, l.OptInt(1, 0)
 	switch l.GetTop() {
 	case 0:
 		l.Push(lua.LNumber(f))
+		return 1
 	case 1:
-		u := l.CheckInt(1)
-		if u < 1 {
-			l.ArgError(1, "interval is empty")
-		}
-		l.Push(lua.LNumber(math.Floor(f*float64(u)) + 1))
 	case 2:
-		from, to := l.CheckInt(1), l.CheckInt(2)
-		if from > to {
-			l.ArgError(2, "interval is empty")
-		}
-		l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
+		from, to = to, l.CheckInt(2)
 	default:
 		l.RaiseError("wrong number of arguments")
 	}
+	if from > to {
+		l.ArgError(l.GetTop(), "interval is empty")
+	}
+	l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
 	return 1
 }
 

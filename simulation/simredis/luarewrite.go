@@ -1,6 +1,10 @@
 package simredis
 
-import "github.com/yuin/gopher-lua/ast"
+import (
+	"reflect"
+
+	"github.com/yuin/gopher-lua/ast"
+)
 
 // Names of functions that scripts can't use: they aren't words.
 const (
@@ -11,125 +15,46 @@ const (
 // libraries are the tables that scripts can't change.
 var libraries = []string{"redis", "string", "table", "math", "coroutine"} //nolint:gochecknoglobals // a constant
 
-// asRedis changes two things in a script. The interpreter writes a number that is
-// concatenated otherwise than Lua, which has %.14g: 1/3 with 14 digits, and
-// 10^15 as 1e+15. And its for has no strings as limits.
-func asRedis(chunk []ast.Stmt) []ast.Stmt {
-	rewriter{}.block(chunk)
-	return chunk
-}
-
-// rewriter goes over a script.
-type rewriter struct{}
-
-func (r rewriter) block(list []ast.Stmt) {
-	for _, s := range list {
-		r.statement(s)
-	}
-}
-
-func (r rewriter) statement(s ast.Stmt) {
-	switch s := s.(type) {
-	case *ast.AssignStmt:
-		for _, e := range s.Lhs { // what is assigned to stays
-			if a, isField := e.(*ast.AttrGetExpr); isField {
-				a.Object, a.Key = r.expr(a.Object), r.expr(a.Key)
-			}
+// asRedis changes two things in what is reachable from v, a part of a script. The
+// interpreter writes a number that is concatenated otherwise than Lua, which has %.14g:
+// 1/3 with 14 digits, and 10^15 as 1e+15. And its for has no strings as limits.
+func asRedis(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		if v.IsNil() {
+			return
 		}
-		r.list(s.Rhs)
-	case *ast.LocalAssignStmt:
-		r.list(s.Exprs)
-	case *ast.FuncCallStmt:
-		s.Expr = r.expr(s.Expr)
-	case *ast.DoBlockStmt:
-		r.block(s.Stmts)
-	case *ast.WhileStmt:
-		s.Condition = r.expr(s.Condition)
-		r.block(s.Stmts)
-	case *ast.RepeatStmt:
-		r.block(s.Stmts)
-		s.Condition = r.expr(s.Condition)
-	case *ast.IfStmt:
-		s.Condition = r.expr(s.Condition)
-		r.block(s.Then)
-		r.block(s.Else)
-	case *ast.NumberForStmt:
-		s.Init, s.Limit, s.Step = r.limit(r.expr(s.Init)), r.limit(r.expr(s.Limit)), r.limit(r.expr(s.Step))
-		r.block(s.Stmts)
-	case *ast.GenericForStmt:
-		r.list(s.Exprs)
-		r.block(s.Stmts)
-	case *ast.FuncDefStmt:
-		r.function(s.Func)
-	case *ast.ReturnStmt:
-		r.list(s.Exprs)
-	}
-}
-
-func (r rewriter) function(f *ast.FunctionExpr) {
-	r.block(f.Stmts)
-}
-
-func (r rewriter) list(list []ast.Expr) {
-	for i, e := range list {
-		list[i] = r.expr(e)
-	}
-}
-
-func (r rewriter) expr(e ast.Expr) ast.Expr {
-	switch e := e.(type) {
-	case *ast.AttrGetExpr:
-		e.Object, e.Key = r.expr(e.Object), r.expr(e.Key)
-	case *ast.TableExpr:
-		for _, f := range e.Fields {
-			f.Key, f.Value = r.expr(f.Key), r.expr(f.Value)
+		asRedis(v.Elem())
+		switch e := v.Interface().(type) {
+		case *ast.StringConcatOpExpr:
+			e.Lhs, e.Rhs = through(concatOperand, e.Lhs), through(concatOperand, e.Rhs)
+		case *ast.NumberForStmt:
+			e.Init, e.Limit, e.Step = through(forNumber, e.Init), through(forNumber, e.Limit), through(forNumber, e.Step)
 		}
-	case *ast.FuncCallExpr:
-		e.Func, e.Receiver = r.expr(e.Func), r.expr(e.Receiver)
-		r.list(e.Args)
-	case *ast.LogicalOpExpr:
-		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
-	case *ast.RelationalOpExpr:
-		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
-	case *ast.ArithmeticOpExpr:
-		e.Lhs, e.Rhs = r.expr(e.Lhs), r.expr(e.Rhs)
-	case *ast.UnaryMinusOpExpr:
-		e.Expr = r.expr(e.Expr)
-	case *ast.UnaryNotOpExpr:
-		e.Expr = r.expr(e.Expr)
-	case *ast.UnaryLenOpExpr:
-		e.Expr = r.expr(e.Expr)
-	case *ast.FunctionExpr:
-		r.function(e)
-	case *ast.StringConcatOpExpr:
-		e.Lhs, e.Rhs = r.operand(r.expr(e.Lhs)), r.operand(r.expr(e.Rhs))
+	case reflect.Slice:
+		for i := range v.Len() {
+			asRedis(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			asRedis(v.Field(i))
+		}
+	default: // names, and the numbers of lines
 	}
-	return e
 }
 
-// operand calls concatOperand, unless e is a string anyway.
-func (r rewriter) operand(e ast.Expr) ast.Expr {
-	switch e := e.(type) {
-	case *ast.StringExpr, *ast.StringConcatOpExpr:
-		return e
-	}
-	return through(concatOperand, e)
-}
-
-// limit calls forNumber, unless e is a number anyway.
-func (r rewriter) limit(e ast.Expr) ast.Expr {
-	if e == nil {
-		return e
-	}
-	switch e := e.(type) {
-	case *ast.NumberExpr, *ast.UnaryLenOpExpr:
-		return e
-	}
-	return through(forNumber, e)
-}
-
-// through calls a function with the value of an expression.
+// through calls a function with the value of an expression, unless that is a string or a number anyway.
 func through(name string, e ast.Expr) ast.Expr {
+	switch e.(type) {
+	case nil, *ast.StringExpr, *ast.StringConcatOpExpr:
+		if name == concatOperand || e == nil {
+			return e
+		}
+	case *ast.NumberExpr, *ast.UnaryLenOpExpr:
+		if name == forNumber {
+			return e
+		}
+	}
 	return placed(&ast.FuncCallExpr{Func: placed(&ast.IdentExpr{Value: name}, e), Args: []ast.Expr{e}, AdjustRet: true}, e)
 }
 

@@ -67,20 +67,9 @@ func (m *memoryServer) client(tb testing.TB, address string) *redis.Client {
 
 func (m *memoryServer) dial(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	var out struct {
-		sync.Mutex
-		sync.Cond
-		b      []byte
-		closed bool
-	}
-	out.L = &out.Mutex
+	out := make(chan []byte, 1<<10)
 	m.mu.Lock()
-	session := m.s.Open(func(b []byte) {
-		out.Lock()
-		defer out.Unlock()
-		out.b = append(out.b, b...)
-		out.Signal()
-	})
+	session := m.s.Open(func(b []byte) { out <- slices.Clone(b) })
 	m.conns++
 	conn := m.conns
 	m.mu.Unlock()
@@ -92,12 +81,9 @@ func (m *memoryServer) dial(context.Context, string, string) (net.Conn, error) {
 			m.mu.Lock()
 			if err != nil || session.Closed() {
 				session.Close()
+				close(out)
 				m.mu.Unlock()
 				_ = ours.Close()
-				out.Lock()
-				out.closed = true
-				out.Signal()
-				out.Unlock()
 				return
 			}
 			rest = m.receive(session, conn, append(rest, b[:n]...))
@@ -105,17 +91,7 @@ func (m *memoryServer) dial(context.Context, string, string) (net.Conn, error) {
 		}
 	}()
 	go func() { // to the client
-		for {
-			out.Lock()
-			for len(out.b) == 0 && !out.closed {
-				out.Wait()
-			}
-			b := out.b
-			out.b = nil
-			out.Unlock()
-			if len(b) == 0 {
-				return
-			}
+		for b := range out {
 			_, _ = ours.Write(b)
 		}
 	}()

@@ -69,14 +69,8 @@ func unwatch(s *Server, _ []string) any {
 }
 
 func (c *Session) unwatch() {
-	s := c.s
 	for _, w := range c.watching {
-		left := slices.DeleteFunc(s.watched[w.key], func(o *Session) bool { return o == c })
-		if len(left) == 0 {
-			delete(s.watched, w.key)
-		} else {
-			s.watched[w.key] = left
-		}
+		without(c.s.watched, w.key, c)
 	}
 	c.watching, c.dirty = nil, false
 }

@@ -1,6 +1,7 @@
 package simredis
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -22,105 +23,71 @@ func parseInt(s string) (int64, bool) {
 	return n, err == nil
 }
 
+// integers is a command whose arguments at these places are integers.
+func integers(run runner, at ...int) runner {
+	return func(s *Server, a []string) any {
+		for _, i := range at {
+			if _, valid := parseInt(a[i]); !valid {
+				return errNotInteger
+			}
+		}
+		return run(s, a)
+	}
+}
+
+// number is an argument that is known to be an integer.
+func number(s string) int64 {
+	n, _ := parseInt(s)
+	return n
+}
+
+// parseCount reads how many elements a command takes, which its third argument says.
+func parseCount(a []string, unsaid int64, tooMany Error) (int64, any) {
+	switch len(a) {
+	case 2:
+		return unsaid, nil
+	case 3:
+		n, valid := parseInt(a[2])
+		if !valid || n < 0 {
+			return 0, errNotPositive
+		}
+		return n, nil
+	}
+	return 0, tooMany
+}
+
 // atoi is C's: the number that s begins with, or 0.
 func atoi(s string) int {
-	s = strings.TrimLeft(s, " \t\n\v\f\r")
+	s = strings.TrimLeft(s, spaces)
 	end := 0
-	if end < len(s) && (s[0] == '-' || s[0] == '+') {
-		end++
-	}
-	for end < len(s) && isDigit(s[end]) {
+	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || end == 0 && (s[0] == '-' || s[0] == '+')) {
 		end++
 	}
 	n, _ := strconv.ParseInt(s[:end], 10, 64) // one that is too large becomes the largest
 	return int(int32(n))
 }
 
-// parseFloat reads a number as Redis reads arguments: all of the text is the
-// number, and there is one.
+const spaces = " \t\n\v\f\r"
+
+// parseFloat reads a number as Redis reads arguments: no spaces, and there is one.
 func parseFloat(s string) (float64, bool) {
-	if s == "" || isSpace(s[0]) {
-		return 0, false
-	}
-	f, rest, inRange := strtod(s)
-	return f, rest == "" && inRange && !math.IsNaN(f)
+	f, valid, inRange := strtod(s)
+	return f, valid && inRange && !math.IsNaN(f) && strings.TrimLeft(s, spaces) == s
 }
 
-// strtod is C's: it reads the number that s begins with, and returns the rest of
-// s. Without a number that is all of it.
-func strtod(s string) (f float64, rest string, inRange bool) {
-	t := strings.TrimLeft(s, " \t\n\v\f\r")
-	n := numberLength(t)
-	if n == 0 {
-		return 0, s, true
+// strtod is C's, where all of s is the number, after spaces.
+func strtod(s string) (f float64, valid, inRange bool) {
+	s = strings.TrimLeft(s, spaces)
+	digits := strings.ToLower(strings.TrimLeft(s, "+-"))
+	hex := strings.HasPrefix(digits, "0x")
+	if hex && !strings.Contains(digits, "p") {
+		s += "p0"
 	}
-	text := t[:n]
-	if hex := strings.TrimLeft(text, "+-"); len(hex) > 1 && (hex[1] == 'x' || hex[1] == 'X') && !strings.ContainsAny(hex, "pP") {
-		text += "p0"
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || f == 0 && strings.ContainsAny(strings.SplitN(strings.ToLower(text), "e", 2)[0], "123456789") && !strings.ContainsAny(text, "xX") {
-		return f, t[n:], false
-	}
-	return f, t[n:], true
-}
-
-// numberLength is how much of s is a number in the syntax of C.
-func numberLength(s string) int {
-	i := 0
-	if i < len(s) && (s[i] == '+' || s[i] == '-') {
-		i++
-	}
-	rest := strings.ToLower(s[i:min(len(s), i+8)])
-	switch {
-	case strings.HasPrefix(rest, "infinity"):
-		return i + 8
-	case strings.HasPrefix(rest, "inf"), strings.HasPrefix(rest, "nan"):
-		return i + 3
-	}
-	digit, exponent := isDigit, byte('e')
-	if strings.HasPrefix(rest, "0x") && len(s) > i+2 && (isHex(s[i+2]) || s[i+2] == '.' && len(s) > i+3 && isHex(s[i+3])) {
-		digit, exponent = isHex, 'p'
-		i += 2
-	}
-	n := 0
-	for ; i < len(s) && digit(s[i]); i++ {
-		n++
-	}
-	if i < len(s) && s[i] == '.' {
-		j := i + 1
-		for ; j < len(s) && digit(s[j]); j++ {
-			n++
-		}
-		if n > 0 {
-			i = j
-		}
-	}
-	if n == 0 {
-		return 0
-	}
-	if i < len(s) && s[i]|0x20 == exponent {
-		j := i + 1
-		if j < len(s) && (s[j] == '+' || s[j] == '-') {
-			j++
-		}
-		if j < len(s) && isDigit(s[j]) {
-			for i = j; i < len(s) && isDigit(s[i]); {
-				i++
-			}
-		}
-	}
-	return i
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-func isHex(c byte) bool   { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
-func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
-
-// addInt is a+b, and false if that is no int64.
-func addInt(a, b int64) (int64, bool) {
-	c := a + b
-	return c, (b >= 0) == (c >= a)
+	f, err := strconv.ParseFloat(s, 64)
+	mantissa, _, _ := strings.Cut(digits, "e")
+	underflow := f == 0 && !hex && strings.ContainsAny(mantissa, "123456789")
+	inRange = err == nil && !underflow
+	return f, (err == nil || errors.Is(err, strconv.ErrRange)) && !strings.Contains(s, "_"), inRange
 }
 
 // span is which of n elements a range with an inclusive end means, counted from

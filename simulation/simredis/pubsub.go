@@ -24,8 +24,7 @@ func pubSubCommands() []command {
 		{name: "publish", arity: 3, flags: mayReplicate | sentinelToo, run: func(s *Server, a []string) any { return s.publish(a, false) }},
 		{name: "spublish", arity: 3, flags: shardChannels | mayReplicate, first: 1, last: 1, step: 1, run: func(s *Server, a []string) any { return s.publish(a, true) }},
 		{name: "pubsub", arity: -2, run: noSubcommand},
-		{name: "pubsub|channels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a, byChannel) }},
-		{name: "pubsub|shardchannels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a, byShard) }},
+		{name: "pubsub|channels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a) }},
 		{name: "pubsub|numsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byChannel) }},
 		{name: "pubsub|shardnumsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byShard) }},
 		{name: "pubsub|numpat", arity: 2, run: func(s *Server, _ []string) any { return int64(len(s.channels[byPattern])) }},
@@ -64,10 +63,10 @@ func (s *Server) unsubscribe(a []string, kind int) any {
 		names = slices.Clone(c.subscribed[kind])
 	}
 	word := strings.ToLower(a[0])
-	if len(names) == 0 {
-		return raw{Push{word, nil, c.count(kind)}}
-	}
 	var out raw
+	if len(names) == 0 {
+		out = raw{Push{word, nil, c.count(kind)}}
+	}
 	for _, name := range names {
 		c.unsubscribe(kind, name)
 		out = append(out, Push{word, name, c.count(kind)})
@@ -76,26 +75,36 @@ func (s *Server) unsubscribe(a []string, kind int) any {
 }
 
 func (c *Session) unsubscribe(kind int, name string) {
-	is := func(o string) bool { return o == name }
-	if !slices.ContainsFunc(c.subscribed[kind], is) {
+	at := slices.Index(c.subscribed[kind], name)
+	if at < 0 {
 		return
 	}
-	c.subscribed[kind] = slices.DeleteFunc(c.subscribed[kind], is)
-	all := c.s.channels[kind]
-	left := slices.DeleteFunc(all[name], func(o *Session) bool { return o == c })
+	c.subscribed[kind] = slices.Delete(c.subscribed[kind], at, at+1)
+	without(c.s.channels[kind], name, c)
+}
+
+func (c *Session) unsubscribeAll() {
+	for k := range c.subscribed {
+		for _, name := range slices.Clone(c.subscribed[k]) {
+			c.unsubscribe(k, name)
+		}
+	}
+}
+
+// without takes e off the list of a key, and the key out of m if nothing is left.
+func without[E comparable](m map[string][]E, key string, e E) {
+	left := slices.DeleteFunc(m[key], func(o E) bool { return o == e })
 	if len(left) == 0 {
-		delete(all, name)
+		delete(m, key)
 	} else {
-		all[name] = left
+		m[key] = left
 	}
 }
 
 func (s *Server) publish(a []string, shard bool) any {
 	n := s.Deliver(a[1], a[2], shard)
-	if s.applying {
-		return int64(n)
-	}
 	switch {
+	case s.applying:
 	case s.host.Cluster == nil:
 		s.propagate(a...)
 	case s.host.Bus != nil:
@@ -116,7 +125,7 @@ func (s *Server) Deliver(channel, message string, shard bool) int {
 		c.push(Push{word, channel, message})
 		n++
 	}
-	if shard || len(s.channels[byPattern]) == 0 {
+	if shard {
 		return n
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.channels[byPattern])) {
@@ -131,12 +140,12 @@ func (s *Server) Deliver(channel, message string, shard bool) int {
 	return n
 }
 
-func (s *Server) channelNames(a []string, kind int) any {
+func (s *Server) channelNames(a []string) any {
 	if len(a) > 3 {
 		return errSubcommand(a)
 	}
 	out := []any{}
-	for _, name := range slices.Sorted(maps.Keys(s.channels[kind])) {
+	for _, name := range slices.Sorted(maps.Keys(s.channels[byChannel])) {
 		if len(a) == 2 || match(a[2], name) {
 			out = append(out, name)
 		}

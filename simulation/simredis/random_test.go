@@ -145,7 +145,7 @@ func (g *generator) stringCommand(k string, expire [][]string) []string {
 	case 4:
 		return words("GET", k)
 	case 5:
-		return words(g.one("SETNX", "GETSET", "APPEND"), k, g.text())
+		return words(g.one("SETNX", "GETSET"), k, g.text())
 	case 6:
 		return words(g.one("SETEX", "PSETEX"), k, g.millis(), g.text())
 	case 7:
@@ -157,15 +157,11 @@ func (g *generator) stringCommand(k string, expire [][]string) []string {
 	case 10:
 		return join(words(g.one("MSET", "MSETNX")), g.pairs(g.key, g.text, 3))
 	case 11:
-		return words(g.one("GETRANGE", "SUBSTR"), k, g.small(), g.small())
-	case 12:
-		return words("SETRANGE", k, g.small(), g.text())
-	case 13:
+		return words("GETRANGE", k, g.small(), g.small())
+	case 12, 13:
 		return words(g.one("INCR", "DECR"), k)
-	case 14:
-		return words(g.one("INCRBY", "DECRBY"), k, g.integer())
 	}
-	return words("INCRBYFLOAT", k, g.float())
+	return words(g.one("INCRBY", "DECRBY"), k, g.integer())
 }
 
 func (g *generator) keyCommand(k string) []string {
@@ -184,9 +180,7 @@ func (g *generator) keyCommand(k string) []string {
 		return join(words("PEXPIREAT", k, g.absolute(1e3)), g.options(6, words("NX"), words("XX"), words("GT"), words("LT")))
 	case 8:
 		return join(words("EXPIREAT", k, g.absolute(1e6)), g.options(6, words("nx"), words("xx"), words("gt"), words("lt")))
-	case 9:
-		return words(g.one("RENAME", "RENAMENX"), k, g.key())
-	case 10:
+	case 9, 10:
 		return words("KEYS", g.one("*", "{l}:?", "{l}:[a-b]", "{l}:[^a]", "nothing", "*a", "{l}:\\a", "{l}:[", ""))
 	}
 	return join(words(g.one("FLUSHALL", "FLUSHDB")), g.options(4, words("SYNC"), words("ASYNC"), words("x")))
@@ -199,7 +193,7 @@ func (g *generator) hashCommand(k string) []string {
 	case 3:
 		return words("HSETNX", k, g.field(), g.text())
 	case 4:
-		return words(g.one("HGET", "HEXISTS", "HSTRLEN"), k, g.field())
+		return words(g.one("HGET", "HEXISTS"), k, g.field())
 	case 5:
 		return join(words("HMGET", k), g.several(g.field, 3))
 	case 6, 7:
@@ -208,10 +202,8 @@ func (g *generator) hashCommand(k string) []string {
 		return words(g.one("HLEN", "HKEYS", "HVALS"), k)
 	case 9:
 		return words("HGETALL", k)
-	case 10:
-		return words("HINCRBY", k, g.field(), g.integer())
 	}
-	return words("HINCRBYFLOAT", k, g.field(), g.float())
+	return words("HINCRBY", k, g.field(), g.integer())
 }
 
 func (g *generator) sortedSetCommand(k string) []string {
@@ -245,16 +237,14 @@ func (g *generator) listCommand(k string) []string {
 	case 9:
 		return join(words(g.one("BLPOP", "BRPOP")), g.several(g.key, 3), words(g.one("0", "0", "0", "x", "-1", "1e400")))
 	case 0, 1, 2:
-		return join(words(g.one("LPUSH", "RPUSH", "LPUSHX", "RPUSHX"), k), g.several(g.text, 3))
+		return join(words(g.one("LPUSH", "RPUSH"), k), g.several(g.text, 3))
 	case 3:
 		return join(words(g.one("LPOP", "RPOP"), k), g.options(2, words(g.small())))
 	case 4:
 		return words(g.one("LRANGE", "LTRIM"), k, g.small(), g.small())
 	case 5:
 		return words("LINDEX", k, g.small())
-	case 6:
-		return words("LSET", k, g.small(), g.text())
-	case 7:
+	case 6, 7:
 		return words("LREM", k, g.small(), g.text())
 	}
 	return words("LLEN", k)
@@ -263,7 +253,7 @@ func (g *generator) listCommand(k string) []string {
 func (g *generator) setCommand(k string) []string {
 	switch g.IntN(4) {
 	case 0, 1:
-		return join(words(g.one("SADD", "SADD", "SREM", "SMISMEMBER"), k), g.several(g.field, 3))
+		return join(words(g.one("SADD", "SADD", "SREM"), k), g.several(g.field, 3))
 	case 2:
 		return words("SISMEMBER", k, g.field())
 	}
@@ -333,7 +323,7 @@ func (g *generator) spoil(args []string) []string {
 	case 6:
 		args[0] = strings.ToTitle(args[0][:1]) + strings.ToLower(args[0][1:])
 	case 7:
-		args[0] += g.one("x", " ", "\r\n", strings.Repeat("y", 200))
+		args[0] += g.one("-", " ", "\r\n", strings.Repeat("y", 200))
 	}
 	return args
 }

@@ -20,14 +20,9 @@ type (
 	Set []any
 	// Push is a message that answers no request; an array in RESP2.
 	Push []any
-	// Verbatim is a text to be shown to people; a bulk string in RESP2.
-	Verbatim string
 	// NullArray is an array that is missing, which RESP2 tells from a missing value.
 	NullArray struct{}
 
-	// scored is members of a sorted set with their scores: one after the other
-	// in RESP2, in pairs in RESP3.
-	scored []member
 	// raw is several replies to one request.
 	raw []any
 )
@@ -39,8 +34,6 @@ const (
 	errSyntax      = Error("ERR syntax error")
 	errNotInteger  = Error("ERR value is not an integer or out of range")
 	errNotFloat    = Error("ERR value is not a valid float")
-	errNoKey       = Error("ERR no such key")
-	errIndex       = Error("ERR index out of range")
 	errOverflow    = Error("ERR increment or decrement would overflow")
 	errNotPositive = Error("ERR value is out of range, must be positive")
 	errReadOnly    = Error("READONLY You can't write against a read only replica.")

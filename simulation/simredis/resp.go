@@ -3,7 +3,6 @@ package simredis
 import (
 	"bytes"
 	"strconv"
-	"strings"
 )
 
 const maxBulk = 512 << 20
@@ -16,7 +15,7 @@ func Parse(b []byte) (args []string, n int, err error) {
 		return nil, 0, nil
 	}
 	if b[0] != '*' {
-		return parseInline(b)
+		return nil, 0, protocolError("expected '*', got '" + string(b[:1]) + "'")
 	}
 	count, at, found := parseLength(b, 1)
 	switch {
@@ -65,18 +64,6 @@ func parseLength(b []byte, from int) (n, next int, found bool) {
 	return n, from + i + 2, err == nil
 }
 
-// parseInline reads a request that is a line of words.
-func parseInline(b []byte) (args []string, n int, err error) {
-	i := bytes.IndexByte(b, '\n')
-	if i < 0 {
-		if len(b) > 64<<10 {
-			return nil, 0, protocolError("too big inline request")
-		}
-		return nil, 0, nil
-	}
-	return strings.Fields(string(b[:i])), i + 1, nil
-}
-
 // Append encodes a reply in version 2 or 3 of the protocol.
 func Append(b []byte, reply any, proto int) []byte {
 	switch r := reply.(type) {
@@ -98,29 +85,11 @@ func Append(b []byte, reply any, proto int) []byte {
 		return appendLine(b, '+', string(r))
 	case Error:
 		return appendLine(b, '-', string(r))
-	case bool:
-		switch {
-		case proto == 3 && r:
-			return append(b, "#t\r\n"...)
-		case proto == 3:
-			return append(b, "#f\r\n"...)
-		case r:
-			return append(b, ":1\r\n"...)
-		}
-		return append(b, ":0\r\n"...)
 	case Double:
 		if proto == 3 {
 			return appendLine(b, ',', formatScore(float64(r)))
 		}
 		return appendBulk(b, formatScore(float64(r)))
-	case Verbatim:
-		if proto == 3 {
-			b = appendHead(b, '=', len(r)+4)
-			return append(append(append(b, "txt:"...), r...), "\r\n"...)
-		}
-		return appendBulk(b, string(r))
-	case scored:
-		return appendScored(b, r, proto)
 	case []any:
 		return appendAll(appendHead(b, '*', len(r)), r, proto)
 	case raw:
@@ -166,23 +135,6 @@ func appendBulk(b []byte, s string) []byte {
 func appendAll(b []byte, list []any, proto int) []byte {
 	for _, r := range list {
 		b = Append(b, r, proto)
-	}
-	return b
-}
-
-func appendScored(b []byte, list []member, proto int) []byte {
-	if proto != 3 {
-		b = appendHead(b, '*', 2*len(list))
-		for _, m := range list {
-			b = appendBulk(appendBulk(b, m.name), formatScore(m.score))
-		}
-		return b
-	}
-	b = appendHead(b, '*', len(list))
-	for _, m := range list {
-		b = appendHead(b, '*', 2)
-		b = appendBulk(b, m.name)
-		b = Append(b, Double(m.score), proto)
 	}
 	return b
 }

@@ -68,7 +68,6 @@ const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
 // run is a script that is being run.
 type run struct {
 	readOnly bool
-	resp3    bool // redis.setresp(3)
 }
 
 func (s *Server) eval(a []string, bySha, readOnly bool) any {

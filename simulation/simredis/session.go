@@ -2,7 +2,6 @@ package simredis
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -25,7 +24,6 @@ type Session struct {
 	written int64 // offset of its last write
 	mayRead bool  // READONLY of a cluster
 	asking  bool  // ASKING came just before
-	muted   bool  // CLIENT REPLY OFF
 
 	subscribed [3][]string // by kind
 
@@ -50,11 +48,7 @@ func (c *Session) Close() {
 	}
 	c.closed = true
 	c.unwatch()
-	for k := range c.subscribed {
-		for _, name := range slices.Clone(c.subscribed[k]) {
-			c.unsubscribe(k, name)
-		}
-	}
+	c.unsubscribeAll()
 	c.leave()
 	c.s.sessions = slices.DeleteFunc(c.s.sessions, func(o *Session) bool { return o == c })
 }
@@ -128,26 +122,11 @@ func (c *Session) exec(args []string) {
 	s.resume()
 }
 
-// Do runs one request that came complete. It returns the reply, and false if the
-// session blocks: then the reply is sent when it is known.
-func (c *Session) Do(args ...string) (any, bool) {
-	s := c.s
-	s.begin(c)
-	before := s.offset
-	r := s.process(c, args)
-	s.end()
-	if s.offset != before {
-		c.written = s.offset
-	}
-	s.resume()
-	return r, c.blocked == nil
-}
-
 // none is the reply of a request that has none.
 type none struct{}
 
 func (c *Session) reply(r any) {
-	if _, silent := r.(none); silent || c.muted {
+	if _, silent := r.(none); silent {
 		return
 	}
 	c.out = Append(c.out, r, c.proto)
@@ -184,10 +163,6 @@ func connectionCommands() []command {
 		{name: "client|id", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return s.session.id }},
 		{name: "client|getname", arity: 2, flags: needsSession | noScript | sentinelToo, run: getName},
 		{name: "client|setname", arity: 3, flags: needsSession | noScript | sentinelToo, run: setName},
-		{name: "client|info", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return Verbatim(s.session.info()) }},
-		{name: "client|list", arity: -2, flags: noScript | sentinelToo, run: listClients},
-		{name: "client|kill", arity: -3, flags: noScript | sentinelToo, run: killClients},
-		{name: "client|no-evict", arity: 3, flags: noScript, run: func(*Server, []string) any { return ok }},
 	}
 }
 
@@ -197,15 +172,11 @@ func ping(s *Server, a []string) any {
 	if len(a) > 2 {
 		return errArity("ping")
 	}
-	text := ""
-	if len(a) == 2 {
-		text = a[1]
+	if s.session != nil && s.session.proto == 2 && s.session.subscriptions() > 0 {
+		return []any{"pong", strings.Join(a[1:], "")}
 	}
-	switch {
-	case s.session != nil && s.session.proto == 2 && s.session.subscriptions() > 0:
-		return []any{"pong", text}
-	case len(a) == 2:
-		return text
+	if len(a) == 2 {
+		return a[1]
 	}
 	return Status("PONG")
 }
@@ -219,11 +190,7 @@ func reset(s *Server, _ []string) any {
 	c := s.session
 	c.discard()
 	c.mayRead, c.asking, c.proto, c.name = false, false, 2, ""
-	for k := range c.subscribed {
-		for _, name := range slices.Clone(c.subscribed[k]) {
-			c.unsubscribe(k, name)
-		}
-	}
+	c.unsubscribeAll()
 	return Status("RESET")
 }
 
@@ -340,62 +307,4 @@ func setName(s *Server, a []string) any {
 	}
 	s.session.name = a[2]
 	return ok
-}
-
-func (c *Session) info() string {
-	kind := "N"
-	switch {
-	case c.multi:
-		kind = "x"
-	case c.subscriptions() > 0:
-		kind = "P"
-	}
-	return "id=" + strconv.FormatInt(c.id, 10) + " name=" + c.name + " db=0 flags=" + kind +
-		" resp=" + strconv.Itoa(c.proto) + "\n"
-}
-
-func listClients(s *Server, _ []string) any {
-	var b strings.Builder
-	for _, c := range s.sessions {
-		b.WriteString(c.info())
-	}
-	return Verbatim(b.String())
-}
-
-// killClients has the filters by ID, type and SKIPME only.
-func killClients(s *Server, a []string) any {
-	id, kind, skip := int64(0), "", true
-	for i := 2; i < len(a); i += 2 {
-		if i+1 == len(a) {
-			return errSyntax
-		}
-		switch strings.ToLower(a[i]) {
-		case "id":
-			n, valid := parseInt(a[i+1])
-			if !valid || n < 1 {
-				return Error("ERR client-id should be greater than 0")
-			}
-			id = n
-		case "type":
-			kind = strings.ToLower(a[i+1])
-		case "skipme":
-			skip = strings.EqualFold(a[i+1], "yes")
-		default:
-			return errSyntax
-		}
-	}
-	n := int64(0)
-	for _, c := range slices.Clone(s.sessions) {
-		isPubSub := c.subscriptions() > 0
-		if id != 0 && c.id != id || kind == "pubsub" && !isPubSub || kind == "normal" && isPubSub || c == s.session && skip {
-			continue
-		}
-		n++
-		if c == s.session {
-			c.closing = true
-			continue
-		}
-		c.Close()
-	}
-	return n
 }

@@ -1,7 +1,9 @@
 package simredis
 
 import (
+	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -13,13 +15,7 @@ type member struct {
 }
 
 func (m member) compare(o member) int {
-	switch {
-	case m.score < o.score:
-		return -1
-	case m.score > o.score:
-		return 1
-	}
-	return strings.Compare(m.name, o.name)
+	return cmp.Or(cmp.Compare(m.score, o.score), strings.Compare(m.name, o.name))
 }
 
 // sortedSet has its members in order of their scores, then of their names.
@@ -29,9 +25,6 @@ type sortedSet struct {
 }
 
 func (z *sortedSet) score(name string) (float64, bool) {
-	if z == nil {
-		return 0, false
-	}
 	if z.index != nil {
 		f, found := z.index[name]
 		return f, found
@@ -42,6 +35,14 @@ func (z *sortedSet) score(name string) (float64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// reply is the score of a member, or nil.
+func (z *sortedSet) reply(name string) any {
+	if f, found := z.score(name); found {
+		return Double(f)
+	}
+	return nil
 }
 
 // rank is the place of a member that is there.
@@ -66,12 +67,11 @@ func (z *sortedSet) set(name string, score float64) {
 
 func (z *sortedSet) delete(name string) bool {
 	score, found := z.score(name)
-	if !found {
-		return false
+	if found {
+		i := z.rank(member{name, score})
+		z.cut(i, i+1)
 	}
-	i := z.rank(member{name, score})
-	z.cut(i, i+1)
-	return true
+	return found
 }
 
 // cut deletes the members from place i to before place j.
@@ -84,9 +84,38 @@ func (z *sortedSet) cut(i, j int) {
 	z.list = slices.Delete(z.list, i, j)
 }
 
-func (z *sortedSet) clone() *sortedSet {
-	if z == nil {
-		return nil
-	}
-	return &sortedSet{list: slices.Clone(z.list), index: maps.Clone(z.index)}
+func (z *sortedSet) clone() sortedSet {
+	return sortedSet{list: slices.Clone(z.list), index: maps.Clone(z.index)}
+}
+
+// scoreRange is what ZCOUNT and others have as min and max.
+type scoreRange struct {
+	min, max         float64
+	minOpen, maxOpen bool
+}
+
+func parseScoreRange(minimum, maximum string) (r scoreRange, valid bool) {
+	var also bool
+	r.min, r.minOpen, valid = parseBound(minimum)
+	r.max, r.maxOpen, also = parseBound(maximum)
+	return r, valid && also
+}
+
+func parseBound(s string) (f float64, open, valid bool) {
+	s, open = strings.CutPrefix(s, "(")
+	f, valid, _ = strtod(s)
+	return f, open, valid && !math.IsNaN(f) || s == ""
+}
+
+// within is which members have such scores: from place i to before place j.
+func (z *sortedSet) within(r scoreRange) (i, j int) {
+	i = sort.Search(len(z.list), func(i int) bool {
+		f := z.list[i].score
+		return f > r.min || f == r.min && !r.minOpen
+	})
+	j = sort.Search(len(z.list), func(i int) bool {
+		f := z.list[i].score
+		return f > r.max || f == r.max && r.maxOpen
+	})
+	return i, max(i, j)
 }

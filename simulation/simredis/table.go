@@ -13,17 +13,7 @@ type field struct{ name, value string }
 
 const indexFrom = 16
 
-func (t *table) len() int {
-	if t == nil {
-		return 0
-	}
-	return len(t.list)
-}
-
 func (t *table) find(name string) int {
-	if t == nil {
-		return -1
-	}
 	if t.index != nil {
 		if i, found := t.index[name]; found {
 			return i
@@ -38,11 +28,25 @@ func (t *table) find(name string) int {
 	return -1
 }
 
-func (t *table) get(name string) (string, bool) {
+// get returns the value of a field, or nil.
+func (t *table) get(name string) any {
 	if i := t.find(name); i >= 0 {
-		return t.list[i].value, true
+		return t.list[i].value
 	}
-	return "", false
+	return nil
+}
+
+func (t *table) all(names, values bool) []any {
+	out := make([]any, 0, 2*len(t.list))
+	for _, f := range t.list {
+		if names {
+			out = append(out, f.name)
+		}
+		if values {
+			out = append(out, f.value)
+		}
+	}
+	return out
 }
 
 // set reports whether the field is new.
@@ -81,11 +85,8 @@ func (t *table) reindex() {
 	}
 }
 
-func (t *table) clone() *table {
-	if t == nil {
-		return nil
-	}
-	c := &table{list: slices.Clone(t.list)}
+func (t *table) clone() table {
+	c := table{list: slices.Clone(t.list)}
 	if t.index != nil {
 		c.reindex()
 	}

@@ -2,48 +2,37 @@ package simredis
 
 import "slices"
 
-type kind byte
+// kind is what TYPE says.
+type kind string
 
 const (
-	kindString kind = iota
-	kindHash
-	kindSortedSet
-	kindList
-	kindSet
+	kindString    kind = "string"
+	kindHash      kind = "hash"
+	kindSortedSet kind = "zset"
+	kindList      kind = "list"
+	kindSet       kind = "set"
 )
-
-// String is what TYPE says.
-func (k kind) String() string {
-	switch k {
-	case kindString:
-		return "string"
-	case kindHash:
-		return "hash"
-	case kindSortedSet:
-		return "zset"
-	case kindList:
-		return "list"
-	case kindSet:
-		return "set"
-	}
-	return "none"
-}
 
 // value is what a key holds; the field of its kind is set.
 type value struct {
-	kind   kind
-	expire int64 // ms since 1970; 0: never
-	str    string
-	hash   *table
-	zset   *sortedSet
-	list   []string
-	set    *table // without values
+	kind    kind
+	missing bool  // no key has it yet
+	expire  int64 // ms since 1970; 0: never
+	str     string
+	table   table // of a hash, or of a set, without values
+	zset    sortedSet
+	list    []string
 }
 
 func (v *value) clone() *value {
 	c := *v
-	c.hash, c.set, c.zset, c.list = v.hash.clone(), v.set.clone(), v.zset.clone(), slices.Clone(v.list)
+	c.table, c.zset, c.list = v.table.clone(), v.zset.clone(), slices.Clone(v.list)
 	return &c
+}
+
+// empty tells whether Redis would not keep it.
+func (v *value) empty() bool {
+	return v.kind != kindString && len(v.table.list)+len(v.zset.list)+len(v.list) == 0
 }
 
 // lookup returns what a key holds, or nil; it deletes a key that has expired.
@@ -53,50 +42,51 @@ func (s *Server) lookup(key string) *value {
 		return v
 	}
 	if !s.replica {
-		delete(s.keys, key)
-		s.wrote(key, "DEL", key)
+		s.remove(key)
 	}
 	return nil
 }
 
-// typed is lookup for a command that wants a kind. It returns false if the key
-// holds another.
+// typed is lookup for a command that wants a kind: the value of a key that there is
+// not is missing. It returns false if the key holds another kind.
 func (s *Server) typed(key string, k kind) (*value, bool) {
 	v := s.lookup(key)
-	return v, v == nil || v.kind == k
+	if v == nil {
+		return &value{kind: k, missing: true}, true
+	}
+	return v, v.kind == k
 }
 
-// add gives a key a new value.
-func (s *Server) add(key string, k kind) *value {
-	v := &value{kind: k}
-	switch k {
-	case kindHash:
-		v.hash = &table{}
-	case kindSet:
-		v.set = &table{}
-	case kindSortedSet:
-		v.zset = &sortedSet{}
-	case kindString, kindList:
+// runner runs a command.
+type runner func(s *Server, a []string) any
+
+// of is a command on the value of its first argument.
+func of(k kind, run func(s *Server, v *value, a []string) any) runner {
+	return func(s *Server, a []string) any {
+		v, right := s.typed(a[1], k)
+		if !right {
+			return errWrongType
+		}
+		return run(s, v, a)
 	}
-	s.keys[key] = v
-	return v
 }
 
-// dropIfEmpty deletes a key whose value has no elements any more.
-func (s *Server) dropIfEmpty(key string, v *value) {
-	empty := false
-	switch v.kind {
-	case kindHash:
-		empty = v.hash.len() == 0
-	case kindSet:
-		empty = v.set.len() == 0
-	case kindSortedSet:
-		empty = len(v.zset.list) == 0
-	case kindList:
-		empty = len(v.list) == 0
-	case kindString:
-	}
-	if empty {
+// remove deletes a key.
+func (s *Server) remove(key string) {
+	delete(s.keys, key)
+	s.wrote(key, "DEL", key)
+}
+
+// changed notes that a command changed a value; args, the second of which is its key,
+// go to the replicas.
+func (s *Server) changed(v *value, args ...string) {
+	key := args[1]
+	v.missing = false
+	if v.empty() {
 		delete(s.keys, key)
+	} else {
+		s.keys[key] = v
+		s.ready(key)
 	}
+	s.wrote(key, args...)
 }

@@ -137,7 +137,7 @@ func TestBlockingPopEnds(t *testing.T) {
 // What a client sends in pieces is the same as what it sends at once.
 func TestReceivePieces(t *testing.T) {
 	all := simredis.AppendCommand(nil, "SET", "k", "v\r\nw")
-	all = append(all, "PING\r\n"...)
+	all = simredis.AppendCommand(all, "PING")
 	all = simredis.AppendCommand(all, "GET", "k")
 	w := newWaiter(t)
 	for i := range all {

@@ -443,7 +443,6 @@ func (m *member) count(g gossip) {
 			m.c.w.master = m.node.name
 		}
 	}
-	m.c.w.trace("%s is elected", m.node.name)
 	m.c.w.tell(Notice{Server: m.node.name, Role: "master"})
 	m.tell(m.gossip())
 }

@@ -65,10 +65,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	fresh := w.isFresh(c.up.link, c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
-	if w.Trace != nil {
-		w.trace("%s #%d sends %.120q", c.up.link, c.id, requests)
-	}
-	if c.node.kind == sentinelNode || greets(names) || c.inquires(names) {
+	if c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
 		c.serve(requests)
@@ -151,15 +148,18 @@ func parse(data []byte) (all [][]string, whole bool, err error) {
 func (c *conn) mayLock(b []byte) bool {
 	requests, _, err := parse(b)
 	return err == nil && len(requests) > 0 && (c.node.kind == sentinelNode || !slices.ContainsFunc(commands(requests), func(name string) bool {
-		switch name {
-		case "PING", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE",
-			"HELLO", "CLIENT", "AUTH", "SELECT", "READONLY", "COMMAND", "CLUSTER":
-			return false
-		default:
-			return true
-		}
+		return !slices.Contains(greetings, name) && !slices.Contains(inquiries, name) && !strings.HasSuffix(name, "SUBSCRIBE") && name != "PING"
 	}))
 }
+
+// Commands that a client sends before the first request of its user, and those that ask what there is to
+// know of a cluster.
+//
+//nolint:gochecknoglobals // constants
+var (
+	greetings = []string{"HELLO", "CLIENT", "AUTH", "SELECT", "READONLY"}
+	inquiries = []string{"COMMAND", "CLUSTER"}
+)
 
 // commands are the names of those in a request, in upper case.
 func commands(requests [][]string) []string {
@@ -170,34 +170,16 @@ func commands(requests [][]string) []string {
 	return all
 }
 
-// greets reports whether a request has only what a client says before the first request
-// of its user.
-func greets(names []string) bool {
-	for _, name := range names {
-		switch name {
-		case "HELLO", "CLIENT", "AUTH", "SELECT", "READONLY":
-		default:
-			return false
-		}
-	}
-	return len(names) > 0
+// onlyOf reports whether there are names, all of which are among some.
+func onlyOf(names, some []string) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(some, name) })
 }
 
 // inquires reports whether a request only asks what there is to know of a cluster, and
 // nothing holds the answer up: go-redis may wait for it with a mutex locked.
 func (c *conn) inquires(names []string) bool {
-	for _, name := range names {
-		switch name {
-		case "COMMAND":
-		case "CLUSTER":
-			if len(c.up.queue) > 0 || len(c.down.queue) > 0 || max(c.w.heldUntil(c.up), c.w.heldUntil(c.down)) > c.w.now() {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return len(names) > 0
+	return onlyOf(names, inquiries) && (!slices.Contains(names, "CLUSTER") ||
+		len(c.up.queue)+len(c.down.queue) == 0 && max(c.w.heldUntil(c.up), c.w.heldUntil(c.down)) <= c.w.now())
 }
 
 // serve has the server carry out a request.
@@ -215,9 +197,6 @@ func (c *conn) reply(b []byte) {
 		return
 	}
 	b = slices.Clone(b)
-	if c.w.Trace != nil {
-		c.w.trace("%s #%d is answered %q", c.up.link, c.id, b[:min(len(b), 120)])
-	}
 	if c.prompt {
 		c.w.counts.Messages++
 		c.arrive(b)

@@ -1,7 +1,8 @@
 package world
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -17,21 +18,6 @@ func Events() int64 { return happened.Load() }
 type event struct {
 	at time.Duration
 	do func()
-}
-
-// events are a heap by time.
-type events []event
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) } //nolint:forcetypeassert // of package heap
-func (e *events) Pop() any {
-	old := *e
-	last := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*e = old[:len(old)-1]
-	return last
 }
 
 // unique is the instant, or the first one after it at which nothing else happens: of two
@@ -52,8 +38,9 @@ func (w *World) after(d time.Duration, do func()) { w.at(w.now()+max(d, 0), do) 
 // at has something done at a time of the world, or at the first free instant after it.
 func (w *World) at(at time.Duration, do func()) {
 	e := event{w.unique(max(at, w.now())), do}
-	heap.Push(&w.events, e)
-	if w.timer != nil && w.events[0].at == e.at {
+	i, _ := slices.BinarySearchFunc(w.events, e.at, func(o event, at time.Duration) int { return cmp.Compare(o.at, at) })
+	w.events = slices.Insert(w.events, i, e)
+	if w.timer != nil && i == 0 {
 		w.timer.Reset(e.at - w.now())
 	}
 }
@@ -71,7 +58,8 @@ func (w *World) drive(stop <-chan struct{}) {
 		}
 		w.mu.Lock()
 		for len(w.events) > 0 && w.events[0].at <= w.now() {
-			e, _ := heap.Pop(&w.events).(event)
+			e := w.events[0]
+			w.events = slices.Delete(w.events, 0, 1)
 			e.do()
 			happened.Add(1)
 		}

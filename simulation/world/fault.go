@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,15 +38,45 @@ const (
 	ClientSlow    = "client-clock-slow"    // a zone: the clock of its machine loses Percent of all time
 )
 
+// What a fault is aimed at and how long it goes on.
+const (
+	onLink     = 1 << iota
+	ofMessage  // of one request
+	onClient   // a zone
+	lasts      // for [Fault.For]
+	amongNodes // the nodes of a cluster may notice it
+)
+
+//nolint:gochecknoglobals // a constant
+var kinds = map[string]int{
+	Stall: onLink | lasts, Cut: onLink | lasts, Reset: onLink,
+	DropCommand: onLink | ofMessage, DropReply: onLink | ofMessage, DelayCommand: onLink | ofMessage, DelayReply: onLink | ofMessage,
+	RepeatCommand: onLink | ofMessage,
+	Pause:         lasts | amongNodes, Kill: lasts | amongNodes, Flush: 0, ScriptFlush: 0,
+	ClockForward: lasts, ClockBack: lasts, ClockRate: lasts,
+	CrashFailover: lasts | amongNodes, SplitBrain: lasts | amongNodes,
+	PauseClient: onClient | lasts, KillClient: onClient,
+	ClientForward: onClient | lasts, ClientBack: onClient | lasts, ClientSlow: onClient | lasts,
+}
+
 // Kinds lists the faults, in order of name.
-func Kinds() []string {
-	all := []string{
-		Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand, Pause, Kill, Flush, ScriptFlush,
-		ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient, KillClient,
-		ClientForward, ClientBack, ClientSlow,
-	}
-	slices.Sort(all)
-	return all
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// OnLink reports whether faults of that name are aimed at a link.
+func OnLink(name string) bool { return kinds[name]&onLink != 0 }
+
+// OfMessage reports whether faults of that name are of one request.
+func OfMessage(name string) bool { return kinds[name]&ofMessage != 0 }
+
+// Lasts reports whether faults of that name last for [Fault.For].
+func Lasts(name string) bool { return kinds[name]&lasts != 0 }
+
+// OnClient reports whether faults of that name are aimed at a zone.
+func OnClient(name string) bool { return kinds[name]&onClient != 0 }
+
+// amongNodes reports whether the nodes of a cluster may notice the fault.
+func (f Fault) amongNodes() bool {
+	return kinds[f.Name]&amongNodes != 0 || OnLink(f.Name) && strings.HasSuffix(f.Target, busSuffix)
 }
 
 // TheMaster is the target of a fault that is aimed at whichever server is the master
@@ -112,61 +143,10 @@ const (
 	Both       = "both"
 )
 
-// ofMessage reports whether the fault is of one request.
-func (f Fault) ofMessage() bool {
-	switch f.Name {
-	case DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand:
-		return true
-	default:
-		return false
-	}
-}
-
-// OnLink reports whether faults of that name are aimed at a link.
-func OnLink(name string) bool {
-	switch name {
-	case Stall, Cut, Reset, DropCommand, DropReply, DelayCommand, DelayReply, RepeatCommand:
-		return true
-	default:
-		return false
-	}
-}
-
-// amongNodes reports whether the nodes of a cluster may notice the fault.
-func (f Fault) amongNodes() bool {
-	switch f.Name {
-	case Pause, Kill, CrashFailover, SplitBrain:
-		return true
-	default:
-		return OnLink(f.Name) && strings.HasSuffix(f.Target, busSuffix)
-	}
-}
-
-// Lasts reports whether faults of that name last for [Fault.For].
-func Lasts(name string) bool {
-	switch name {
-	case Stall, Cut, Pause, Kill, ClockForward, ClockBack, ClockRate, CrashFailover, SplitBrain, PauseClient,
-		ClientForward, ClientBack, ClientSlow:
-		return true
-	default:
-		return false
-	}
-}
-
-// OnClient reports whether faults of that name are aimed at a zone.
-func OnClient(name string) bool {
-	switch name {
-	case PauseClient, KillClient, ClientForward, ClientBack, ClientSlow:
-		return true
-	default:
-		return false
-	}
-}
-
 // anchor is the event at which the fault begins, with its defaults; false if it begins
 // at a time.
 func (f Fault) anchor() (Anchor, bool) {
-	if f.After == nil && !f.ofMessage() {
+	if f.After == nil && !OfMessage(f.Name) {
 		return Anchor{}, false
 	}
 	a := Anchor{Event: Request}
@@ -258,7 +238,7 @@ func (w *World) Validate(f Fault) error {
 	}
 	if a, ok := f.anchor(); ok {
 		switch {
-		case f.ofMessage() && (a.Event != Request || a.Of != f.Target):
+		case OfMessage(f.Name) && (a.Event != Request || a.Of != f.Target):
 			errs = append(errs, errors.New("it is of a request on its own link"))
 		case a.Event == Request:
 			link("the requests of", a.Of)

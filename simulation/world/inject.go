@@ -38,7 +38,7 @@ func (w *World) requested(link string, commands []string, fresh bool) []Fault {
 	for _, f := range w.counted(func(a Anchor) bool {
 		return a.Event == Request && a.Of == link && (fresh || !a.Fresh) && (a.Command == "" || slices.Contains(commands, a.Command))
 	}) {
-		if f.ofMessage() {
+		if OfMessage(f.Name) {
 			struck = append(struck, f)
 			w.tell(Notice{Fault: f, Began: true, Target: f.Target})
 			w.tell(Notice{Fault: f, Target: f.Target})
@@ -149,7 +149,6 @@ func (w *World) strike(f Fault) (heal func()) {
 		return func() {}
 	}
 	w.counts.Faults++
-	w.trace("fault: %v", f)
 	w.tell(Notice{Fault: f, Began: true, Target: f.Target})
 	if w.cluster != nil && f.amongNodes() {
 		w.cluster.stir()

@@ -19,9 +19,6 @@ import (
 // servers and zones, and call [World.Start]. It is safe for concurrent use by the
 // clients.
 type World struct {
-	// Trace receives what happens on the network. Nil: it is dropped. Set it before
-	// Start.
-	Trace func(line string)
 	// Notice is told of faults, in the order of events. Nil: it is not. It must not call
 	// the world.
 	Notice func(Notice)
@@ -45,7 +42,7 @@ type World struct {
 	armed  []*armed  // those that wait for an event
 	active []*active // those that last
 
-	events  events
+	events  []event            // in order
 	used    map[int64]struct{} // instants at which something happens
 	timer   *time.Timer
 	stop    chan struct{}
@@ -193,12 +190,6 @@ func (w *World) node(name string) *Node {
 
 // now is the time since the world began.
 func (w *World) now() time.Duration { return time.Since(w.begin) }
-
-func (w *World) trace(format string, args ...any) {
-	if w.Trace != nil {
-		w.Trace(fmt.Sprintf("%12v ", w.now()) + fmt.Sprintf(format, args...))
-	}
-}
 
 // A link has the choices that are made for one pair of parties, so that what happens on
 // other links does not change them.

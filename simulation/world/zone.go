@@ -35,12 +35,18 @@ func (w *World) AddZone(name string) *Zone {
 // Name is what faults and histories call the zone.
 func (z *Zone) Name() string { return z.name }
 
-// Stand blocks while the process stands still by [PauseClient]. What clients do without
-// a connection has to call it: a simulation can't stop a goroutine.
-func (z *Zone) Stand() {
+// Stand blocks while the process stands still by [PauseClient], and fails once it is gone, by [KillClient].
+// What clients do without a connection has to call it: a simulation can't stop a goroutine.
+func (z *Zone) Stand() error {
 	if still := z.still(); still > 0 {
 		time.Sleep(still) // in virtual time: how long is what the fault is about
 	}
+	z.w.mu.Lock()
+	defer z.w.mu.Unlock()
+	if z.killed {
+		return errKilled
+	}
+	return nil
 }
 
 // still is for how long the process goes on to stand still; 0 if it doesn't.
@@ -72,14 +78,6 @@ func (z *Zone) kill() {
 	}
 }
 
-// Killed reports whether the process is gone, by [KillClient]. What clients do without a
-// connection has to ask.
-func (z *Zone) Killed() bool {
-	z.w.mu.Lock()
-	defer z.w.mu.Unlock()
-	return z.killed
-}
-
 // Dialer opens connections from the zone. It is for the options of go-redis.
 func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -96,7 +94,6 @@ func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no server at " + address)}
 		}
 		name := z.name + ">" + n.name
-		z.w.trace("dial %s", name)
 		if n.down || z.w.isCut(name) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
