@@ -27,13 +27,16 @@ func programOf(store string) program {
 	}
 }
 
+// mostPrinted is how much of what a program prints is told where it has no version, in bytes.
+const mostPrinted = 300
+
 // ParseVersion reads what the server program of a store prints that is asked for its version:
 // by --version, and for ZooKeeper by [ZooKeeperVersionClass].
 func ParseVersion(store, out string) (string, error) {
 	p := programOf(store)
 	m := regexp.MustCompile(p.says).FindStringSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("no version of %s in what it prints", p.name)
+		return "", fmt.Errorf("no version of %s in what it prints: %q", p.name, out[:min(len(out), mostPrinted)])
 	}
 	return m[1], nil
 }

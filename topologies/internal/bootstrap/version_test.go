@@ -33,7 +33,7 @@ func TestParseVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "7.0.15", version)
 	_, err = ParseVersion(topologies.StoreRedis, "hello\n")
-	require.EqualError(t, err, "no version of Redis in what it prints")
+	require.EqualError(t, err, `no version of Redis in what it prints: "hello\n"`)
 
 	const valkey = "Valkey server v=8.0.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=0\n"
 	version, err = ParseVersion(topologies.StoreRedis, valkey)
