@@ -99,7 +99,8 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	if _, other := toResource(s.Target); other || picks == "" || !st.lock.Foreign {
 		return s, nil
 	}
-	aimed, seen := picks, true
+	var aimed string
+	seen := true
 	if f := st.footprint; f == nil {
 		first, rest, _ := strings.Cut(picks, " ")
 		aimed = strings.TrimSpace(cmp.Or(usual[first], first) + " " + rest)

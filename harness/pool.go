@@ -66,7 +66,7 @@ func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Dep
 	r.mu.Unlock()
 	d, err := r.inner.Start(ctx, t)
 	if again, ok := d.(topologies.Reusable); ok {
-		again.Reuse(func() error { return r.put(pooled{again, t}) })
+		again.Reuse(func() error { return r.put(pooled{again, t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
 	}
 	return d, err
 }

@@ -217,7 +217,7 @@ func (m *Matrix) writeMarkdown(w io.Writer) error {
 		rows = append(rows, m.Cells[i].words())
 	}
 	text, err := templated(summaryMarkdown, "matrix", map[string]any{
-		"About": m.about(), "Columns": matrixColumns, "Rows": rows, "Note": matrixNote, "Joint": m.Joint.byTone(),
+		"About": m.about(), "Columns": matrixColumns, "Rows": rows, "Note": matrixNote, "Joint": m.byTone(),
 	}, nil)
 	return write(w, "markdown", text, err)
 }

@@ -74,9 +74,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case dir == "." && (file == "" || file == IndexFile):
 		h.page(w, h.index)
 	case file == HTMLFile && h.underWay(dir):
-		h.page(w, func(b io.Writer) error {
-			return WriteHTML(b, h.soFar(r.Context(), dir))
-		})
+		in := h.soFar(r.Context(), dir)
+		h.page(w, func(b io.Writer) error { return WriteHTML(b, in) })
 	default:
 		if path.Ext(file) == path.Ext(MarkdownFile) { // browsers store what they don't show, and isolated pages may not
 			header.Set("Content-Type", "text/plain; charset=utf-8")

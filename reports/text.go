@@ -197,9 +197,9 @@ func aligned(rows [][]string) string {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // into memory
-	text := ""
+	var text strings.Builder
 	for line := range strings.Lines(out.String()) {
-		text += strings.TrimRight(line, " \n") + "\n"
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	return text
+	return text.String()
 }

@@ -408,8 +408,8 @@ func (w *worker) change(ctx context.Context, name string, work time.Duration) bo
 }
 
 // look reads the resource under a lock that others may share.
-func (w *worker) look(ctx context.Context, name string, work time.Duration) bool {
-	return w.access(ctx, name, work, func(context.Context) history.Type { return w.client.Seen(name) })
+func (w *worker) look(ctx context.Context, name string, work time.Duration) {
+	w.access(ctx, name, work, func(context.Context) history.Type { return w.client.Seen(name) })
 }
 
 // use is the work under the lock. It stops when the lock is lost, unless the

@@ -88,8 +88,12 @@ func judge(spec history.Event, ops []operation) *Lock {
 		is   bool
 		name string
 	}{
-		{spec.Fair, "fair"}, {spec.Kind == history.KindSemaphore, "permits"}, {spec.Kind == history.KindRW, "read-write"},
-		{tokens, "fenced"}, {spec.Reentrant, "re-entrant"}, {true, "mutex"},
+		{spec.Fair, "fair"},
+		{spec.Kind == history.KindSemaphore, "permits"},
+		{spec.Kind == history.KindRW, "read-write"},
+		{tokens, "fenced"},
+		{spec.Reentrant, "re-entrant"},
+		{true, "mutex"},
 	} {
 		if m.is {
 			l.Mode = cmp.Or(l.Mode, m.name)

@@ -261,10 +261,10 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		jobs = append(jobs, j)
 	}
 	failure := c.play(cmd.Context(), o.parallel, jobs, func(_ seedJob, r seedResult) error {
-		if r.failure != nil { // it is made when the campaign is resumed
-			return nil
+		if r.failure == nil {
+			return note(journal, r)
 		}
-		return note(journal, r)
+		return nil // it is made when the campaign is resumed
 	})
 	if failure != nil && c.failures == nil && c.done() == 0 {
 		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))

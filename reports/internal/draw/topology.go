@@ -167,14 +167,14 @@ func (p *place) draw(s *drawing, r *facts.Facts, grants []*holding.Hold, changes
 	case p.node.Kind == string(topologies.Zone):
 		kind = "map-zone"
 	}
-	title := p.node.Name + ": " + p.node.Kind
-	for _, part := range [][2]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
+	title := []string{p.node.Name, ": ", p.node.Kind}
+	for _, part := range [][]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
 		if part[1] != "" {
-			title += part[0] + part[1]
+			title = append(title, part...)
 		}
 	}
 	s.raw(`<g class="map-node `, kind, ` is-`, className(l.at(at)), `" data-life="`, l.json(), `">`)
-	s.rect("", p.x, p.y, p.w, p.h, 5, title)
+	s.rect("", p.x, p.y, p.w, p.h, 5, strings.Join(title, ""))
 	middle, room := p.x+p.w/2, int(p.w/6.6)
 	s.text("map-name", middle, p.y+18, say.Shorten(p.node.Name, room))
 	if kind == "map-server" {

@@ -259,7 +259,7 @@ func (f *Fault) Links(t topologies.Topology) []topologies.Link {
 		}
 		for _, l := range chosen {
 			kept := l.Kind == topologies.Client && f.Params["clients"] == "kept" // as in a simulated split-brain
-			if !slices.Contains(links, l) && !(kept && f.Hits(l.From) != f.Hits(l.To)) {
+			if !slices.Contains(links, l) && (!kept || f.Hits(l.From) == f.Hits(l.To)) {
 				links = append(links, l)
 			}
 		}

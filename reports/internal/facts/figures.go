@@ -304,7 +304,7 @@ func (r *Facts) DominantError() string {
 	}
 	for i := range r.Ops {
 		op := &r.Ops[i]
-		if text := op.Complete.Error; !op.OK() && text != "" && !(op.Failed() && granted[op.Invoke.Op]) {
+		if text := op.Complete.Error; !op.OK() && text != "" && (!op.Failed() || !granted[op.Invoke.Op]) {
 			alike := [2]string{string(op.Invoke.Op), figure.ReplaceAllString(text, "#")}
 			counts[alike]++
 			examples[alike] = cmp.Or(examples[alike], text)
