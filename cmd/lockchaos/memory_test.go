@@ -25,7 +25,7 @@ func judged(t *testing.T, limit int, write func(io.Writer) error) (code int, sai
 	t.Helper()
 	var out bytes.Buffer
 	cmd := lockchaos(t, "check", "-")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%dMiB", limit))
+	cmd.Env = append(os.Environ(), "GOGC=100", fmt.Sprintf("GOMEMLIMIT=%dMiB", limit)) // make test sets another GOGC
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
