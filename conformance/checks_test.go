@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -92,6 +93,27 @@ func TestChecks_FindBugs(t *testing.T) {
 			requireTold(t, c.check, o.Wrong)
 		})
 	}
+}
+
+// A check that is cut short says nothing of the lock.
+func TestChecksThatAreCutShortFindNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked atomic.Int64
+	l := plantedSpec("correct", func(p *planted) {
+		p.take = func(ctx context.Context, r *request) error {
+			if asked.Add(1) == 5 {
+				cancel()
+			}
+			return p.set(ctx, r)
+		}
+	})
+	err := conformance.Lock(ctx, runtest.Setup(t).Backend, l, func(o conformance.Outcome) {
+		if o.Wrong != nil {
+			t.Errorf("%s: %v", o.Name, o.Wrong)
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // requireRight asks that a check was made, and found nothing wrong.

@@ -132,6 +132,9 @@ func (r runner) run(checks []Check, tell func(Outcome)) error {
 	came, told := make([]*Outcome, len(checks)), 0
 	check := func(d topologies.Deployment, i int) {
 		o := repeat(r.ctx, d, r.open, checks[i], r.lease, fmt.Sprintf("check-%d", i+1))
+		if o.Wrong != nil && r.ctx.Err() != nil { // it was cut short
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		for came[i] = &o; told < len(came) && came[told] != nil; told++ { // in order

@@ -265,14 +265,16 @@ func CompareFolders(a, b string) (Comparison, error) {
 	var kinds []string
 	var runs [2]map[string][]JointRun
 	for i, dir := range c.Names {
-		all, err := readMany(dir)
+		joint, err := readMany(dir)
 		if err != nil {
 			return c, err
 		}
-		joint := newJoint(all, len(all))
 		c.Verdicts[i], c.Headlines[i] = joint.Verdict, joint.Story.Headline
+		if joint.Interrupted {
+			c.say(i == 1 && isWorse(c.Verdicts[0], joint.Verdict), "%c was interrupted: %d of %d planned runs were played.", 'A'+i, len(joint.Runs), joint.Planned)
+		}
 		runs[i] = map[string][]JointRun{}
-		for _, r := range all {
+		for _, r := range joint.Runs {
 			of := r.kind()
 			kind := strings.Join(strings.Fields(strings.Join(of[:], " ")), " ")
 			runs[i][kind] = append(runs[i][kind], r)
@@ -308,9 +310,9 @@ func CompareFolders(a, b string) (Comparison, error) {
 }
 
 // readMany are the runs of a folder: those of its joint results, or else of its run directories.
-func readMany(dir string) ([]JointRun, error) {
+func readMany(dir string) (Joint, error) {
 	if j := readJoint(dir); j != nil {
-		return j.Runs, nil
+		return newJoint(j.Runs, j.Planned), nil
 	}
 	entries, err := ReadRuns(dir)
 	if err == nil && len(entries) == 0 {
@@ -320,7 +322,7 @@ func readMany(dir string) ([]JointRun, error) {
 	for _, e := range entries {
 		runs = append(runs, e.JointRun)
 	}
-	return runs, err
+	return newJoint(runs, len(runs)), err
 }
 
 // WriteComparisonText writes a comparison for a terminal.

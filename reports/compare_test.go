@@ -62,6 +62,17 @@ func TestCompareFolders(t *testing.T) {
 	c, err = reports.CompareFolders(single, a)
 	require.NoError(t, err)
 	require.Contains(t, c.Rows[0].Values, "not run")
+	part := t.TempDir()
+	run := reports.JointRun{Verdict: checker.Valid, Topology: "sentinel", Lock: "mutex", Seed: 1}
+	require.NoError(t, reports.WriteJoint(part, []reports.JointRun{run}, 12))
+	c, err = reports.CompareFolders(folder(), part)
+	require.NoError(t, err)
+	require.Equal(t, [2]checker.Verdict{checker.Valid, checker.Unknown}, c.Verdicts)
+	require.Equal(t, []string{"B was interrupted: 1 of 12 planned runs were played."}, c.Worse)
+	back, err = reports.CompareFolders(part, folder())
+	require.NoError(t, err)
+	require.Empty(t, back.Worse)
+	require.Equal(t, []string{"A was interrupted: 1 of 12 planned runs were played."}, back.Differences)
 	_, err = reports.CompareFolders(t.TempDir(), a)
 	require.ErrorContains(t, err, "has no run directories")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -47,6 +48,12 @@ const failOnWorse = "worse"
 // compare prints in what two runs differ.
 func (a *app) compare(dirs []string, failOn string) error {
 	if !history.Dir(dirs[0]).Exists() && !history.Dir(dirs[1]).Exists() {
+		for _, dir := range dirs {
+			ended := exists(filepath.Join(dir, reports.ResultsFile)) || exists(filepath.Join(dir, searchFile))
+			if !ended && exists(filepath.Join(dir, fleet.JournalFile)) {
+				return fmt.Errorf("%s has a campaign that has not ended: go on with it (--resume), or join what was played (lockchaos merge)", dir)
+			}
+		}
 		c, err := reports.CompareFolders(filepath.Clean(dirs[0]), filepath.Clean(dirs[1]))
 		if err != nil {
 			return err

@@ -357,6 +357,16 @@ func TestGoOfTheDocumentsIsGo(t *testing.T) {
 	require.Equal(t, 2, shown)
 }
 
+// The files that CONTRIBUTING.md names by their paths are there.
+func TestFilesOfContributingExist(t *testing.T) {
+	t.Parallel()
+	for _, m := range regexp.MustCompile("`([\\w-]+(?:/[\\w.-]+)*\\.(?:go|html|css|js|tmpl|golden))`").FindAllStringSubmatch(documents(t)["CONTRIBUTING.md"], -1) {
+		if strings.Contains(m[1], "/") { // else it is in a package that the sentence names
+			require.FileExists(t, filepath.Join(root, m[1]))
+		}
+	}
+}
+
 // The table of packages in CONTRIBUTING.md has every package, and no other.
 func TestPackagesAreDocumentedAsTheyAre(t *testing.T) {
 	t.Parallel()
