@@ -104,10 +104,11 @@ func (r *logRow) is(op history.Op, part history.Type) bool {
 
 // name tells a client from all others, and key one of a lock.
 func (r *logRow) name() string {
+	escaped := func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "%", "%25"), "/", "%2F") }
 	if r.host == "" {
-		return strings.ReplaceAll(r.client, "/", "%2F")
+		return escaped(r.client)
 	}
-	return strings.ReplaceAll(r.host, "/", "%2F") + "/" + r.client
+	return escaped(r.host) + "/" + r.client
 }
 
 func (r *logRow) key() [2]string { return [2]string{r.name(), r.lock} }

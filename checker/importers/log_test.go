@@ -128,6 +128,7 @@ func TestLog_Names(t *testing.T) {
 	for _, log := range []string{
 		"\ufefftime,Host,client,EVENT\r\n1795849365,one,a,granted\r\n1795849366,two,a,granted\r\n",
 		`[{"Time":1795849365,"Host":"one","Client":"a","Event":"granted"},{"Time":1795849366,"Host":"two","Client":"a","Event":"granted"}]`,
+		"time,host,client,event\n1795849365,a/b,c,granted\n1795849366,a%2Fb,c,granted\n",
 		`[{"time":1795849365,"host":"one/two","client":"a","event":"granted"},{"time":1795849366,"host":"one","client":"two/a","event":"granted"}]`,
 	} {
 		h, err := importers.Log(strings.NewReader(log))
