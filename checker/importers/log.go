@@ -158,7 +158,8 @@ func (r *logRow) readTime(text string) bool {
 	unit := map[int]time.Duration{10: time.Second, 13: time.Millisecond, 16: time.Microsecond, 19: time.Nanosecond}[len(whole)]
 	n, err1 := strconv.ParseInt(whole, 10, 64)
 	part, err2 := strconv.ParseFloat("0."+fraction+"0", 64)
-	if unit > 0 && err1 == nil && err2 == nil && n >= 0 && n <= math.MaxInt64/int64(unit) {
+	digits := strings.Trim(whole+fraction, "0123456789") == "" // no sign or exponent
+	if unit > 0 && digits && err1 == nil && err2 == nil && n < math.MaxInt64/int64(unit) {
 		r.time = time.Unix(0, n*int64(unit)+int64(math.Round(part*float64(unit))))
 		return true
 	}
