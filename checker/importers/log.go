@@ -174,10 +174,11 @@ func (r *logRow) readTime(text string) bool {
 
 // logRows reads CSV or JSON.
 func logRows(data []byte) (rows []logRow, err error) {
+	cut := !bytes.HasSuffix(data, []byte("\n"))                      // the last token of a CSV file may go on
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff"))) // spreadsheets write it
 	read, columns := csvRecords, logColumns()
 	if bytes.HasPrefix(data, []byte("{")) || bytes.HasPrefix(data, []byte("[")) {
-		read = jsonRecords
+		read, cut = jsonRecords, false
 	}
 	err = read(data, func(where string, names, texts []string) error {
 		row, fields := logRow{where: where}, map[string]string{}
@@ -196,6 +197,9 @@ func logRows(data []byte) (rows []logRow, err error) {
 		rows = append(rows, row)
 		return nil
 	})
+	if n := len(rows); cut && n > 0 {
+		rows[n-1].token = 0
+	}
 	if err == nil && len(rows) == 0 {
 		err = errors.New("the log is empty: give lines with the columns time, client and event")
 	}

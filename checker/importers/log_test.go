@@ -125,6 +125,18 @@ func TestLog_Times(t *testing.T) {
 	}
 }
 
+// A CSV file without a last newline may have been cut off in its last token, 12, which is no smaller one then.
+func TestLog_CutOff(t *testing.T) {
+	t.Parallel()
+	const log = "time,client,event,token\n1795849365,a,request,\n1795849366,a,granted,7\n1795849367,a,releasing,\n1795849368,b,request,\n1795849369,b,granted,1"
+	for rest, want := range map[string]checker.Verdict{"": checker.Valid, "\n": checker.Invalid, "2\n": checker.Valid} {
+		h, err := importers.Log(strings.NewReader(log + rest))
+		require.NoError(t, err)
+		report := checker.Check(t.Context(), h, checker.FencingOrder())
+		require.Equal(t, want, report.Verdict, "%q: %+v", rest, report.Results)
+	}
+}
+
 // Spreadsheets begin a file with a byte order mark, and programs write names in capital letters.
 func TestLog_Names(t *testing.T) {
 	t.Parallel()
