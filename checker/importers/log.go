@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -244,8 +245,8 @@ func jsonRecords(data []byte, record func(where string, names, texts []string) e
 			if !ok {
 				return fmt.Errorf("object %d is no JSON object", n)
 			}
-			for name, v := range object {
-				if v != nil {
+			for _, name := range slices.Sorted(maps.Keys(object)) {
+				if v := object[name]; v != nil {
 					names, texts = append(names, name), append(texts, fmt.Sprint(v))
 				}
 			}

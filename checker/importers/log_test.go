@@ -101,6 +101,7 @@ func TestLog_Refuses(t *testing.T) {
 		"time,client,event,time\n1,a,held,1":                                 `line 2: there are two columns "time"`,
 		first + at + "a,request,\n0001-01-01T00:00:00Z,b,request,":           "line 2: its time is decades after that of line 3",
 		`{"time":1795849365,"client":"a","event":"granted"}` + "\n[7]":       "object 2 is no JSON object",
+		`{"z":1,"client":"a","y":2,"event":"granted","x":3}`:                 `object 1: time is "": give RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds; the columns are client, event, x, y, z`,
 		`{"time":1795849365,"client":"a","event":"granted"} x`:               "after object 1: invalid character",
 		`{"time":1795849365,"client":"a","event":"granted", "Time":1}`:       `object 1: there are two columns "time"`,
 		`[{"time":1795849365,"client":"a","event":"granted","token":"ten"}]`: `object 1: token is "ten": give a whole number`,
