@@ -80,7 +80,7 @@ func (j *jepsen) take(v any) error {
 	}
 	if at := op.get("time"); at != nil {
 		ns, ok := at.(int64)
-		if !ok || ns < 0 {
+		if !ok || ns < 0 || ns > int64(history.MaxTime) {
 			return j.edn.errorf(":time is %s, want nanoseconds", shown(at))
 		}
 		e.Time = max(e.Time, time.Duration(ns)) // stamps of Jepsen may tie, and those of one process must not
