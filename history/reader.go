@@ -133,17 +133,18 @@ func (r *Reader) readLine() ([]byte, error) {
 			return n, data[:n], nil
 		})
 	}
-	more := r.lines.Scan()
+	if r.lines.Scan() && (r.lines.Err() == nil || bytes.HasSuffix(r.lines.Bytes(), []byte("\n"))) { // whole before an error
+		r.line++
+		return r.lines.Bytes(), nil
+	}
 	switch err := r.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
 		return nil, &FormatError{Line: r.line + 1, Err: fmt.Errorf("longer than %d bytes", maxLine)}
 	case err != nil: // also where there is the beginning of a line
 		return nil, fmt.Errorf("read history: %w", err)
-	case !more:
+	default:
 		return nil, io.EOF
 	}
-	r.line++
-	return r.lines.Bytes(), nil
 }
 
 // cutShort reports whether err says that the line ends in the middle of its

@@ -165,6 +165,20 @@ func TestReaderPassesOnReadErrors(t *testing.T) {
 	require.ErrorIs(t, err, errFull)
 }
 
+// What is whole before the damage of a compressed file is read.
+func TestReaderReadsUpToTheDamage(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := io.WriteString(w, strings.Repeat(`{"time":1,"process":4,"type":"info","op":"crash"}`+"\n", 3)+`{"time":2`)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	r := history.NewReader(bytes.NewReader(packed.Bytes()[:packed.Len()-4]))
+	some, err := r.ReadSome(make([]history.Event, 0, 9))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Len(t, some, 3)
+}
+
 func encode(t *testing.T, events []history.Event) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -181,6 +181,9 @@ func (a *ownerState) confirm(op *Op) {
 		l.validity = max(l.validity, min(h.lease.validity, op.Complete.Time))
 	}
 	before := h.lease.validity
+	if n := len(h.Belief); n > 0 && h.least > len(a.pending) && op.Invoke.Time >= h.Belief[n-1].Until { // a refusal had ended it
+		before = min(before, h.Belief[n-1].Until)
+	}
 	if l.lost >= 0 { // which may have come before the answer
 		before = min(before, l.validity)
 	}

@@ -80,7 +80,7 @@ func (j *jepsen) take(v any) error {
 	}
 	if at := op.get("time"); at != nil {
 		ns, ok := at.(int64)
-		if !ok || ns < 0 {
+		if !ok || ns < 0 || ns > int64(history.MaxTime) {
 			return j.edn.errorf(":time is %s, want nanoseconds", shown(at))
 		}
 		e.Time = max(e.Time, time.Duration(ns)) // stamps of Jepsen may tie, and those of one process must not
@@ -148,6 +148,7 @@ func (j *jepsen) nameOwners() error {
 	held := map[seat]string{}    // the owner that holds
 	unknown := map[seat]string{} // the owner of which it is unknown whether it holds
 	owners := map[int]string{}   // of the open operation of each process
+	late := map[int]bool{}       // a process began when it may have gone on for a retired one
 	doubtful := map[int]bool{}   // the open release of a process may be for another one
 	for i := range j.events {
 		e := &j.events[i]
@@ -155,9 +156,12 @@ func (j *jepsen) nameOwners() error {
 		if known {
 			at.thread %= threads
 		}
+		if _, began := late[e.Process]; !began {
+			late[e.Process] = retired && !known
+		}
 		if e.Type == history.Invoke {
 			e.Owner = cmp.Or(held[at], unknown[at])
-			doubtful[e.Process] = retired && !known && e.Op == history.Release && e.Owner == ""
+			doubtful[e.Process] = late[e.Process] && e.Op == history.Release && e.Owner == ""
 			if e.Op == history.Acquire || e.Owner == "" {
 				attempts[at.thread]++
 				e.Owner = fmt.Sprintf("t%d-%d", at.thread, attempts[at.thread])

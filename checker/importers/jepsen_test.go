@@ -62,6 +62,7 @@ func TestJepsenErrorsNameTheLine(t *testing.T) {
 		{"{:process 0, :type :invoke, :f :acquire}\n{:process 0, :type :invoke, :f :release}", "line 2: process 0 invokes :release while its :acquire is open"},
 		{"{:process 0, :type :invoke, :f :acquire}\n{:process 0, :type :ok, :f :release}", "line 2: process 0 completes :release while its :acquire is open"},
 		{"{:process 0, :type :invoke, :f :acquire, :time 1.5}", "line 1: :time is 1.5, want nanoseconds"},
+		{"{:process 0, :type :invoke, :f :acquire, :time 9223372036854775807}", "line 1: :time is 9223372036854775807, want nanoseconds"},
 		{`{:process 0, :error "\q"}`, `line 1: invalid char escape`},
 		{`{:process 0, :error "\x41"}`, `line 1: a string has an escape other than \t \n`},
 		{"{:process 0, :error \"\xff\"}", "line 1: invalid UTF-8"},

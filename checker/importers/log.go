@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -104,10 +105,11 @@ func (r *logRow) is(op history.Op, part history.Type) bool {
 
 // name tells a client from all others, and key one of a lock.
 func (r *logRow) name() string {
+	escaped := func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "%", "%25"), "/", "%2F") }
 	if r.host == "" {
-		return strings.ReplaceAll(r.client, "/", "%2F")
+		return escaped(r.client)
 	}
-	return strings.ReplaceAll(r.host, "/", "%2F") + "/" + r.client
+	return escaped(r.host) + "/" + r.client
 }
 
 func (r *logRow) key() [2]string { return [2]string{r.name(), r.lock} }
@@ -157,7 +159,8 @@ func (r *logRow) readTime(text string) bool {
 	unit := map[int]time.Duration{10: time.Second, 13: time.Millisecond, 16: time.Microsecond, 19: time.Nanosecond}[len(whole)]
 	n, err1 := strconv.ParseInt(whole, 10, 64)
 	part, err2 := strconv.ParseFloat("0."+fraction+"0", 64)
-	if unit > 0 && err1 == nil && err2 == nil && n >= 0 && n <= math.MaxInt64/int64(unit) {
+	digits := strings.Trim(whole+fraction, "0123456789") == "" // no sign or exponent
+	if unit > 0 && digits && err1 == nil && err2 == nil && n < math.MaxInt64/int64(unit) {
 		r.time = time.Unix(0, n*int64(unit)+int64(math.Round(part*float64(unit))))
 		return true
 	}
@@ -172,10 +175,11 @@ func (r *logRow) readTime(text string) bool {
 
 // logRows reads CSV or JSON.
 func logRows(data []byte) (rows []logRow, err error) {
+	cut := !bytes.HasSuffix(data, []byte("\n"))                      // the last token of a CSV file may go on
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff"))) // spreadsheets write it
 	read, columns := csvRecords, logColumns()
 	if bytes.HasPrefix(data, []byte("{")) || bytes.HasPrefix(data, []byte("[")) {
-		read = jsonRecords
+		read, cut = jsonRecords, false
 	}
 	err = read(data, func(where string, names, texts []string) error {
 		row, fields := logRow{where: where}, map[string]string{}
@@ -194,6 +198,9 @@ func logRows(data []byte) (rows []logRow, err error) {
 		rows = append(rows, row)
 		return nil
 	})
+	if n := len(rows); cut && n > 0 {
+		rows[n-1].token = 0
+	}
 	if err == nil && len(rows) == 0 {
 		err = errors.New("the log is empty: give lines with the columns time, client and event")
 	}
@@ -238,8 +245,8 @@ func jsonRecords(data []byte, record func(where string, names, texts []string) e
 			if !ok {
 				return fmt.Errorf("object %d is no JSON object", n)
 			}
-			for name, v := range object {
-				if v != nil {
+			for _, name := range slices.Sorted(maps.Keys(object)) {
+				if v := object[name]; v != nil {
 					names, texts = append(names, name), append(texts, fmt.Sprint(v))
 				}
 			}

@@ -79,14 +79,17 @@ func TestLog_Refuses(t *testing.T) {
 	t.Parallel()
 	const first, at = "time,client,event,lease_ms\n", "1795849365,"
 	for log, want := range map[string]string{
-		"":                           "the log is empty",
-		first:                        "the log is empty",
-		"time,event\n" + at + "held": `line 2: client is "": give a name; the columns are time, event`,
-		first + at + "a,taken,":      `line 2: event is "taken": give one of request, granted`,
-		first + at + ",granted,":     `line 2: client is "": give a name`,
-		first + "noon,a,held,":       `line 2: time is "noon": give RFC 3339`,
-		first + "1250,a,held,":       `line 2: time is "1250": give RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits`,
-		first + at + "a,released,":   `line 2: event is "released", and a does not hold "lock": log granted before`,
+		"":                                  "the log is empty",
+		first:                               "the log is empty",
+		"time,event\n" + at + "held":        `line 2: client is "": give a name; the columns are time, event`,
+		first + at + "a,taken,":             `line 2: event is "taken": give one of request, granted`,
+		first + at + ",granted,":            `line 2: client is "": give a name`,
+		first + "noon,a,held,":              `line 2: time is "noon": give RFC 3339`,
+		first + "1250,a,held,":              `line 2: time is "1250": give RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits`,
+		first + "1795849365.5e3,a,granted,": `line 2: time is "1795849365.5e3"`,
+		first + "+179584936,a,granted,":     `line 2: time is "+179584936"`,
+		first + "9223372036854775807.9,a,granted,":                           `line 2: time is "9223372036854775807.9"`,
+		first + at + "a,released,":                                           `line 2: event is "released", and a does not hold "lock": log granted before`,
 		first + at + "a,granted,\n" + at + "a,released,\n" + at + "a,held,":  `line 4: event is "held", and a does not hold "lock"`,
 		first + at + "a,granted,30":                                          "line 2: lease_ms is given with granted, and a lease counts from the request",
 		first + at + "a,granted":                                             "record on line 2: wrong number of fields",
@@ -98,6 +101,7 @@ func TestLog_Refuses(t *testing.T) {
 		"time,client,event,time\n1,a,held,1":                                 `line 2: there are two columns "time"`,
 		first + at + "a,request,\n0001-01-01T00:00:00Z,b,request,":           "line 2: its time is decades after that of line 3",
 		`{"time":1795849365,"client":"a","event":"granted"}` + "\n[7]":       "object 2 is no JSON object",
+		`{"z":1,"client":"a","y":2,"event":"granted","x":3}`:                 `object 1: time is "": give RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds; the columns are client, event, x, y, z`,
 		`{"time":1795849365,"client":"a","event":"granted"} x`:               "after object 1: invalid character",
 		`{"time":1795849365,"client":"a","event":"granted", "Time":1}`:       `object 1: there are two columns "time"`,
 		`[{"time":1795849365,"client":"a","event":"granted","token":"ten"}]`: `object 1: token is "ten": give a whole number`,
@@ -122,12 +126,25 @@ func TestLog_Times(t *testing.T) {
 	}
 }
 
+// A CSV file without a last newline may have been cut off in its last token, 12, which is no smaller one then.
+func TestLog_CutOff(t *testing.T) {
+	t.Parallel()
+	const log = "time,client,event,token\n1795849365,a,request,\n1795849366,a,granted,7\n1795849367,a,releasing,\n1795849368,b,request,\n1795849369,b,granted,1"
+	for rest, want := range map[string]checker.Verdict{"": checker.Valid, "\n": checker.Invalid, "2\n": checker.Valid} {
+		h, err := importers.Log(strings.NewReader(log + rest))
+		require.NoError(t, err)
+		report := checker.Check(t.Context(), h, checker.FencingOrder())
+		require.Equal(t, want, report.Verdict, "%q: %+v", rest, report.Results)
+	}
+}
+
 // Spreadsheets begin a file with a byte order mark, and programs write names in capital letters.
 func TestLog_Names(t *testing.T) {
 	t.Parallel()
 	for _, log := range []string{
 		"\ufefftime,Host,client,EVENT\r\n1795849365,one,a,granted\r\n1795849366,two,a,granted\r\n",
 		`[{"Time":1795849365,"Host":"one","Client":"a","Event":"granted"},{"Time":1795849366,"Host":"two","Client":"a","Event":"granted"}]`,
+		"time,host,client,event\n1795849365,a/b,c,granted\n1795849366,a%2Fb,c,granted\n",
 		`[{"time":1795849365,"host":"one/two","client":"a","event":"granted"},{"time":1795849366,"host":"one","client":"two/a","event":"granted"}]`,
 	} {
 		h, err := importers.Log(strings.NewReader(log))
