@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -163,6 +165,29 @@ const (
 	slowHello  = "400"
 )
 
+// slowPatience is the patience of sentinels with slow messages.
+const slowPatience = 4 * 400 * time.Millisecond
+
+// awaitAgreement waits until all sentinels that answer name the same master, for as long as they
+// have patience with one that they have not heard of. With quick messages they would have
+// none left, and turn a master that was promoted half a second ago back into a replica.
+func (s *sentinels) awaitAgreement(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, slowPatience)
+	defer cancel()
+	_ = await.Until(ctx, func() error {
+		masters := map[string]bool{}
+		for _, name := range s.names() {
+			if master, err := s.masterOf(ctx, name); err == nil {
+				masters[master] = true
+			}
+		}
+		if len(masters) > 1 {
+			return fmt.Errorf("sentinels name %d masters", len(masters))
+		}
+		return nil
+	})
+}
+
 func (s *sentinels) setHello(ctx context.Context, milliseconds string) error {
 	if s.parts.Foreign {
 		return nil // they have the patience that Redis comes with
@@ -228,6 +253,7 @@ func (s *sentinels) disarm(ctx context.Context) error {
 		}
 		s.before, s.replacing = nil, ""
 	}
+	s.awaitAgreement(ctx)
 	return s.setHello(ctx, quickHello)
 }
 
