@@ -70,7 +70,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 	require.Equal(t, exitUnknown, code, said)
 	require.Contains(t, said, "It could not be decided: it takes more than 80 MB of memory")
-	require.Less(t, peak, int64(input), "it ends before it has read all") // how much is read between two measurements depends on the machine
+	require.Less(t, peak, int64(input*2/3), "it ends before it has read all") // how much is read between two measurements depends on the machine
 }
 
 // handOvers writes a legal history of a lock that two clients hand to one another

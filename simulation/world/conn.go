@@ -42,7 +42,7 @@ type conn struct {
 func (c *conn) Write(b []byte) (int, error) {
 	more := c.zone.still()
 	if more > 0 && !c.mayLock(b) {
-		time.Sleep(more)
+		time.Sleep(more) // in virtual time: the client stands still for so long
 		more = 0
 	}
 	w := c.w
