@@ -3,11 +3,13 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -43,16 +45,30 @@ func (c *cluster) votes(ctx context.Context, shard string) (votes map[string]int
 
 // servedBy is the node that a node takes for a shard's master.
 func (c *cluster) servedBy(ctx context.Context, name, shard string) (string, error) {
+	nodes, err := c.serving(ctx, name, shard)
+	if err != nil {
+		return "", err
+	}
+	return nodes[0], nil
+}
+
+// serving are the nodes that serve a shard as a node knows them: its master, and then those
+// that it takes for replicas of that.
+func (c *cluster) serving(ctx context.Context, name, shard string) ([]string, error) {
 	ranges, err := c.observer(name).ClusterSlots(ctx).Result() //nolint:staticcheck // it tells addresses as clients of a cluster learn them
 	if err != nil {
-		return "", fmt.Errorf("ask %s who serves the slots: %w", name, err)
+		return nil, fmt.Errorf("ask %s who serves the slots: %w", name, err)
 	}
 	for _, r := range ranges {
 		if slot := c.parts.Slots[shard]; r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
-			return c.NodeAt(r.Nodes[0].Addr), nil
+			var nodes []string
+			for _, n := range r.Nodes {
+				nodes = append(nodes, c.NodeAt(n.Addr))
+			}
+			return nodes, nil
 		}
 	}
-	return "", fmt.Errorf("%s says that no node serves shard %s", name, shard)
+	return nil, fmt.Errorf("%s says that no node serves shard %s", name, shard)
 }
 
 func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
@@ -124,10 +140,27 @@ func (c *cluster) promote(ctx context.Context, shard string) error {
 		if err := c.forget(ctx, name); err != nil {
 			return err
 		}
+		if err := await.Until(ctx, func() error { return c.known(ctx, name, shard) }); err != nil {
+			return err
+		}
 		return ask(ctx, func() error { return c.observer(name).ClusterFailover(ctx).Err() },
 			"ERR You should send CLUSTER FAILOVER to a replica", "ERR Master is down or failed")
 	}
 	return fmt.Errorf("shard %s has no replica that answers", shard)
+}
+
+// known fails unless the master of a shard takes a node for its replica. Right after a failover
+// it may not have heard of it yet, and drops its request to hand over without a word.
+func (c *cluster) known(ctx context.Context, replica, shard string) error {
+	master, err := c.servedBy(ctx, replica, shard)
+	if err != nil {
+		return err
+	}
+	nodes, err := c.serving(ctx, master, shard)
+	if err == nil && (nodes[0] != master || !slices.Contains(nodes, replica)) {
+		err = fmt.Errorf("master %s does not know its replica %s: it says that %s serve shard %s", master, replica, strings.Join(nodes, ", "), shard)
+	}
+	return err
 }
 
 // forget waits until a node has forgotten the election that it won last. Asked
