@@ -195,7 +195,7 @@ func (w *skewed) least(v *Violation) {
 func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
 	events := w.involved(v)
 	clocks := clocksOf(events)
-	changes := func(e history.Event) bool { return e.From > 0 } // the capacity of a semaphore, at an instant of no clock
+	changes := func(e history.Event) bool { return e.Op == history.Declare && e.From > 0 } // the capacity of a semaphore, at an instant of no clock
 	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false
 	}
@@ -305,6 +305,9 @@ func newPair(events []history.Event, second string, most time.Duration) *pair {
 		if e.Expires > 0 {
 			e.Expires += most + 2
 		}
+		if e.Op == history.Crash && e.From > 0 {
+			e.From += most + 2
+		}
 		e.Time += most + 2
 		switch clockOf(&e) {
 		case "":
@@ -351,6 +354,9 @@ func (p *pair) history(shift time.Duration) *history.History {
 		if e.Expires > 0 {
 			e.Expires = max(e.Expires+shift, 1)
 		}
+		if e.Op == history.Crash && e.From > 0 {
+			e.From = max(e.From+shift, 1)
+		}
 	}
 	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range events {
@@ -367,6 +373,9 @@ func instants(events []history.Event, drifts []time.Duration) (all []time.Durati
 			continue
 		}
 		all = append(all, e.Time)
+		if e.From > 0 {
+			all = append(all, e.From)
+		}
 		for _, drift := range drifts {
 			if e.Expires > 0 {
 				all = append(all, e.Expires-drift)

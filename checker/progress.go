@@ -68,7 +68,7 @@ func progressSince(bound time.Duration, grant bool) Checker {
 // progress is what the judges of all locks share.
 type progress struct {
 	bound   time.Duration
-	crashes map[int][]holding.Stamp
+	crashes map[int][]holding.Crash
 	end     time.Duration
 	calms   []calm               // after each event of a fault
 	joint   map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
@@ -158,7 +158,7 @@ func (p *progress) at(index int64) *calm {
 func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is bool) {
 	for _, c := range p.crashes[op.Process] {
 		if c.Index < before && c.Time >= op.Invoke.Time {
-			crash, is = c, true
+			crash, is = c.Stamp, true
 		}
 	}
 	return crash, is

@@ -122,6 +122,7 @@ type Driver struct {
 	used    map[string]bool // names of holds that there were
 	lost    map[string]bool // holds that were lost before their answer was read
 	clients map[string]chan struct{}
+	lived   time.Time
 	broken  error
 	// How many requests for a lock were made, and how many of them were answered.
 	asked, answered int
@@ -228,7 +229,7 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	hello = append(hello, '\n')
 	answered := make(chan response, 1)
-	d.open[0] = opened{answer: answered}
+	d.open[0] = opened{answer: answered, at: time.Now()}
 	d.wait.Go(func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -327,6 +328,14 @@ func (d *Driver) Err() error {
 // Gone is closed once the process of the driver has ended, for whatever reason.
 func (d *Driver) Gone() <-chan struct{} { return d.exited }
 
+// Lived is the last instant at which the process of the driver had certainly not ended yet: when the
+// latest of the requests was sent that it has answered. When an answer is read, it may be gone already.
+func (d *Driver) Lived() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lived
+}
+
 // Done is closed once nothing can be asked of the driver any more: it is closed, or [Driver.Err] says why.
 func (d *Driver) Done() <-chan struct{} { return d.stopped.Done() }
 
@@ -335,6 +344,7 @@ type opened struct {
 	answer chan response
 	op     string
 	sent   request
+	at     time.Time // when it was sent
 	due    time.Time // when the library may still be waiting, as it was told to
 }
 
@@ -601,6 +611,9 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 		return fmt.Errorf("it answered request %d with the result %q: give ok, fail, info or unsupported", *r.Re, r.Result)
 	}
 	delete(d.open, *r.Re)
+	if asked.at.After(d.lived) {
+		d.lived = asked.at
+	}
 	if asked.op == opAcquire {
 		d.answered++
 	}

@@ -195,7 +195,7 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	d.next++
 	q.ID = d.next
 	answer := make(chan response, 1)
-	d.open[q.ID] = opened{answer, q.Op, q, time.Now().Add(waitOf(q))}
+	d.open[q.ID] = opened{answer, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
 	if q.Op == opAcquire {
 		d.asked++
 	}
@@ -322,7 +322,7 @@ func (d *Driver) measureLag() {
 		d.next++
 		q := request{ID: d.next, Op: opPing}
 		answer := make(chan response, 1)
-		d.open[q.ID] = opened{answer: answer, op: opPing, due: time.Now()}
+		d.open[q.ID] = opened{answer: answer, op: opPing, at: time.Now(), due: time.Now()}
 		d.mu.Unlock()
 		line, _ := json.Marshal(q)
 		sent := time.Now()

@@ -302,6 +302,14 @@ func (c counted) Gone() <-chan struct{} {
 	return nil
 }
 
+// Lived is the last instant at which that process had certainly not ended.
+func (c counted) Lived() time.Time {
+	if m, ok := c.Locker.(workload.Mortal); ok {
+		return m.Lived()
+	}
+	return time.Time{}
+}
+
 // Ask counts grants as Acquire does.
 func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 	h, err := workload.Ask(ctx, c.Locker, r, o)

@@ -208,7 +208,7 @@ type Event struct {
 	Reentrant bool          `json:"reentrant,omitempty"` // one owner may acquire again
 	Fair      bool          `json:"fair,omitempty"`      // grants in the order of Queued
 	Capacity  int           `json:"capacity,omitempty"`  // permits of a semaphore
-	From      time.Duration `json:"from,omitempty"`      // since when, of a second Declare
+	From      time.Duration `json:"from,omitempty"`      // since when, of a second Declare and of a Crash
 	Drift     time.Duration `json:"drift,omitempty"`     // clock error allowed per lease
 	Fenced    *bool         `json:"fenced,omitempty"`    // default: once a token was seen
 }
@@ -276,7 +276,7 @@ func (e *Event) valid(had uint64) error {
 		return fmt.Errorf("%q is of mode permit, not %s", "permits", e.Mode)
 	case e.Capacity > 0 && e.Kind != KindSemaphore:
 		return fmt.Errorf("%q is of kind semaphore, not %s", "capacity", e.Kind)
-	case e.From > 0 && e.Capacity == 0:
+	case e.Op == Declare && e.From > 0 && e.Capacity == 0:
 		return errors.New(`"from" needs "capacity": the one from that instant on`)
 	}
 	return nil

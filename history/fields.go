@@ -221,7 +221,7 @@ func fields() []Field {
 		text("reentrant", "the owner of a declared lock may acquire it again; default false", of(Declare)),
 		text("fair", "a declared lock is granted in the order of `queued`; default false", of(Declare)),
 		number("capacity", MaxAmount, "the permits of a declared semaphore; absent: not known", of(Declare)),
-		number("from", int64(MaxTime), "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`", of(Declare)),
+		number("from", int64(MaxTime), "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`. On a `crash`: the instant from which on the process may have been gone, not after the line's `time`, which is when that was seen; absent: `time`", of(Declare, Crash)),
 		number("drift", int64(MaxTime), "nanoseconds of clock error allowed per lease; default 0", of(Declare)),
 		text("fenced", "a declared lock gives fencing tokens; default: true once one was seen", of(Declare)),
 	}

@@ -29,7 +29,7 @@ func randomLines(t *testing.T, g *oracle.Generator) []line {
 		var l line
 		require.NoError(t, json.Unmarshal([]byte(text), &l))
 		l["time"] = int(l["time"].(float64)) + len(lines)
-		if from, changes := l["from"]; changes {
+		if from, changes := l["from"]; changes && l["op"] == "declare" {
 			l["from"] = int(from.(float64)) + 1000
 		}
 		lines = append(lines, l)

@@ -40,7 +40,7 @@ func Schema() []byte {
 		object{"if": ofOps([]Op{Access}), "then": object{"anyOf": []any{given("resource"), given("lock")}}},
 		object{"if": object{"required": []string{"mode"}, "properties": object{"mode": object{"enum": []Mode{Exclusive, Read, Write}}}}, "then": object{"properties": object{"permits": empty}}},
 		object{"if": object{"properties": object{"kind": object{"enum": []any{KindMutex, KindRW, "", nil}}}}, "then": object{"properties": object{"capacity": empty}}},
-		object{"if": object{"properties": object{"capacity": empty}}, "then": object{"properties": object{"from": empty}}},
+		object{"if": object{"properties": object{"op": object{"const": Declare}, "capacity": empty}}, "then": object{"properties": object{"from": empty}}},
 	)
 	document := object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",

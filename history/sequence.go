@@ -62,6 +62,9 @@ func (s *sequence) accept(e *Event) error {
 			return err
 		}
 	}
+	if e.Op == Crash && e.From > e.Time {
+		return fmt.Errorf("crash with %q %d: want an instant that is not after its time %d, at which it was seen", "from", e.From, e.Time)
+	}
 	if e.Lock != "" && e.Op != Crash {
 		if err := s.use(e); err != nil {
 			return err

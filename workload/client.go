@@ -428,6 +428,8 @@ func (c *Client) Write(ctx context.Context, name string, r Resource) history.Typ
 type Mortal interface {
 	// Gone is closed once that process has ended; nil for a lock in the process of the run.
 	Gone() <-chan struct{}
+	// Lived is the last instant at which that process had certainly not ended; zero if there is none.
+	Lived() time.Time
 }
 
 // errDied is why nothing is done for a client whose process is gone.
@@ -439,14 +441,14 @@ func (c *Client) died() bool {
 	return c.dead
 }
 
-// Die records that the process of the client has ended, at once: it has crashed, and no resource is used for
-// it any more. Any other method may be under way.
-func (c *Client) Die() {
+// Die records that the process of the client has ended, which lived at an instant: it has crashed, and no
+// resource is used for it any more. Any other method may be under way.
+func (c *Client) Die(lived time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dead = true
 	for i, process := range c.processes {
-		crash := history.Event{Process: process, Op: history.Crash, Type: history.Info}
+		crash := history.Event{Process: process, Op: history.Crash, Type: history.Info, From: max(c.Recorder.Offset(lived), 1)}
 		if i < len(c.asked) {
 			crash.Lock, crash.Owner = c.asked[i].Lock, c.asked[i].Owner
 		}

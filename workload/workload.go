@@ -216,7 +216,7 @@ func (w *worker) live(ctx context.Context, l lock.Locker) {
 		}
 		select {
 		case <-mortal.Gone(): // which may be why the run ends
-			w.client.Die()
+			w.client.Die(mortal.Lived())
 			end()
 		default:
 		}

@@ -304,10 +304,13 @@ func TestALeaseThatNeverEndsIsFoundOut(t *testing.T) {
 type mortal struct {
 	lock.Locker
 
-	gone chan struct{}
+	gone  chan struct{}
+	lived time.Time
 }
 
 func (m mortal) Gone() <-chan struct{} { return m.gone }
+
+func (m mortal) Lived() time.Time { return m.lived }
 
 // Each client of a lock whose process ends has crashed then: nothing is done for it any more, and the others go on.
 func TestClientsCrashWithTheProcessOfTheirLock(t *testing.T) {
@@ -319,7 +322,7 @@ func TestClientsCrashWithTheProcessOfTheirLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		l := memory.New()
-		dies := mortal{l, make(chan struct{})}
+		dies := mortal{l, make(chan struct{}), r.Start().Add(end / 2)}
 		time.AfterFunc(end, func() { close(dies.gone) })
 		workload.Run(ctx, c, []workload.Zone{{Name: "zone-a", Locker: dies}, {Name: "zone-b", Locker: l}}, r, &workload.Processes{})
 		require.NoError(t, r.Close())
@@ -333,6 +336,7 @@ func TestClientsCrashWithTheProcessOfTheirLock(t *testing.T) {
 		if e.Op == history.Crash {
 			require.GreaterOrEqual(t, e.Time, end)
 			require.Less(t, e.Time, end+time.Millisecond, "at once")
+			require.Equal(t, end/2, e.From, "when its process lived last")
 			crashed[e.Process] = true
 			continue
 		}

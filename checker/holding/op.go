@@ -14,6 +14,13 @@ type Stamp struct {
 	Index int64
 }
 
+// A Crash is when the process was seen to be gone, and from when on it may have been.
+type Crash struct {
+	Stamp
+
+	From time.Duration
+}
+
 // A Verb is what an [Op] did.
 type Verb uint8
 

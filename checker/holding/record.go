@@ -1,6 +1,7 @@
 package holding
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ type Record struct {
 	// Faults are the events that no client made, but for declarations.
 	Faults []history.Event
 	// Crashes are those of each process, in order.
-	Crashes map[int][]Stamp
+	Crashes map[int][]Crash
 	// Events is how many there were, and End the time of the last.
 	Events int64
 	End    time.Duration
@@ -41,7 +42,7 @@ const page = 1 << 12
 
 // NewRecord returns an empty record.
 func NewRecord() *Record {
-	r := &Record{Crashes: map[int][]Stamp{}, open: map[int]*Op{}, numbers: map[string]int32{}, lockOf: map[int32]*Lock{}}
+	r := &Record{Crashes: map[int][]Crash{}, open: map[int]*Op{}, numbers: map[string]int32{}, lockOf: map[int32]*Lock{}}
 	r.number("", 0)
 	return r
 }
@@ -113,7 +114,7 @@ func (r *Record) Add(e *history.Event) {
 	}
 	switch {
 	case e.Op == history.Crash:
-		r.Crashes[e.Process] = append(r.Crashes[e.Process], Stamp{e.Time, e.Index})
+		r.Crashes[e.Process] = append(r.Crashes[e.Process], Crash{Stamp{e.Time, e.Index}, cmp.Or(e.From, e.Time)})
 	case e.Op == history.Declare:
 	case e.Op == history.Lost:
 		op := r.newOp(e, Lost)
@@ -304,11 +305,12 @@ func (r *Record) firstOf(process int) int64 {
 	return r.began[process]
 }
 
-// crash is when a process first crashed from an instant on.
+// crash is from when on a process may have been gone that was first seen to be so from an
+// instant on.
 func (r *Record) crash(process int, from time.Duration) (at time.Duration, did bool) {
 	for _, c := range r.Crashes[process] {
 		if c.Time >= from {
-			return c.Time, true
+			return max(c.From, from), true
 		}
 	}
 	return 0, false
@@ -330,7 +332,7 @@ func (r *Record) History(keep func(*Op) bool) *history.History {
 	}
 	for process, list := range r.Crashes {
 		for _, c := range list {
-			events = append(events, history.Event{Index: c.Index, Time: c.Time, Process: process, Type: history.Info, Op: history.Crash})
+			events = append(events, history.Event{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash})
 		}
 	}
 	for _, l := range r.locks {

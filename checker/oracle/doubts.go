@@ -101,7 +101,7 @@ func (a *account) end(o *operation) time.Duration {
 	}
 	for _, c := range a.all {
 		if c.Op == history.Lost && c.Owner == o.Owner || c.Op == history.Crash && o.ends == never {
-			least = min(least, c.Time)
+			least = min(least, c.gone())
 		}
 	}
 	return least

@@ -51,6 +51,14 @@ func (g *Generator) units(low, high int) time.Duration {
 	return unit * time.Duration(low+g.r.IntN(high-low+1))
 }
 
+// gone is from when on a process may have been gone that was seen to be so at an instant; 0: from then.
+func (g *Generator) gone(seen time.Duration) time.Duration {
+	if g.chance(50) {
+		return 0
+	}
+	return max(seen-g.units(0, 6), 0)
+}
+
 func pick[T any](g *Generator, of ...T) T { return of[g.r.IntN(len(of))] }
 
 // Next is the next history. It has at least one operation, and is one that a reader accepts. Half of the
@@ -216,7 +224,7 @@ func (g *Generator) live() {
 					g.ops = append(g.ops, p)
 				}
 				g.ops = append(g.ops, planned{effect: crash, operation: operation{
-					Event: history.Event{Op: history.Crash, Process: process, Time: crash}, kind: history.Info, complete: crash,
+					Event: history.Event{Op: history.Crash, Process: process, Time: crash, From: g.gone(crash)}, kind: history.Info, complete: crash,
 				}})
 				process, owner = g.identify("", true)
 				free, crash = max(free, crash)+unit, never
@@ -386,6 +394,7 @@ func (g *Generator) change(ops []operation) []operation {
 	}
 	step := g.units(-6, 6)
 	shifted := *o
+	shifted.From = min(shifted.From, shifted.Time+step)
 	if shifted.Time += step; o.complete != never {
 		shifted.complete += step
 	}
@@ -403,7 +412,7 @@ func (g *Generator) change(ops []operation) []operation {
 		return append(ops, lost)
 	case n == 5:
 		when := other.Time + g.units(-2, 6)
-		return append(ops, operation{Event: history.Event{Op: history.Crash, Process: o.Process, Time: when}, kind: history.Info, complete: when, ends: never})
+		return append(ops, operation{Event: history.Event{Op: history.Crash, Process: o.Process, Time: when, From: g.gone(when)}, kind: history.Info, complete: when, ends: never})
 	case single(o.Op):
 	case n < 8:
 		o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info)

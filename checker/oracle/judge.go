@@ -150,7 +150,7 @@ func (l *Lock) untouched(g *operation) time.Duration {
 	}
 	for i := range l.ops {
 		if o := &l.ops[i]; o != g && (o.Owner == g.Owner || o.Op == history.Crash) && o.complete >= g.Time {
-			until = min(until, o.Time)
+			until = min(until, o.gone())
 		}
 	}
 	return until

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -74,6 +75,9 @@ func operations(h *history.History) []operation {
 func single(op history.Op) bool {
 	return op == history.Lost || op == history.Crash || op == history.Declare
 }
+
+// gone is the first instant at which what a crash, or a notice of loss, says may have been so.
+func (o *operation) gone() time.Duration { return cmp.Or(o.From, o.Time) }
 
 // processOwner is the owner of an operation that names none.
 func processOwner(process int) string { return "p" + strconv.Itoa(process) }

@@ -234,7 +234,7 @@ func (s *search) end(g *grant) time.Duration {
 		}
 		for i := range s.effects {
 			if sent && g.parts&(1<<i) != 0 && s.effects[i].Process == c.Process {
-				end = min(end, c.Time)
+				end = min(end, max(c.gone(), e.Time))
 			}
 		}
 	}

@@ -228,8 +228,10 @@ func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
 	last := h.Events[len(h.Events)-2:]
 	require.Equal(t, history.Access, last[0].Op)
 	require.Equal(t, history.Info, last[0].Type, "it may have written")
+	require.Greater(t, last[1].From, last[0].Time-time.Second)
+	require.LessOrEqual(t, last[1].From, last[1].Time)
 	require.Equal(t, history.Event{
-		Index: last[1].Index, Time: last[1].Time, Op: history.Crash, Type: history.Info,
+		From: last[1].From, Index: last[1].Index, Time: last[1].Time, Op: history.Crash, Type: history.Info,
 		Process: h.Events[0].Process, Lock: "k", Owner: "a#1",
 	}, last[1])
 }
