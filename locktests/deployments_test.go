@@ -42,9 +42,11 @@ func clients(t *testing.T, d topologies.Deployment, zone string) []redis.Univers
 	t.Helper()
 	o := d.ClientOptions(zone)
 	// No fault of a network is looked at here, and the machine may be busy: a few
-	// connections do, and a link that doesn't reach its server at once is tried again.
+	// connections do, and a link that doesn't reach its server at once is dialled again. A
+	// request is repeated as by default: a client of a cluster that asks a dead node for the
+	// slots repeats each of the repetitions, which took it 50 s with ten.
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patient, patient, patient
-	o.PoolSize, o.MaxRetries, o.DialerRetries = 8, 10, 5
+	o.PoolSize, o.DialerRetries = 8, 5
 	all := topologies.Clients(o)
 	t.Cleanup(func() {
 		for _, rdb := range all {
