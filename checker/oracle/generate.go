@@ -18,7 +18,7 @@ type Generator struct {
 	shape
 
 	specs             []history.Event
-	ops               []planned
+	ops               []*planned
 	processes, owners int
 }
 
@@ -84,7 +84,10 @@ func (g *Generator) Next() *history.History {
 				ops = g.change(ops)
 			}
 		}
-		if h := render(g.specs, ops); h != nil && len(ops) > 0 && !crowded(ops) {
+		if len(ops) == 0 || crowded(ops) {
+			continue
+		}
+		if h := render(g.specs, ops); h != nil {
 			return h
 		}
 	}
@@ -124,14 +127,14 @@ func (g *Generator) simulate() []operation {
 	for range 2 + g.r.IntN(g.clients-1) {
 		g.live()
 	}
-	slices.SortStableFunc(g.ops, func(a, b planned) int { return cmp.Compare(a.effect, b.effect) })
-	var ops []operation
+	slices.SortStableFunc(g.ops, func(a, b *planned) int { return cmp.Compare(a.effect, b.effect) })
+	ops := make([]operation, 0, len(g.ops)+len(g.specs))
 	for i := range g.specs {
-		ops = append(ops, g.play(&g.specs[i], g.chance(30))...)
+		ops = g.play(ops, &g.specs[i], g.chance(30))
 	}
-	for i := range g.ops {
-		if g.ops[i].Op == history.Crash {
-			ops = append(ops, g.ops[i].operation)
+	for _, p := range g.ops {
+		if p.Op == history.Crash {
+			ops = append(ops, p.operation)
 		}
 	}
 	for _, spec := range g.specs {
@@ -223,7 +226,7 @@ func (g *Generator) live() {
 				if p.Time < crash {
 					g.ops = append(g.ops, p)
 				}
-				g.ops = append(g.ops, planned{effect: crash, operation: operation{
+				g.ops = append(g.ops, &planned{effect: crash, operation: operation{
 					Event: history.Event{Op: history.Crash, Process: process, Time: crash, From: g.gone(crash)}, kind: history.Info, complete: crash,
 				}})
 				process, owner = g.identify("", true)
@@ -246,8 +249,8 @@ func (g *Generator) live() {
 }
 
 // plan is what is asked for.
-func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) planned {
-	p := planned{operation: operation{Event: history.Event{Op: op, Lock: spec.Lock}, kind: history.OK, ends: never}}
+func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) *planned {
+	p := &planned{operation: operation{Event: history.Event{Op: op, Lock: spec.Lock}, kind: history.OK, ends: never}}
 	switch {
 	case op == history.Access:
 		p.Resource = "r"
@@ -266,13 +269,13 @@ func (g *Generator) plan(op history.Op, spec history.Event, mode history.Mode) p
 	return p
 }
 
-// play has a lock answer what was planned, in the order of the effects, and returns that. It grants, or
-// confirms, what the search says that it can, unless it is careless.
-func (g *Generator) play(spec *history.Event, fenced bool) []operation {
-	var asked, played []operation
+// play has a lock answer what was planned, in the order of the effects, and appends that to what was played. It
+// grants, or confirms, what the search says that it can, unless it is careless.
+func (g *Generator) play(played []operation, spec *history.Event, fenced bool) []operation {
+	asked := make([]operation, 0, len(g.ops))
 	var mine []*planned
-	for i := range g.ops {
-		switch p := &g.ops[i]; {
+	for _, p := range g.ops {
+		switch {
 		case p.Op == history.Crash:
 			asked = append(asked, p.operation)
 		case p.Lock == spec.Lock && len(mine) < maxOperations:

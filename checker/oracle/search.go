@@ -83,7 +83,7 @@ type search struct {
 // newSearch prepares the operations of one lock. Refused acquires need nothing
 // and do nothing, so they are left out.
 func newSearch(spec history.Event, ops []operation) *search {
-	s := &search{spec: spec, precede: [2]int{-1, -1}, seen: make(map[world]struct{})}
+	s := &search{spec: spec, precede: [2]int{-1, -1}, seen: make(map[world]struct{}), effects: make([]effect, 0, len(ops))}
 	var owners []string
 	var tokens []int64
 	for _, o := range ops {

@@ -15,11 +15,15 @@ import (
 // render writes the operations as a history, or returns nil if it is not one: see [history.History.Accept].
 func render(specs []history.Event, ops []operation) *history.History {
 	type stamped struct {
-		history.Event
+		*history.Event // of lines: what is sorted is small
 
 		place, op int
 	}
-	var events []stamped
+	lines, events := make([]history.Event, 0, 2*len(ops)), make([]stamped, 0, 2*len(ops))
+	add := func(e history.Event, place, op int) {
+		lines = append(lines, e)
+		events = append(events, stamped{&lines[len(lines)-1], place, op})
+	}
 	for i, o := range ops {
 		e := o.Event
 		if e.Type, e.Token, e.Queued, e.Value = history.Invoke, 0, nil, ""; o.unnamed() {
@@ -31,7 +35,7 @@ func render(specs []history.Event, ops []operation) *history.History {
 		if !o.asksLease() {
 			e.Lease = 0
 		}
-		events = append(events, stamped{e, o.first, i})
+		add(e, o.first, i)
 		if single(e.Op) || o.complete == never {
 			continue
 		}
@@ -46,7 +50,7 @@ func render(specs []history.Event, ops []operation) *history.History {
 				e.Queued = o.Queued
 			}
 		}
-		events = append(events, stamped{e, o.last, i})
+		add(e, o.last, i)
 	}
 	// Those of one process at one stamp are in order of their operations, of
 	// which the earlier ones were sent earlier.
@@ -56,14 +60,14 @@ func render(specs []history.Event, ops []operation) *history.History {
 		}
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.place, b.place))
 	})
-	h := &history.History{Events: slices.Clone(specs)}
+	h := &history.History{Events: append(make([]history.Event, 0, len(specs)+len(events)), specs...)}
 	retired := make(map[int]bool) // which the format asks of the recorder, and the reader does not see
 	for _, e := range events {
 		if retired[e.Process] {
 			return nil
 		}
 		retired[e.Process] = e.Type == history.Info
-		h.Events = append(h.Events, e.Event)
+		h.Events = append(h.Events, *e.Event)
 	}
 	if h.Accept() != nil {
 		return nil
