@@ -250,11 +250,12 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	bin/lockchaos reproduce --all --repeat 10 --parallel 3
 	bin/lockchaos mutants
 	$(MAKE) campaigns
-	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle$$' -v -timeout 60m ./checker
+	GOGC=400 LOCKCHAOS_ORACLE=2000000 LOCKCHAOS_ORACLE_SEED=$$RANDOM go test -run '^TestOracle(WithSeveralClocks)?$$' -v -timeout 60m ./checker
 	LOCKCHAOS_SIMREDIS=5m LOCKCHAOS_SIMREDIS_SEED=$$RANDOM go test -run '^TestDifferential' -v -timeout 60m ./simulation/simredis
 	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)_NoRace$$' -v -timeout 120m ./simulation
+	LOCKCHAOS_SIMULATION_SEEDS=60 go test -run '^Test(CorrectLocks|CorrectTwins|ReportsNameTheFaultsInEffect)_NoRace$$|^Test(AcknowledgedGrantsSurviveFailovers|Replays)$$' -timeout 60m ./simulation
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
-	LOCKCHAOS_CASES=8000 go test -run '^Test(PiecesKeepTheVerdict|VerdictsKeepRelations)$$' -timeout 60m ./checker
+	LOCKCHAOS_CASES=8000 go test -run '^Test(VerdictsKeepRelations|ALikelyOrderIsAProof|WhatIsReadIsJudgedAlike)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -timeout 30m ./causes ./history
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 20m ./locktests ./lock ./drivers ./internal/locks

@@ -321,7 +321,7 @@ func TestHistoryBeyondMemoryIsUnknown(t *testing.T) {
 // A verdict does not depend on whether a history is read, or in memory.
 func TestWhatIsReadIsJudgedAlike(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(cases(t, 400)) {
+	for seed := range uint64(cases(t, 150)) {
 		h := made(seed)
 		want := checker.Check(t.Context(), h)
 		got, err := checker.CheckReader(t.Context(), list(h))
@@ -407,7 +407,7 @@ func TestCostIsLinearInWhatIsHeldAtOnce(t *testing.T) {
 					require.NotEqual(t, checker.Invalid, r.Verdict)
 				})
 			}
-			few, many := cost(5_000), cost(20_000)
+			few, many := cost(2_000), cost(8_000)
 			t.Logf("%d MB, %d MB", few>>20, many>>20)
 			require.Less(t, many, 8*few)
 		})
@@ -425,7 +425,7 @@ func TestCostIsLinearInTheLength(t *testing.T) {
 			require.Equal(t, checker.Valid, r.Verdict)
 		})
 	}
-	short, long := cost(50_000), cost(200_000)
+	short, long := cost(20_000), cost(80_000)
 	t.Logf("%d MB, %d MB", short>>20, long>>20)
 	require.Less(t, long, 6*short)
 }

@@ -7,13 +7,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// Compare gives the verdicts of the two engines on one lock, and whether both
-// are exact there.
-func Compare(ctx context.Context, h *history.History, lock string) (sweep, searched Verdict, exact bool) {
-	p := Prepare(h, lock)
-	return p.Sweep(), p.Search(ctx), p.lock.Clear() && !loose(p.lock)
-}
-
 // Doubted is the result of a property that could not be decided for these reasons.
 func Doubted(reasons ...string) Result {
 	var f findings

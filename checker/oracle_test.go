@@ -129,16 +129,12 @@ func corpusHistory(t *testing.T, file string) *history.History {
 
 // againstOracle is what a report on the history says otherwise than the oracle.
 func againstOracle(ctx context.Context, o *oracle.Opinion, h *history.History) []oracle.Difference {
-	report := checker.Check(ctx, h)
-	findings := make(map[string]oracle.Finding)
-	for _, result := range report.Results {
-		f := oracle.Finding{Verdict: string(result.Verdict)}
-		for _, v := range result.Violations {
-			f.Violations = append(f.Violations, oracle.Violation{Kind: v.Kind, Lock: v.Lock})
-		}
-		findings[result.Name] = f
+	findings := findingsOf(checker.Check(ctx, h))
+	differences := o.Compare(findings)
+	if _, differ := findings["engines-agree"]; differ {
+		differences = append(differences, oracle.Difference{Property: "engines-agree", Text: "the engines differ"})
 	}
-	return o.Compare(findings)
+	return differences
 }
 
 // verdictLines is the report on a history, in lines.

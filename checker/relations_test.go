@@ -116,12 +116,11 @@ func stretch(_ *rand.Rand, events []history.Event) []history.Event {
 
 // beside adds what was done with other locks.
 func beside(rnd *rand.Rand, events []history.Event) []history.Event {
-	other := made(rnd.Uint64() / 3 * 3).Events // of a correct lock
+	other, pace := turns(2+rnd.IntN(20)).Events, 1+time.Duration(rnd.Int64N(int64(10*time.Millisecond)))
 	for i := range other {
-		if e := &other[i]; e.Process >= 0 {
-			e.Process += 10_000
-		}
+		other[i].Process += 10_000
 		other[i].Lock = "beside"
+		other[i].Time *= pace
 	}
 	return inOrder(append(other, events...))
 }
@@ -264,7 +263,7 @@ func (r *relation) related(seed uint64, h *history.History) *history.History {
 // many histories.
 func TestVerdictsKeepRelations(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(cases(t, 300)) {
+	for seed := range uint64(cases(t, 100)) {
 		rnd, h := source(seed), made(seed)
 		stretch(rnd, stretch(rnd, h.Events)) // so that there is room between any two
 		for i := range h.Events {

@@ -169,7 +169,7 @@ func TestCompareFindsWrongVerdicts(t *testing.T) {
 // that each kind has a good share of all answers; and that a reader accepts them.
 func TestGenerator(t *testing.T) {
 	t.Parallel()
-	const number = 4000
+	const number = 1000
 	g, again := oracle.NewGenerator(5), oracle.NewGenerator(5)
 	answers := make(map[string]map[string]int)
 	for range number {
@@ -209,7 +209,7 @@ func TestShrink(t *testing.T) {
 	impossible := func(h *history.History) bool {
 		return slices.ContainsFunc(oracle.Judge(h).Locks, func(l *oracle.Lock) bool { return l.Mode == "mutex" && l.Answer() == "impossible" })
 	}
-	for range 20 {
+	for range 5 {
 		h := g.Next()
 		for !impossible(h) {
 			h = g.Next()
@@ -276,7 +276,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := oracle.NewGenerator(11)
 	for name, mistake := range mistakes {
-		for made := 0; made < 50; {
+		for made := 0; made < 10; {
 			h := g.Next()
 			for at := range h.Events {
 				wrong := &history.History{Events: slices.Clone(h.Events)}
