@@ -66,7 +66,7 @@ func TestCorrectLocks_NoRace(t *testing.T) {
 					k.Progress = 10 * time.Second // a late copy of a request joins the queue again, for one lease
 				}
 				kinds := map[string][]int{}
-				n := seeds(t, 5)
+				n := seeds(t, 2)
 				for seed := 1; seed <= n; seed++ {
 					_, found := findings(t, k, l, uint64(seed))
 					for _, kind := range found {

@@ -28,16 +28,19 @@ func summary(t *testing.T, l harness.LockSpec, c simulation.Case) reports.Result
 // A correct lock is violated only by faults: where its report has a violation, a fault was in effect at the
 // time or before it, and says so.
 func TestReportsNameTheFaultsInEffect_NoRace(t *testing.T) {
-	told := 0
-	for _, x := range []struct{ topology, lock string }{
-		{topologies.Single, "mutex"},
-		{topologies.Sentinels, "mutex-fair"},
-		{topologies.Sentinels, "mutex"},
-		{topologies.Cluster, "mutex"},
+	for _, x := range []struct {
+		topology, lock string
+		from           uint64 // the first seed that shows one
+	}{
+		{topologies.Single, "mutex", 8},
+		{topologies.Sentinels, "mutex-fair", 9},
+		{topologies.Sentinels, "mutex", 27},
+		{topologies.Cluster, "mutex", 11},
 	} {
 		l := spec(t, x.lock)
-		for seed := range uint64(seeds(t, 30)) {
-			c, err := simulation.Campaign{Topology: x.topology, Faults: "all"}.Draw(l, seed+1)
+		told := 0
+		for seed := x.from; seed < x.from+uint64(seeds(t, 5)); seed++ {
+			c, err := simulation.Campaign{Topology: x.topology, Faults: "all"}.Draw(l, seed)
 			require.NoError(t, err)
 			r := summary(t, l, c)
 			if r.Counts.Total == 0 {
@@ -46,8 +49,8 @@ func TestReportsNameTheFaultsInEffect_NoRace(t *testing.T) {
 			told++
 			require.NotContains(t, r.Story.InEffectText, "No fault was injected")
 			named := slices.ContainsFunc(r.Faults, func(f reports.Fault) bool { return strings.Contains(r.Story.InEffectText, f.Name) })
-			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed+1, r.Story.InEffectText)
+			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed, r.Story.InEffectText)
 		}
+		require.Positive(t, told, "%s on %s", x.lock, x.topology)
 	}
-	require.Greater(t, told, 10)
 }

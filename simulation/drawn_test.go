@@ -26,7 +26,7 @@ func TestSeveralLocksAreSimulated(t *testing.T) {
 	k := simulation.Campaign{Topology: topologies.Single}
 	require.Greater(t, simulation.SweepBase(spec(t, "multilock"), k, 1).Locks, 1)
 	convicted := 0
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		for _, name := range []string{"multilock", "broken-first-member"} {
 			l := spec(t, name)
 			c, err := k.Draw(l, seed)

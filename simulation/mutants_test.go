@@ -56,7 +56,7 @@ func TestCorrectTwins_NoRace(t *testing.T) {
 				k.Progress = 10 * time.Second // a late copy of a request joins the queue again, for one lease
 			}
 			kinds := map[string][]int{}
-			for seed := 1; seed <= seeds(t, 5); seed++ {
+			for seed := 1; seed <= seeds(t, 3); seed++ {
 				_, found := findings(t, k, m.Twin(), uint64(seed))
 				for _, kind := range found {
 					kinds[kind] = append(kinds[kind], seed)

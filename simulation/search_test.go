@@ -55,7 +55,6 @@ func TestKnownFailures_NoRace(t *testing.T) {
 		faultsLeft                         int
 	}{
 		{"failover", topologies.Sentinels, "mutex", "network,failover", checker.DoubleGrant, 1, 60, 3},
-		{"failover", topologies.Sentinels, "redislock", "network,failover", checker.DoubleGrant, 1, 60, 3},
 		{"failover", topologies.Cluster, "redislock", "failover", checker.DoubleGrant, 60, 90, 3},
 		{"crash-restart", topologies.Independent, "redlock", "crash", checker.DoubleGrant, 1, 60, 3},
 		{"clock jump", topologies.Independent, "redlock", "clock", checker.DoubleGrant, 1, 1000, 3},
@@ -75,9 +74,9 @@ func TestKnownFailures_NoRace(t *testing.T) {
 				if !slices.Contains(r.Findings, x.kind) {
 					continue
 				}
-				small, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Case: &r.Case, Shrink: x.kind, Budget: 150, Again: 3})
+				small, err := pool.Do(t.Context(), simulation.Job{Lock: l.Name, Case: &r.Case, Shrink: x.kind, Budget: 60, Again: 1})
 				require.NoError(t, err)
-				t.Logf("seed %d: %d faults made %d in %d runs, %d of 3 repetitions the same: %v", seed, len(r.Case.Plan), len(small.Case.Plan), small.Runs, small.Same, small.Case.Plan)
+				t.Logf("seed %d: %d faults made %d in %d runs: %v", seed, len(r.Case.Plan), len(small.Case.Plan), small.Runs, small.Case.Plan)
 				require.LessOrEqual(t, len(small.Case.Plan), x.faultsLeft)
 				require.Contains(t, small.Findings, x.kind)
 				return
@@ -91,7 +90,7 @@ func TestKnownFailures_NoRace(t *testing.T) {
 func TestAcknowledgedGrantsSurviveFailovers(t *testing.T) {
 	l, pool := spec(t, "mutex"), workers(t, 1)
 	for topology, replicas := range map[string]int{topologies.Sentinels: 2, topologies.Cluster: 1} {
-		for seed := range uint64(seeds(t, 15)) {
+		for seed := range uint64(seeds(t, 5)) {
 			r, err := pool.Do(t.Context(), simulation.Job{
 				Lock: l.Name, Campaign: simulation.Campaign{Topology: topology, Faults: "failover", ReplicaAcks: replicas}, Seed: seed + 1,
 			})
@@ -149,7 +148,7 @@ func TestDrawIsFixedBySeed(t *testing.T) {
 			if k.Validate(l) != nil {
 				continue
 			}
-			for seed := range uint64(30) {
+			for seed := range uint64(10) {
 				a, err := k.Draw(l, seed)
 				require.NoError(t, err)
 				b, err := k.Draw(l, seed)
