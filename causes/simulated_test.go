@@ -59,7 +59,7 @@ func violations(t *testing.T, k simulation.Campaign, lock, kind string, n int, a
 
 // Of violations whose cause is known, the measurement says that cause: a planted bug under faults that a
 // correct lock withstands, and a correct lock under faults that none withstands. It leaves some undecided, which
-// come too rarely, and says the wrong one of none. A change has one of each row, and a night 44.
+// come too rarely, and says the wrong one of none. A change has one of each of the quick rows, and a night 44.
 func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 	type row struct {
 		lock, kind, want string
@@ -87,10 +87,13 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 		{topologies.Sentinels, "redislock", "failover", 4},
 		{topologies.Independent, "redlock", "crash", 2},
 	} {
-		if x.lock == "redlock" && !runtest.Nightly() { // of 120 cases one shows it
-			continue
-		}
 		rows = append(rows, row{x.lock, "double-grant", history.CauseDeployment, simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}, x.n})
+	}
+	if !runtest.Nightly() {
+		quick := []string{"broken-constant-token", "broken-no-expiry", "broken-passed-to-all", "broken-plain-delete", "broken-watchdog-outlives", "mutex", "redislock"}
+		rows = slices.DeleteFunc(rows, func(x row) bool {
+			return !slices.Contains(quick, x.lock) || x.lock == "redislock" && x.campaign.Topology == topologies.Single
+		})
 	}
 	played, right := 0, 0
 	for _, x := range rows {
@@ -119,7 +122,7 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 			}
 		})
 	}
-	if least := map[bool]int{true: 40, false: 13}[runtest.Nightly()]; played == len(rows) { // else some were chosen
+	if least := map[bool]int{true: 40, false: 6}[runtest.Nightly()]; played == len(rows) { // else some were chosen
 		require.GreaterOrEqual(t, right, least)
 	}
 }
