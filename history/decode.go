@@ -150,17 +150,24 @@ func (p *parser) value(field int) bool {
 	return true
 }
 
-// text is a string without escapes.
+// text is a string. It knows one escape, that of quotes: the errors of a lock quote its name, and refusals are a
+// large part of a history.
 func (p *parser) text() ([]byte, bool) {
 	if !p.next('"') {
 		return nil, false
 	}
+	quotes := false
 	for i := p.at; i < len(p.line); i++ {
 		switch c := p.line[i]; {
 		case c == '"':
 			s := p.line[p.at:i]
-			p.at = i + 1
+			if p.at = i + 1; quotes {
+				s = bytes.ReplaceAll(s, []byte(`\"`), []byte(`"`))
+			}
 			return s, true
+		case c == '\\' && i+1 < len(p.line) && p.line[i+1] == '"':
+			quotes = true
+			i++
 		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
 			return nil, false
 		}

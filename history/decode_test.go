@@ -42,7 +42,7 @@ func TestDecoderReadsTheSame(t *testing.T) {
 	d := newDecoder()
 	for _, line := range []string{
 		sample, sample + "\r\n", " \t" + strings.ReplaceAll(sample, ",", " , ") + "  ", strings.ReplaceAll(sample, `":`, `": `),
-		`{"time":-1,"process":2}`, `{"time":0,"process":-0}`,
+		`{"time":-1,"process":2}`, `{"time":0,"process":-0}`, `{"time":1,"process":2,"error":"\"k\": \"\" is taken","lock":"k"}`,
 	} {
 		require.Equal(t, !strings.Contains(line, ":-1"), compare(t, d, []byte(line)), "%q", line)
 	}
@@ -50,6 +50,7 @@ func TestDecoderReadsTheSame(t *testing.T) {
 		`{}`, `{"time":1}`, `{"time":1,"process":01}`, `{"time":1,"process":2,"process":2}`, `{"time":1,"process":2}x`, `{"time":1,"process":2,}`,
 		`{"time":1,"process":2,"colour":"red"}`, `{"time":1,"process":2,"lock":"\u006b"}`, `{"time":1,"process":2,"lock":null}`, `{"time":1,"process":2.0}`,
 		`{"time":1,"process":1234567890123456789}`, `{"time":1,"process":- 2}`, `{"time":1 "process":2}`, sample[:40], "", `[1]`,
+		`{"time":1,"process":2,"lock":"\\"}`, `{"time":1,"process":2,"lock":"\"`, `{"time":1,"process":2,"lock":"\`,
 	} {
 		require.False(t, compare(t, d, []byte(line)), "%q", line)
 	}
