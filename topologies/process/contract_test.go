@@ -24,18 +24,18 @@ func TestProcessesKeepTheContract(t *testing.T) {
 	}
 	tests := []test{
 		{"single", topologies.Options{}},
-		{"single", topologies.Options{Persistence: topologies.PersistEverySec}},
 		{"single", topologies.Options{Persistence: topologies.PersistAlways}},
-		{"single", topologies.Options{Access: topologies.AccessName}},
 		{"sentinel", topologies.Options{}},
 		{"sentinel", topologies.Options{Access: topologies.AccessName}},
-		{"sentinel", topologies.Options{MinReplicas: 1}},
 		{"cluster", topologies.Options{NodeTimeout: time.Second}}, // so that no server fails over only because the machine is busy
 		{"independent", topologies.Options{Nodes: 3}},
 	}
 	if runtest.Nightly() {
 		tests = append(tests, []test{
 			{"single", topologies.Options{Persistence: topologies.PersistNo}},
+			{"single", topologies.Options{Persistence: topologies.PersistEverySec}},
+			{"single", topologies.Options{Access: topologies.AccessName}},
+			{"sentinel", topologies.Options{MinReplicas: 1}},
 			{"sentinel", topologies.Options{Persistence: topologies.PersistEverySec}},
 			{"independent", topologies.Options{}},
 			{"independent", topologies.Options{Nodes: 7}},

@@ -171,6 +171,9 @@ func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
 	})
 	require.ErrorIs(t, watching.Err(), context.Canceled, "%v", roles)
 
+	if strings.HasPrefix(first, "zookeeper") && !runtest.Nightly() {
+		return // each start of a Java costs seconds
+	}
 	// Another program has the port of a member that comes back.
 	server(topologies.Server.Kill, first)
 	announced, err := netip.ParseAddrPort(d.ClientOptions("zone-a").Addrs[0])

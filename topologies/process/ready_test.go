@@ -49,7 +49,7 @@ func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
 	runtest.NeedStore(t, topologies.StoreRedis)
 	topology, err := topologies.New("sentinel", topologies.Options{MinReplicas: 2})
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Servers().Start(t.Context(), topology)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	ctx := within(t)
@@ -57,7 +57,7 @@ func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
 	require.Eventually(t, func() bool {
 		err := d.Server("redis-1").Observer().Set(ctx, "k", "v", 0).Err()
 		return err != nil && err.Error() == "NOREPLICAS Not enough good replicas to write."
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }
 
 // A server that sentinels promoted is a master still when it is started again,
