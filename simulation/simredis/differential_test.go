@@ -15,7 +15,7 @@ import (
 // LOCKCHAOS_SIMREDIS; LOCKCHAOS_SIMREDIS_SEED is where they begin.
 func budget(t *testing.T) (limit time.Duration, seed uint64) {
 	t.Helper()
-	limit, seed = 3*time.Second, 1
+	limit, seed = time.Second, 1
 	if text := os.Getenv("LOCKCHAOS_SIMREDIS"); text != "" {
 		var err error
 		limit, err = time.ParseDuration(text)
