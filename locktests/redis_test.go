@@ -2,7 +2,9 @@ package locktests
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +21,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis writes to stderr what its errors say as well
+	logging.Disable()                               // go-redis writes to stderr what its errors say as well
+	if os.Getenv("LOCKCHAOS_TEST_NIGHTLY") != "1" { // of the 100 histories of each model; -rapid.checks says otherwise
+		if err := flag.Set("rapid.checks", "30"); err != nil {
+			panic(err)
+		}
+	}
 	known := []goleak.Option{
 		// The thread that starts servers is never given back.
 		goleak.IgnoreAnyFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"),

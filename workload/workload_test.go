@@ -90,7 +90,7 @@ func seeds(t *testing.T) uint64 {
 	t.Helper()
 	value := os.Getenv("LOCKCHAOS_SEEDS")
 	if value == "" {
-		return 5
+		return 2
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	require.NoError(t, err)
