@@ -51,7 +51,7 @@ func skewed(rnd *rand.Rand, h *history.History, off time.Duration) *history.Hist
 	s := &history.History{Events: slices.Clone(h.Events)}
 	for i := range s.Events {
 		e := &s.Events[i]
-		if e.From > 0 { // an instant of no clock
+		if e.Op == history.Declare && e.From > 0 { // an instant of no clock
 			return nil
 		}
 		if e.Process == history.NoProcess {
@@ -62,6 +62,9 @@ func skewed(rnd *rand.Rand, h *history.History, off time.Duration) *history.Hist
 		e.Time += wrong[clock]
 		if e.Expires > 0 {
 			e.Expires += wrong[clock]
+		}
+		if e.From > 0 { // of a crash
+			e.From += wrong[clock]
 		}
 	}
 	slices.SortStableFunc(s.Events, func(a, b history.Event) int { return int(a.Time - b.Time) })
