@@ -137,7 +137,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 	require.NoError(t, err)
 	dir := t.TempDir()
 	r := harness.RandomRun{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
-	r.Workload.Clients, r.Workload.Locks = 6, 1
+	r.Workload.Clients, r.Workload.Locks = 4, 1
 	if workload == "late-release" {
 		r.Workload.Lease = time.Second // a driver that starts a process for each request needs a part of it on a busy machine
 		r.Workload.Wait = time.Second  // each grant to a client that waits is a hand-over, which the verdict needs
@@ -174,7 +174,8 @@ func judged(t *testing.T, want checker.Verdict, command, topology, workload, mix
 }
 
 // Each driver keeps the protocol, and its lock is acquitted; a copy that deletes
-// whatever lock is there is caught by the check and convicted by a run.
+// whatever lock is there is caught by the check and convicted by a run, of which a change
+// plays the one in Python.
 func TestDrivers(t *testing.T) {
 	t.Parallel()
 	for _, l := range languages() {
@@ -182,17 +183,23 @@ func TestDrivers(t *testing.T) {
 			t.Parallel()
 			need(t, l)
 			command, bug := absolute(t, l.file), mutated(t, l)
-			require.Empty(t, check(t, command, topologies.Single,
-				some("given back", "refused to another process", "late release", "late extension", "reply is lost is unknown", "unsupported", "exits")...))
+			few := some("refused to another process", "late release", "exits")
+			if l.name == "python" {
+				few = some("given back", "refused to another process", "late release", "late extension", "reply is lost is unknown", "unsupported", "exits")
+			}
+			require.Empty(t, check(t, command, topologies.Single, few...))
 			require.Contains(t, strings.Join(check(t, bug, topologies.Single, "late release"), "\n"), "late release")
 
-			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 5*time.Second)
+			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 4*time.Second)
 			if l.silent {
 				require.Contains(t, told.Unpromised, promises.NoReleaseTells)
 			}
+			if l.name != "python" && !runtest.Nightly() {
+				return // the check has caught it
+			}
 			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.
-			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 5*time.Second)
+			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 4*time.Second)
 		})
 	}
 }
@@ -206,8 +213,8 @@ func TestDrivers_Redlock(t *testing.T) {
 	command, bug := absolute(t, l.file), mutated(t, l)
 	require.Empty(t, check(t, command, topologies.Independent, some("majority of the servers", "refused to another process", "late release")...))
 	require.Contains(t, strings.Join(check(t, bug, topologies.Independent, "majority of the servers"), "\n"), "the lock was granted with 2 of 5 servers")
-	judged(t, checker.Valid, command, topologies.Independent, "contended", "latency", 4*time.Second)
-	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 4*time.Second)
+	judged(t, checker.Valid, command, topologies.Independent, "contended", "latency", 2*time.Second)
+	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 
 	// One that asks the first server alone is no lock on a majority.
 	first := l
@@ -223,7 +230,7 @@ func TestDrivers_HandOver(t *testing.T) {
 	need(t, languages()[0])
 	promising := absolute(t, "testdata/hand-over.py")
 	require.Empty(t, check(t, promising, topologies.Single, some("refused to another process", "the next holder alone")...))
-	judged(t, checker.Valid, promising, topologies.Single, "contended", faults.MixNone, 4*time.Second)
+	judged(t, checker.Valid, promising, topologies.Single, "contended", faults.MixNone, 2*time.Second)
 
 	text, err := os.ReadFile(promising)
 	require.NoError(t, err)
@@ -259,28 +266,50 @@ func TestDrivers_Paused(t *testing.T) {
 func TestDrivers_Go(t *testing.T) {
 	t.Parallel()
 	runtest.NeedStore(t, topologies.StoreRedis)
-	path := filepath.Join(t.TempDir(), "driver")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./go").CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Empty(t, check(t, path, topologies.Single)) // all: it starts in a hundredth of the time that Python does
+	path := built(t, "./go")
+	var all []string // it starts in a hundredth of the time that Python does
+	for _, c := range conformance.Checks() {
+		all = append(all, c.Name)
+	}
+	for part := range slices.Chunk(all, (len(all)+2)/3) {
+		t.Run("from "+part[0], func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, check(t, path, topologies.Single, part...))
+		})
+	}
 	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
-		judged(t, checker.Valid, path, topology, "contended", "latency", 4*time.Second)
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			judged(t, checker.Valid, path, topology, "contended", "latency", 2*time.Second)
+		})
 	}
 }
 
-// A lock on another store is checked and driven as one on Redis is, while its members are killed.
+// built is the program of a folder.
+func built(t *testing.T, folder string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "driver")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", path, folder).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// A lock on another store is checked and driven as one on Redis is, while its members are killed (those of
+// ZooKeeper nightly).
 func TestDrivers_Stores(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "driver")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./stores").CombinedOutput()
-	require.NoError(t, err, string(out))
+	path := built(t, "./stores")
 	for store, topology := range map[string]string{topologies.StoreEtcd: topologies.EtcdCluster, topologies.StoreZooKeeper: topologies.ZooKeeperEnsemble} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			runtest.NeedStore(t, store)
 			command := path + " " + store
 			require.Empty(t, check(t, command, topology, some("a free lock", "refused to another process", "while the links are cut", "tokens grow", "exits")...))
-			judged(t, checker.Valid, command, topology, "contended", "kill", 6*time.Second)
+			mix, length := "kill", 4*time.Second
+			if store == topologies.StoreZooKeeper && !runtest.Nightly() {
+				mix, length = faults.MixNone, 2*time.Second // a Java that starts again takes most of a second of processor time
+			}
+			judged(t, checker.Valid, command, topology, "contended", mix, length)
 			spec, err := harness.Program(command)
 			require.NoError(t, err)
 			require.ErrorContains(t, spec.On(topologies.Single, topologies.Options{}, harness.LockOptions{}), "is on "+store+", and topology single has redis servers")
@@ -316,7 +345,7 @@ func TestDrivers_SymfonyEndsEarly(t *testing.T) {
 			require.NoError(t, ctx.Err(), "%v", err) // it is held, or was granted too late on a busy machine
 		}
 	}
-	for i := range 100 {
+	for i := range 40 {
 		h := acquire(fmt.Sprintf("zone-a.1#%d", i+1))
 		acquire(fmt.Sprintf("zone-a.2#%d", i+1))
 		early := time.Until(h.Lease().Expires)

@@ -15,7 +15,7 @@ import (
 // all its servers. A deployment that a run has closed stays up, and is given to the next
 // run that wants the same topology: without a key, whole, and with the masters that it
 // booted with. A deployment that is not so again within seconds, that still has a fault, or
-// whose slots were moved, is stopped.
+// whose slots were moved, is stopped; so is one that no run wanted for [idleFor].
 //
 // It is for servers that the harness started: it removes all their data. A server's log
 // goes on as well, so that the copy in a run directory has that of the runs before.
@@ -32,8 +32,10 @@ func Pool(b topologies.Backend) (topologies.Backend, func() error) {
 type pool struct {
 	inner topologies.Backend
 
-	mu   sync.Mutex
-	idle []pooled
+	mu       sync.Mutex
+	idle     []*pooled
+	stopping sync.WaitGroup // those that no run wanted
+	errs     []error        // of their ends
 }
 
 // A pooled deployment waits for the next run.
@@ -41,7 +43,12 @@ type pooled struct {
 	topologies.Reusable
 
 	wanted topologies.Topology
+	unused *time.Timer // stops it
 }
+
+// idleFor is how long a deployment waits: as long as one of sentinels or of a cluster
+// takes as much processor time for its heartbeats as to be started again.
+const idleFor = 4 * time.Second
 
 // An instrumentedPool can have servers that see other clocks and disks.
 type instrumentedPool struct {
@@ -56,17 +63,18 @@ func (i *instrumentedPool) Instrumented() topologies.Backend { return i.with }
 // Start returns an idle deployment, or a new one.
 func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
 	r.mu.Lock()
-	at := slices.IndexFunc(r.idle, func(d pooled) bool { return d.wanted.Name == t.Name && d.wanted.Options == t.Options })
+	at := slices.IndexFunc(r.idle, func(d *pooled) bool { return d.wanted.Name == t.Name && d.wanted.Options == t.Options })
 	if at >= 0 {
 		defer r.mu.Unlock()
-		d := r.idle[at].Reusable
+		d := r.idle[at]
+		d.unused.Stop()
 		r.idle = slices.Delete(r.idle, at, at+1)
-		return d, nil
+		return d.Reusable, nil
 	}
 	r.mu.Unlock()
 	d, err := r.inner.Start(ctx, t)
 	if again, ok := d.(topologies.Reusable); ok {
-		again.Reuse(func() error { return r.put(pooled{again, t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
+		again.Reuse(func() error { return r.put(&pooled{Reusable: again, wanted: t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
 	}
 	return d, err
 }
@@ -76,15 +84,34 @@ func (r *pool) close() error {
 	idle := r.idle
 	r.idle = nil
 	r.mu.Unlock()
-	var errs []error
+	r.stopping.Wait()
+	errs := r.errs
 	for _, d := range idle {
+		d.unused.Stop()
 		errs = append(errs, d.stop())
 	}
 	return errors.Join(errs...)
 }
 
+// expire stops a deployment that still waits.
+func (r *pool) expire(d *pooled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := slices.Index(r.idle, d)
+	if at < 0 {
+		return
+	}
+	r.idle = slices.Delete(r.idle, at, at+1)
+	r.stopping.Go(func() {
+		err := d.stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.errs = append(r.errs, err)
+	})
+}
+
 // stop closes the deployment.
-func (d pooled) stop() error {
+func (d *pooled) stop() error {
 	d.Reuse(nil)
 	return d.Close()
 }
@@ -94,7 +121,7 @@ func (d pooled) stop() error {
 const resetTimeout = 15 * time.Second
 
 // put takes a deployment back if it is as good as new, else it stops it.
-func (r *pool) put(d pooled) error {
+func (r *pool) put(d *pooled) error {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
 	if d.reset(ctx) != nil {
@@ -103,11 +130,12 @@ func (r *pool) put(d pooled) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle = append(r.idle, d)
+	d.unused = time.AfterFunc(idleFor, func() { r.expire(d) })
 	return nil
 }
 
 // reset removes what a run left in the servers, and proves the deployment whole.
-func (d pooled) reset(ctx context.Context) error {
+func (d *pooled) reset(ctx context.Context) error {
 	if d.Topology().Consensus() {
 		e, ok := d.Reusable.(topologies.Emptied)
 		if !ok {

@@ -11,9 +11,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
-	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -48,7 +46,7 @@ func (d *stolenDeployment) CheckClaim() error {
 // A script stops before the next fault when somebody else has the deployment, and
 // what it saw is no answer; nor is it if that is seen at the end.
 func TestAScriptWithoutItsClaimIsUnknown(t *testing.T) {
-	s, err := scenarios.Parse("x.yaml", []byte(`
+	s := parsed(t, `
 name: x
 title: two faults, and somebody takes the deployment
 topology: single
@@ -61,8 +59,7 @@ steps:
   - {inject: script-flush, target: redis-1}
   - {client: a, release: orders}
 expect: {verdict: valid}
-`), locks.All())
-	require.NoError(t, err)
+`)
 	const taken = "what was seen may be the work of another run: another run drives it now: somebody else"
 	for after, want := range map[int64]string{
 		0: "step 1 (inject script-flush): inject script-flush: another run drives it now: somebody else",

@@ -33,7 +33,6 @@ func TestUnder_ForeignLock(t *testing.T) {
 		scenario, lock string
 		want           checker.Verdict
 	}{
-		{"failover-double-grant", "redislock", checker.Invalid},
 		{"failover-double-grant/link-intact", "redsync", checker.Valid},
 		{"split-brain-double-grant", "redsync", checker.Invalid},
 		{"slot-migration", "redislock", checker.Valid},
@@ -44,13 +43,11 @@ func TestUnder_ForeignLock(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(tc.scenario, "/", "-")+"-"+tc.lock, func(t *testing.T) {
 			t.Parallel()
-			setup := runtest.Setup(t)
 			l := runtest.Lock(tc.lock)
 			l.Key, l.Commands = nil, nil
 			s, err := under(t, tc.scenario, l)
 			require.NoError(t, err)
-			require.NoError(t, s.Run(t.Context(), setup))
-			run, h, report := runtest.Judged(t, setup.Dir)
+			run, h, report := play(t, s)
 			require.Empty(t, run.AbortReason)
 			require.Empty(t, runtest.FailedFaults(h))
 			require.Equal(t, tc.want, report.Verdict, "%+v", report)
@@ -92,7 +89,6 @@ func TestUnder_WhatALockCannot(t *testing.T) {
 
 // A lock that keeps nothing on the servers plays no script that asks them.
 func TestUnder_LockWithoutKeys(t *testing.T) {
-	setup := runtest.Setup(t)
 	shared := memory.New()
 	s, err := under(t, "restart-double-grant", harness.LockSpec{
 		Name: "elsewhere", Foreign: true,
@@ -101,8 +97,7 @@ func TestUnder_LockWithoutKeys(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	require.NoError(t, s.Run(t.Context(), setup))
-	run, _, report := runtest.Judged(t, setup.Dir)
+	run, _, report := play(t, s)
 	require.Contains(t, run.Unsuited, "no key with the name of the lock is on a server")
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
@@ -125,13 +120,11 @@ func TestUnder_OtherLockAnswersOtherwise(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(tc.scenario, "/", "-")+"-"+tc.lock, func(t *testing.T) {
 			t.Parallel()
-			setup := runtest.Setup(t)
 			l := runtest.Lock(tc.lock)
 			l.Name, l.Foreign, l.HeldOn = "theirs", true, nil
 			s, err := under(t, tc.scenario, l)
 			require.NoError(t, err)
-			require.NoError(t, s.Run(t.Context(), setup))
-			run, _, report := runtest.Judged(t, setup.Dir)
+			run, _, report := play(t, s)
 			require.Empty(t, run.AbortReason)
 			require.Equal(t, tc.want, report.Verdict, "%+v %+v", run, report)
 			for _, said := range [][2]string{{run.Spared, tc.spared}, {run.Unsuited, tc.unsuited}} {

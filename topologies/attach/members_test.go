@@ -226,7 +226,7 @@ func membersAreLeftAsTheyWere(t *testing.T, e *ensemble) {
 	var notices []string
 	dir := t.TempDir()
 	setup := harness.Config{Dir: dir, Backend: e.backend(), Seed: 1, Notice: func(what string) { notices = append(notices, what) }}
-	r := harness.RandomRun{Topology: e.topology.Name, Lock: lockNamed(t, lock), Length: 3 * time.Second}
+	r := harness.RandomRun{Topology: e.topology.Name, Lock: lockNamed(t, lock), Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	require.Equal(t, before, e.keys(t))
 
@@ -246,7 +246,7 @@ func faultsOfMembers(t *testing.T, e *ensemble) {
 	leave := e.backend()
 	leave.Yes = true
 	run := func(b attach.Backend, kind string) error {
-		r := harness.RandomRun{Topology: e.topology.Name, Lock: lockNamed(t, "etcd-mutex"), Length: 2 * time.Second, Faults: kind}
+		r := harness.RandomRun{Topology: e.topology.Name, Lock: lockNamed(t, "etcd-mutex"), Length: time.Second, Faults: kind}
 		dir := filepath.Join(t.TempDir(), "run")
 		err := r.Run(t.Context(), harness.Config{Dir: dir, Backend: b, Seed: 1})
 		if err != nil {

@@ -29,27 +29,14 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// programs is a folder for what the tests build.
-var programs string
-
 func TestMain(m *testing.M) {
-	logging.Disable()
-	var err error
-	if programs, err = os.MkdirTemp("", "lockchaos-attach"); err != nil {
-		panic(err)
+	if len(os.Args) == 4 && os.Args[1] == stockCommand {
+		serveStock(os.Args[2], os.Args[3])
 	}
+	logging.Disable()
 	runtest.FewAtOnce(2)
 	// The thread that starts processes is never given back.
-	goleak.VerifyTestMain(cleaning{m}, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
-}
-
-// cleaning removes what the tests built.
-type cleaning struct{ *testing.M }
-
-// Run runs the tests.
-func (m cleaning) Run() int {
-	defer os.RemoveAll(programs)
-	return m.M.Run()
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
 // The passwords of the servers that the tests attach to: of the default user,

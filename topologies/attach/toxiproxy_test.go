@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,30 +24,32 @@ import (
 	"testing"
 	"time"
 
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
+// stockCommand has the test binary serve a toxiproxy.
+const stockCommand = "serve-toxiproxy"
+
 // A stock is a stock toxiproxy, before servers of an installation.
 type stock struct{ api string }
 
-// toxiproxy is the program, linked once for all tests: linking takes two seconds of processor time.
-var toxiproxy = sync.OnceValues(func() (string, error) {
-	server := filepath.Join(programs, "toxiproxy-server")
-	if out, err := exec.Command("go", "build", "-o", server, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return server, nil
-})
+// serveStock is what a process of [proxied] does instead of tests: what the program toxiproxy-server does, which
+// takes two seconds of processor time to link.
+func serveStock(address, config string) {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	server.PopulateConfig(config)
+	panic(server.Listen(address))
+}
 
 // proxied runs a toxiproxy with proxies of these names before these addresses.
 func proxied(t *testing.T, upstreams map[string]string) stock {
 	t.Helper()
 	dir := t.TempDir()
-	server, err := toxiproxy()
-	require.NoError(t, err)
 	type proxy struct {
 		Name     string `json:"name"`
 		Listen   string `json:"listen"`
@@ -59,16 +62,16 @@ func proxied(t *testing.T, upstreams map[string]string) stock {
 	}
 	config, err := json.Marshal(proxies)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "proxies.json"), config, 0o600))
-	port := fmt.Sprint(nextPort())
-	cmd := exec.Command(server, "-host", ownAddress().String(), "-port", port, "-config", filepath.Join(dir, "proxies.json"))
+	file := filepath.Join(dir, "proxies.json")
+	require.NoError(t, os.WriteFile(file, config, 0o600))
+	s := stock{netip.AddrPortFrom(ownAddress(), nextPort()).String()}
+	cmd := exec.Command(os.Args[0], stockCommand, s.api, file)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	s := stock{net.JoinHostPort(ownAddress().String(), port)}
 	ctx := within(t)
 	require.NoError(t, await.Until(ctx, func() error {
 		if found, err := s.ask(http.MethodGet, "proxies", ""); err != nil || strings.Count(found, `"listen"`) < len(upstreams) {

@@ -171,4 +171,4 @@ func (m *members) promote(ctx context.Context, shard string) error {
 
 // watchMembersEvery is how often a member is asked for its role: it costs it more than a
 // Redis server.
-const watchMembersEvery = 25 * time.Millisecond
+const watchMembersEvery = 100 * time.Millisecond

@@ -161,7 +161,7 @@ func (s *sentinels) tuneOne(ctx context.Context, name string) error {
 // failover that nothing forces, the leader sees the promotion after up to a
 // second, and the others must have that much patience.
 const (
-	quickHello = "100"
+	quickHello = "200"
 	slowHello  = "400"
 )
 
