@@ -37,10 +37,10 @@ func met(t *testing.T, h *history.History) map[string]int {
 func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 	const second = time.Second
 	one := func(fault, target string, params map[string]string) faults.Step {
-		return faults.Step{At: second / 2, For: second / 2, Fault: fault, Target: target, Params: params}
+		return faults.Step{At: second / 4, For: second / 2, Fault: fault, Target: target, Params: params}
 	}
 	momentary := func(fault, target string, params map[string]string) faults.Step {
-		return faults.Step{At: second / 2, Fault: fault, Target: target, Params: params}
+		return faults.Step{At: second / 4, Fault: fault, Target: target, Params: params}
 	}
 	for name, tt := range map[string]struct {
 		step faults.Step
@@ -67,8 +67,8 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 			setup := runtest.Setup(t)
 			r := harness.RandomRun{
 				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock("mutex-fair"),
-				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Wait: 300 * time.Millisecond},
-				Plan: faults.Schedule{tt.step}, Length: 1500 * time.Millisecond,
+				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Clients: 4, Wait: 300 * time.Millisecond},
+				Plan: faults.Schedule{tt.step}, Length: second,
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
 			_, h, report := runtest.Judged(t, setup.Dir)

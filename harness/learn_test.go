@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // Faults of slots and commands in a random run meet the keys and commands that a
@@ -26,7 +27,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	l := runtest.Lock("redislock")
 	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
 	r := harness.RandomRun{
-		Topology: "cluster", Servers: steady, Lock: l, Length: 12 * time.Second,
+		Topology: "cluster", Servers: steady, Lock: l, Length: 5 * time.Second, Workload: workload.Config{Clients: 4},
 		Plan: faults.Schedule{
 			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
 			{At: 3 * time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SETNX", "nth": "1", "then": "reset"}},
@@ -64,9 +65,9 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 		return silent{}, func() {}, nil
 	}
 	r := harness.RandomRun{
-		Topology: "single", Lock: l, Length: 2 * time.Second,
+		Topology: "single", Lock: l, Length: time.Second,
 		Plan: faults.Schedule{
-			{At: 500 * time.Millisecond, For: time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SET", "nth": "1", "then": "reset"}},
+			{At: 300 * time.Millisecond, For: 500 * time.Millisecond, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SET", "nth": "1", "then": "reset"}},
 		},
 		Options: harness.LockOptions{Watchdog: time.Second},
 	}

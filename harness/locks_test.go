@@ -32,7 +32,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 		t.Run(tt.lock, func(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
-			r := harness.RandomRun{Topology: "single", Lock: runtest.Lock(tt.lock), Faults: tt.fault, Length: 2 * time.Second}
+			r := harness.RandomRun{Topology: "single", Lock: runtest.Lock(tt.lock), Faults: tt.fault, Length: time.Second}
 			r.Workload.Wait = r.Wait()
 			require.NoError(t, r.Run(t.Context(), setup))
 			run, h, _ := runtest.Judged(t, setup.Dir)

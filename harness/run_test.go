@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // twiceGranted reports whether a lock was granted to two clients at the same time; a lock
@@ -25,7 +26,8 @@ func twiceGranted(_ *history.History, report checker.Report) bool {
 func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	r := harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Faults: "split-brain", Length: 10 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	r := harness.RandomRun{Topology: "sentinel", Lock: runtest.Lock("mutex"), Faults: "split-brain", Length: 6 * time.Second, Options: harness.LockOptions{Watchdog: time.Second}}
+	r.Workload.Think = 100 * time.Millisecond
 	run, h, report := runtest.Until(t, r, setup, checker.Invalid, twiceGranted)
 	require.Empty(t, runtest.FailedFaults(h))
 	require.NoError(t, scenarios.Expectation{Verdict: "invalid", Violation: checker.DoubleGrant}.Met(run, report))
@@ -53,8 +55,8 @@ func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
 	setup := runtest.Setup(t)
 	runtest.NeedCompiler(t)
 	r := harness.RandomRun{
-		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 9 * time.Second,
-		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond},
+		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 4 * time.Second,
+		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond}, Workload: workload.Config{Clients: 4},
 	}
 	landed := func(e history.Event) bool { return e.Op == history.Inject && e.Type == history.OK }
 	run, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, report checker.Report) bool {

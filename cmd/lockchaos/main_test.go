@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rs/zerolog"
 
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -24,8 +27,17 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv(raceOptions, "atexit_sleep_ms=10")
 	}
 	commands := defects()
-	commands["lockchaos"] = main
+	commands["lockchaos"], commands[toxiproxyServer] = main, runToxiproxy
 	testscript.Main(m, commands)
+}
+
+// toxiproxyServer is a command that is a stock toxiproxy: toxiproxy-server ADDRESS CONFIG. Its signals end it.
+const toxiproxyServer = "toxiproxy-server"
+
+func runToxiproxy() {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	server.PopulateConfig(os.Args[2])
+	fmt.Fprintln(os.Stderr, server.Listen(os.Args[1]))
 }
 
 // TestCommandLine drives the program as a user does. The scripts in testdata
@@ -100,7 +112,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 				return
 			}
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	ts.Fatalf("%s did not come", args[0])
 }
@@ -118,7 +130,7 @@ func nothing(ts *testscript.TestScript, _ bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("left behind: %s", strings.Join(left, ", "))
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -38,7 +38,7 @@ type foreign struct {
 // await waits until a condition holds.
 func awaits(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, patience, 2*time.Millisecond, what)
+	require.Eventually(t, holds, patience, 20*time.Millisecond, what)
 }
 
 // lockchaos is the program, which is the test binary under this name. It ends with the tests.
@@ -50,21 +50,6 @@ func lockchaos(t *testing.T, args ...string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
-
-// toxiproxy is the program, built once for all tests. The folder of the tests'
-// own program has it, which goes when they end.
-var toxiproxy = sync.OnceValues(func() (string, error) {
-	lockchaos, err := exec.LookPath("lockchaos")
-	if err != nil {
-		return "", err
-	}
-	program := filepath.Join(filepath.Dir(lockchaos), "toxiproxy-server")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/Shopify/toxiproxy/v2/cmd/server").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build toxiproxy: %w\n%s", err, out)
-	}
-	return program, nil
-})
 
 // runForeign starts one until the test ends.
 func runForeign(t *testing.T) foreign {
@@ -78,14 +63,12 @@ func runForeign(t *testing.T) foreign {
 	f := foreign{server: d.Server("redis-1").Observer()}
 
 	dir := t.TempDir()
-	program, err := toxiproxy()
-	require.NoError(t, err)
 	host, _, err := net.SplitHostPort(f.server.Options().Addr) // which is the deployment's alone
 	require.NoError(t, err)
 	config := fmt.Sprintf(`[{"name":"zone-a>redis-1","listen":"%[1]s:21111","upstream":"%[2]s","enabled":true},
 		{"name":"zone-b>redis-1","listen":"%[1]s:21121","upstream":"%[2]s","enabled":true}]`, host, f.server.Options().Addr)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "proxies.json"), []byte(config), 0o600))
-	cmd := exec.Command(program, "-host", host, "-port", "21100", "-config", filepath.Join(dir, "proxies.json"))
+	cmd := exec.Command(toxiproxyServer, net.JoinHostPort(host, "21100"), filepath.Join(dir, "proxies.json"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	f.stop = sync.OnceFunc(func() {

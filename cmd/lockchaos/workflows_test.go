@@ -50,7 +50,7 @@ func TestWorkflowsOfAUser(t *testing.T) {
 	}
 	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
 	require.NoError(t, err)
-	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 4s", "1-5", "1-2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 3", "python3", "/usr/bin/python3")
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 2s", "1-5", "1", "SHARD/4", "SHARD/2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1", "python3", "/usr/bin/python3")
 	for name, jobs := range map[string][]string{"driver.yml": {"lock"}, "nightly.yml": {"play", "judge"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestWorkflowsOfAUser(t *testing.T) {
 			for _, job := range jobs {
 				shards := []string{""}
 				if w.Jobs[job].Env["SHARD"] != "" {
-					shards = []string{"0", "1", "2", "3"}
+					shards = []string{"0", "1"}
 				}
 				for _, shard := range shards {
 					for _, step := range w.Jobs[job].Steps {
