@@ -123,7 +123,7 @@ CACHED := ./checker/... ./fleet ./history ./internal/await ./internal/crew ./int
 	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
 # The others, beginning with those that take longest, but not with both that start containers: side by
 # side those starve each other.
-LONGEST := ./topologies/attach ./drivers ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./topologies/container ./lock
+LONGEST := ./topologies/attach ./drivers ./faults/faultstest ./scenarios ./harness ./cmd/lockchaos ./locktests ./chaos ./conformance ./mutants/broken ./topologies/container ./topologies/process ./lock
 SERVERS = $(LONGEST) $(filter-out $(shell go list $(CACHED) $(LONGEST)),$(shell go list $(ALL)))
 # Those that only start programs, containers or runs, hand calls on to other libraries, or play simulations: with RACE=1,
 # what they start has no race detector either, or is what the tests of harness, faults and topologies/process run with it;
@@ -132,7 +132,7 @@ UNRACED := ./topologies/attach ./drivers ./scenarios ./cmd/lockchaos ./causes ./
 	./adapters/... ./findings ./internal/locks ./mutants/...
 RACE ?=
 # Most tests with servers wait: so many packages run side by side (2 with the race detector), and so many tests of each.
-PACKAGES ?= 3
+PACKAGES ?= 4
 PARALLEL ?= 6
 # A program with the race detector sleeps for a second before it exits, unless it is told otherwise.
 # Without tables for debuggers (-ldflags=-w) linking takes a second less for each package. Vet runs

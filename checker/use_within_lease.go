@@ -134,8 +134,8 @@ func excluding(l *holding.Lock, op *holding.Op) *holding.Grant {
 		if alone && h.Owner() != op.Owner && h.Process() != op.Process && h.End > op.Complete.Time {
 			return h
 		}
-		if h.Mode() == holding.Exclusive {
-			break // those before it have ended
+		if h.Mode() == holding.Exclusive && h.End > h.Start {
+			break // those before one that was held for certain have ended
 		}
 	}
 	return nil
