@@ -106,7 +106,7 @@ func TestEveryScenarioGivesItsVerdict(t *testing.T) {
 
 // keysOfPlantedBugs are what the report of a planted bug says of whose key a server had: here
 // that of a client that had given up.
-var keysOfPlantedBugs = map[string]string{ //nolint:gochecknoglobals // it is constant
+var keysOfPlantedBugs = map[string]string{
 	"abandoned-wait":            "redis-1 still had the key of client b (whose request was refused at",
 	"late-release-double-grant": "redis-1 had client b as the holder of orders",
 }
