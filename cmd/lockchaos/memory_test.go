@@ -111,16 +111,16 @@ func TestMemoryDoesNotGrowWithTheLength(t *testing.T) {
 	require.Less(t, peaks[1], 3*peaks[0])
 }
 
-// A hundred thousand readers at once are judged in 200 MB: 120 do on an idle machine, and 90 don't.
+// A hundred thousand readers at once are judged in 400 MB: 120 do on an idle machine, and 90 don't.
 func TestMemoryOfManyReadersAtOnceIsBounded(t *testing.T) {
 	t.Parallel()
-	for limit, enough := range map[int]bool{60: false, 200: true} {
+	for limit, enough := range map[int]bool{60: false, 400: true} {
 		code, said, _ := judged(t, limit, func(w io.Writer) error { return togetherIn(w, 100_000) })
 		if enough {
 			require.NotContains(t, said, "memory", code)
 		} else {
 			require.Equal(t, exitUnknown, code, said)
-			require.Contains(t, said, "it takes more than 60 MB of memory")
+			require.Regexp(t, "it takes more than (60|80) MB of memory", said) // where the search gives up, or at the end
 		}
 	}
 }
