@@ -127,6 +127,9 @@ func TestServersAreAsNew(t *testing.T) {
 
 // A client of a test that is over does not reach the test that has its server now.
 func TestFormerClientsAreShutOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs real servers; -short leaves them out")
+	}
 	var former *redis.Client
 	var before *Server
 	t.Run("before", func(t *testing.T) {
