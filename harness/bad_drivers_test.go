@@ -86,6 +86,7 @@ func TestBadDrivers(t *testing.T) {
 		{name: "goes on at the end of its input", acquire: grantByFolder, end: "sleep 1000 & echo $! >>PIDS; wait", want: fromMemory},
 		{name: "answers from memory", acquire: grantByFolder, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
 		{name: "answers from memory while links are reset", acquire: grantByFolder, plan: resets, want: "times, and 0 requests reached the servers over the links: " + fromMemory},
+		{name: "hangs", acquire: "sleep 1000 & echo $! >>PIDS; wait", want: "for a lock"},
 		{name: "hangs at the end", acquire: `if [ "${answered:-}" ]; then sleep 1000 & echo $! >>PIDS; wait; else answered=1; ` + grantAll + `; fi`, want: "did not answer request"},
 		{name: "leaves a process of another group behind", acquire: "[ \"${left:-}\" ] || { setsid sleep 1000 >/dev/null 2>&1 & left=$!; echo $left >>PIDS; }; " + grantByFolder, want: fromMemory},
 		{name: escapes, acquire: "[ \"${left:-}\" ] || { " + escape + "; left=1; }; " + grantByFolder, want: fromMemory},

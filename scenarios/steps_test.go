@@ -315,7 +315,7 @@ func TestStepsRepeatAnUnknownRelease(t *testing.T) {
 	}
 }
 
-func TestACheckedResourceTakesTheWriteOfWhoeverBeganLast(t *testing.T) {
+func TestACheckedResourceTakesTheWriteThatWasBegunLast(t *testing.T) {
 	for _, resource := range []string{"checked", "checked-ledger", "checked-redis"} {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()

@@ -442,7 +442,8 @@ func (c *Client) died() bool {
 }
 
 // Die records that the process of the client has ended, which lived at an instant: it has crashed, and no
-// resource is used for it any more. Any other method may be under way.
+// resource is used for it any more. The zero instant says that it may have been gone all the time, which the
+// history says from its first nanosecond on. Any other method may be under way.
 func (c *Client) Die(lived time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

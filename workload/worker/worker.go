@@ -438,7 +438,7 @@ func (w *Client) Kill(ctx context.Context) error {
 	w.mu.Lock()
 	w.ending, w.killed = true, true
 	w.mu.Unlock()
-	lived := w.config.Recorder.Offset(time.Now())
+	lived := max(w.config.Recorder.Offset(time.Now()), 1) // 0 says nothing
 	if err := w.signal(spawn.Kill); err != nil {
 		return err
 	}
@@ -453,7 +453,7 @@ func (w *Client) Kill(ctx context.Context) error {
 		e.Type, e.Error = history.Info, "the client was killed"
 		w.config.Recorder.Record(e)
 	}
-	crash := history.Event{Op: history.Crash, Type: history.Info, From: max(lived, 1)}
+	crash := history.Event{Op: history.Crash, Type: history.Info, From: lived}
 	if w.latest != nil {
 		crash.Process, crash.Lock, crash.Owner = w.latest.Process, w.latest.Lock, w.latest.Owner
 	} else {
