@@ -66,11 +66,13 @@ func withFakes(t *testing.T, n int, run func(t *testing.T, f []*fake, clients []
 				},
 			}))
 		}
+		defer func() { // also when the test fails: a bubble that is left panics, and ends all tests
+			for _, rdb := range clients {
+				_ = rdb.Close()
+			}
+			time.Sleep(24 * time.Hour) // until everything that sleeps has seen it
+		}()
 		run(t, fakes, clients)
-		for _, rdb := range clients {
-			_ = rdb.Close()
-		}
-		time.Sleep(24 * time.Hour) // until everything that sleeps has seen it
 	})
 }
 

@@ -164,7 +164,9 @@ func TestRedlockWatchdogInTime(t *testing.T) {
 					require.Equal(t, 1, e.count(lock.Lost))
 				}
 				if tt.lost == 10*time.Second {
-					require.Len(t, f[0].log("release"), 1, "what is left of it is taken back")
+					// Twice where the extension's answer comes after the others have refused.
+					require.Subset(t, []string{"10s"}, f[0].log("release"))
+					require.NotEmpty(t, f[0].log("release"), "what is left of it is taken back")
 				}
 			})
 		})
