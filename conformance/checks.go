@@ -1,6 +1,9 @@
 package conformance
 
-import "github.com/lockchaos/lockchaos/promises"
+import (
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/promises"
+)
 
 const (
 	// ownerInOneStep is what a user has to change where a release is not one step.
@@ -10,6 +13,8 @@ const (
 // What is promised.
 func reentrant(p promises.Promises) bool  { return p.Reentrant }
 func extendable(p promises.Promises) bool { return p.Extend }
+func readWrite(p promises.Promises) bool  { return p.Kind == history.KindRW }
+func permitted(p promises.Promises) bool  { return p.Kind == history.KindSemaphore }
 
 // Checks lists the checks of a driver, in order.
 func Checks() []Check {
@@ -26,6 +31,22 @@ func Checks() []Check {
 		{
 			Name: "an owner is granted again what it holds, and gives it back as often", Needs: reentrant, play: countsReentry,
 			change: "count the grants of an owner, and free the lock with the last release; or do not promise reentrant",
+		},
+		{
+			Name: "readers hold the lock together, and exclude writers", Needs: readWrite, play: sharesReads,
+			change: "grant a reader where no other client writes, and a writer where none reads or writes, in one step on the server",
+		},
+		{
+			Name: "a writer goes on as a reader, and readers join it", Needs: func(p promises.Promises) bool { return readWrite(p) && p.Downgrades }, play: goesOnReading,
+			change: "grant an owner that writes to read as well, and give back each by its own release; or do not promise downgrades",
+		},
+		{
+			Name: "as many permits are granted as there are", Needs: permitted, play: grantsPermits,
+			change: "count the permits that are held and grant one in one step on the server; a permit that is given back is one that is held",
+		},
+		{
+			Name: "an owner is granted several permits", Needs: func(p promises.Promises) bool { return permitted(p) && p.Several }, play: grantsSeveral,
+			change: "grant all permits of a request or none, in one step on the server; or do not promise several",
 		},
 		{
 			Name: "a lock that is held is refused to another process", play: refusesOther,

@@ -152,6 +152,10 @@ func TestChecks_FindBugsOfOtherLocks(t *testing.T) {
 	}{
 		"an owner is granted again what it holds, and gives it back as often": {runtest.Lock("broken-uncounted-reentry"), runtest.Lock("mutex"), "the client of the other process was granted the lock as well"},
 		"waiters are granted the lock in the order of their requests":         {fairSpec("last first", strings.Replace(queue, "RPUSH", "LPUSH", 1)), fairSpec("first first", queue), "were granted the lock in the order [4 3 2 1]"},
+		"readers hold the lock together, and exclude writers":                 {runtest.Lock("broken-unseen-readers"), runtest.Lock("rwmutex"), "a writer was granted the lock, although two clients read"},
+		"a writer goes on as a reader, and readers join it":                   {runtest.Lock("broken-unseen-readers"), runtest.Lock("rwmutex"), "a writer was granted the lock, although the client that wrote before reads"},
+		"as many permits are granted as there are":                            {runtest.Lock("broken-one-more-permit"), runtest.Lock("semaphore-permit"), "a client was granted the lock, although 3 of 3 permits are held"},
+		"an owner is granted several permits":                                 {runtest.Lock("broken-one-more-permit"), runtest.Lock("semaphore-permit"), "a client was granted the lock, although a single permit is left"},
 	} {
 		t.Run(check, func(t *testing.T) {
 			t.Parallel()

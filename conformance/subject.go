@@ -8,13 +8,17 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // A subject is what is checked: a driver, or a lock in Go.
 type subject interface {
 	lock.Locker
+	// Ask asks for a lock that is no mutex.
+	Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error)
 	// ReleaseAgain asks for a release whatever is known of the hold.
 	ReleaseAgain(ctx context.Context, h *lock.Hold) error
 	Hello() driver.Hello
@@ -47,7 +51,7 @@ func inGo(l harness.LockSpec) opener {
 	return func(d topologies.Deployment, zone string, timeout time.Duration, _ io.Writer) (subject, func(), error) {
 		at, options := harness.PlaceIn(d, zone), d.ClientOptions(zone)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
-		locker, end, err := l.Connect(open, options, harness.LockOptions{At: &at})
+		locker, end, err := l.Connect(open, options, harness.LockOptions{At: &at, Permits: permitsThere})
 		return lockInGo{locker, l}, end, err
 	}
 }
@@ -69,7 +73,20 @@ func (e openError) Unwrap() error { return e.error }
 
 // Acquire asks the lock.
 func (l lockInGo) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := l.Locker.Acquire(ctx, name, o)
+	return told(l.Locker.Acquire(ctx, name, o))
+}
+
+// Ask asks the lock, which is a [workload.Service].
+func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
+	r := workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode), Permits: w.Permits}
+	if w.Permits > 0 {
+		r.Mode = history.Permit
+	}
+	return told(workload.Ask(ctx, l.Locker, r, o))
+}
+
+// told is what a lock in Go answered, as a driver says it.
+func told(h *lock.Hold, err error) (*lock.Hold, error) {
 	switch {
 	case err == nil && h == nil:
 		return nil, errors.New("the lock under test returned neither a hold nor an error")

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,8 @@ const (
 	// helloLimit is how long a driver may take to say hello: an interpreter has
 	// to start, and to load its libraries.
 	helloLimit = 30 * time.Second
+	// helloUsual is how long it takes at the most, but on a busy machine.
+	helloUsual = 5 * time.Second
 	// finishLimit is how long a driver may take to exit after the end of its input.
 	finishLimit = 10 * time.Second
 	// lineLimit is the size of the longest line that a driver may send, in bytes.
@@ -93,10 +96,16 @@ type Config struct {
 	Joins bool
 	// Temp is the folder for the socket; empty: that of the system.
 	Temp string
+	// Silent is told once, in a sentence, that the driver has not said hello for 5 s, which [Start] goes on to await; nil: it is
+	// not told.
+	Silent func(why string)
 	// Log gets what the driver writes to stderr, 8 MB at most; nil: nothing is
 	// kept. The driver's stdout goes there too where it uses the socket.
 	Log io.Writer
 }
+
+// name is what errors call the command.
+func (c Config) name() string { return cmp.Or(c.Name, strings.Join(c.Command, " ")) }
 
 // A Driver is a running driver program. [Start] makes it; the caller of Start
 // closes it. It is safe for concurrent use.
@@ -145,7 +154,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.start(ctx, c); err != nil {
 		_ = d.Close() //nolint:contextcheck // an end has a bound of its own
-		return nil, startError{fmt.Errorf("start driver %q: %w", cmp.Or(c.Name, strings.Join(c.Command, " ")), err)}
+		return nil, startError{fmt.Errorf("start driver %q: %w", c.name(), err)}
 	}
 	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
 	d.wait.Go(d.write)
@@ -248,12 +257,25 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	})
 	ctx, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
-	select {
-	case r := <-answered:
-		return d.greet(r)
-	case <-ctx.Done():
-		return fmt.Errorf("it did not answer hello within %v: is its output flushed after each line? It was sent %s%s", helloLimit, bytes.TrimSpace(hello), log.lastWords())
-	case <-d.stopped.Done():
+	silent := time.NewTimer(helloUsual)
+	defer silent.Stop()
+	why := func(limit time.Duration) string {
+		said := cmp.Or(log.lastWords(), "; it wrote nothing to stdout or stderr")
+		return fmt.Sprintf("it did not answer hello within %v: is its output flushed after each line? It was sent %s%s", limit, bytes.TrimSpace(hello), said)
+	}
+	for waits := true; waits; {
+		select {
+		case r := <-answered:
+			return d.greet(r)
+		case <-silent.C:
+			if c.Silent != nil {
+				c.Silent(fmt.Sprintf("driver %q: %s", c.name(), why(helloUsual)))
+			}
+		case <-ctx.Done():
+			return errors.New(why(helloLimit))
+		case <-d.stopped.Done():
+			waits = false
+		}
 	}
 	select {
 	case r := <-answered: // it ended right behind its answer
@@ -301,8 +323,8 @@ func (d *Driver) greet(r response) error {
 		return fmt.Errorf("it speaks protocol %d: say \"protocol\":%d in the answer to hello", h.Protocol, Version)
 	case h.Name == "":
 		return errors.New("it gave no name in its answer to hello: say which library it wraps")
-	case h.Promises.Kind != "" && h.Promises.Kind != "mutex":
-		return fmt.Errorf("it promises a lock of kind %q: protocol 1 knows mutex", h.Promises.Kind)
+	case !slices.Contains([]string{"", "mutex", kindRW, kindSemaphore}, h.Promises.Kind):
+		return fmt.Errorf("it promises a lock of kind %q: the protocol knows mutex, rw and semaphore", h.Promises.Kind)
 	case h.Parallel < 0:
 		return fmt.Errorf("it allows %d clients at once: give 1 or more", h.Parallel)
 	}

@@ -78,7 +78,7 @@ func act(role string) int {
 	case "nameless":
 		_ = out.Encode(line{"re": 0, "protocol": 1})
 	case "other-kind":
-		_ = out.Encode(line{"re": 0, "protocol": 1, "name": "script", "promises": line{"kind": "rw"}})
+		_ = out.Encode(line{"re": 0, "protocol": 1, "name": "script", "promises": line{"kind": "latch"}})
 	case "refuses":
 		_ = out.Encode(line{"re": 0, "result": "fail", "why": "no topology cluster"})
 	case "prints":
@@ -231,7 +231,7 @@ func TestStart_Refuses(t *testing.T) {
 		"exits":          `it ended: exit status 3; it logged "ModuleNotFoundError: no module named redis"`,
 		"other-protocol": `it speaks protocol 2: say "protocol":1`,
 		"nameless":       "it gave no name in its answer to hello",
-		"other-kind":     `it promises a lock of kind "rw"`,
+		"other-kind":     `it promises a lock of kind "latch": the protocol knows mutex, rw and semaphore`,
 		"refuses":        `it refused hello with "fail": "no topology cluster"`,
 		"prints":         `it sent the line "connecting...", which is no message: it is no JSON object`,
 		"wrong-type":     `can't be read: the field "name" is a number`,
@@ -251,10 +251,18 @@ func TestStart_Refuses(t *testing.T) {
 	})
 	t.Run("silent", func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, err := driver.Start(ctx, config(t, "silent"))
+		c, told := config(t, "silent"), ""
+		c.Name = "python3 driver.py"
+		c.Silent = func(why string) {
+			told = why
+			cancel()
+		}
+		_, err := driver.Start(ctx, c)
 		require.ErrorContains(t, err, "did not answer hello")
+		require.Equal(t, `driver "python3 driver.py": it did not answer hello within 5s: is its output flushed after each line? `+
+			`It was sent {"id":0,"op":"hello","protocol":1,"zone":"zone-a","timeout_ms":1000}; it wrote nothing to stdout or stderr`, told)
 	})
 }
 

@@ -18,6 +18,8 @@ const (
 	// The pauses between two tries of a client that waits for a lock whose
 	// library does not wait by itself.
 	leastPause, mostPause = 5 * time.Millisecond, 50 * time.Millisecond
+	// leaseWaited is the part of a lease for which a library waits at a time.
+	leaseWaited = 3
 	// pingPause is the time between two pings.
 	pingPause = 250 * time.Millisecond
 	// withdrawLimit bounds the release of a hold that was granted too late.
@@ -30,22 +32,27 @@ var _ lock.Locker = (*Driver)(nil)
 // to its last '#', so that "zone-a.3#12" is a request of the client zone-a.3; a
 // client has one request open at a time, and others wait.
 //
-// A wait is made of single tries, so that a lease is counted from the request that was
-// granted, and not from the begin of the wait. The wait is left to the library where
-// it promises to serve its waiters in order, or where the lease has no end.
+// A wait is made of short ones, since a lease is counted from the request that was
+// granted: a library that waits by itself is told to for a third of the lease, and
+// for all of the wait where it serves its waiters in order, or the lease has no end.
 //
 // Errors: [lock.ErrNotAcquired] where the driver refused for certain, and
 // [ErrBroken] where it can't be used; after any other error, such as [ErrUnknown], the
 // lock may have been granted.
 func (d *Driver) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := d.acquire(ctx, name, o)
+	return d.Ask(ctx, name, Way{}, o)
+}
+
+// Ask is [Driver.Acquire] of a lock that is asked for in several ways.
+func (d *Driver) Ask(ctx context.Context, name string, w Way, o lock.Options) (*lock.Hold, error) {
+	h, err := d.acquire(ctx, name, w.of(d.hello.Promises.Kind), o)
 	if err != nil {
 		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
 	}
 	return h, nil
 }
 
-func (d *Driver) acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+func (d *Driver) acquire(ctx context.Context, name string, w Way, o lock.Options) (*lock.Hold, error) {
 	if name == "" {
 		return nil, errors.New("empty name: give the lock a name")
 	}
@@ -56,11 +63,15 @@ func (d *Driver) acquire(ctx context.Context, name string, o lock.Options) (*loc
 		o.Owner = rand.Text()
 	}
 	if d.hello.Promises.Wait && (d.hello.Promises.Fair || o.Lease == 0) {
-		return d.try(ctx, name, o, o.Wait)
+		return d.try(ctx, name, w, o, o.Wait)
 	}
 	begin := time.Now()
 	for {
-		h, err := d.try(ctx, name, o, 0)
+		wait := time.Duration(0)
+		if d.hello.Promises.Wait {
+			wait = min(max(o.Wait-time.Since(begin), 0), o.Lease/leaseWaited)
+		}
+		h, err := d.try(ctx, name, w, o, wait)
 		left := o.Wait - time.Since(begin)
 		if !errors.Is(err, lock.ErrNotAcquired) || left <= 0 {
 			return h, err
@@ -80,11 +91,11 @@ func pause() time.Duration {
 }
 
 // try asks once, and lets the library wait for as long as that.
-func (d *Driver) try(ctx context.Context, name string, o lock.Options, wait time.Duration) (*lock.Hold, error) {
+func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wait time.Duration) (*lock.Hold, error) {
 	client := clientOf(o.Owner)
 	lease := millis(o.Lease)
 	waitMS := millis(wait)
-	q := request{Op: opAcquire, Client: client, Owner: o.Owner, Lock: name, LeaseMS: &lease, WaitMS: &waitMS}
+	q := request{Op: opAcquire, Client: client, Owner: o.Owner, Lock: name, LeaseMS: &lease, WaitMS: &waitMS, Way: w}
 	sent := time.Time{}
 	r, err := d.ask(ctx, client, q, func(at time.Time) { sent = at }, func(late response) { d.withdraw(client, late, o.Lease == 0) }) //nolint:contextcheck // it outlives this call
 	if err != nil {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/lockchaos/lockchaos/promises"
@@ -82,6 +83,36 @@ type request struct {
 	Hold    string `json:"hold,omitempty"`
 	LeaseMS *int64 `json:"lease_ms,omitempty"`
 	WaitMS  *int64 `json:"wait_ms,omitempty"`
+	Way
+}
+
+// A Way is how a lock is asked for that is no mutex. The zero value asks to write, and for the one permit
+// that a semaphore has.
+type Way struct {
+	// Mode of a lock of kind "rw": "read" or "write".
+	Mode string `json:"mode,omitempty"`
+	// Permits are how many are asked for of a semaphore, and Capacity is how many it has: the first request for a
+	// semaphore that is not there yet makes one of so many.
+	Permits  int `json:"permits,omitempty"`
+	Capacity int `json:"capacity,omitempty"`
+}
+
+// The kinds of lock that are asked for in several ways.
+const (
+	kindRW        = "rw"
+	kindSemaphore = "semaphore"
+)
+
+// of is the way as a lock of a kind is asked: a mutex in none.
+func (w Way) of(kind string) Way {
+	switch kind {
+	case kindRW:
+		return Way{Mode: cmp.Or(w.Mode, "write")}
+	case kindSemaphore:
+		return Way{Permits: max(w.Permits, 1), Capacity: max(w.Capacity, w.Permits, 1)}
+	default:
+		return Way{}
+	}
 }
 
 // A response is a line of a driver: an answer if Re is there, else an event.

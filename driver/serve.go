@@ -26,9 +26,14 @@ type Session struct {
 	Watchdog time.Duration
 }
 
+// An Asker is a lock of kind "rw" or "semaphore", for [Serve].
+type Asker interface {
+	Ask(ctx context.Context, name string, w Way, o lock.Options) (*lock.Hold, error)
+}
+
 // Serve makes a driver of a Go lock: main calls it and returns. hello says what
 // the lock is; open makes it for a session when the first lock is asked for, and closeIt is
-// called when lockchaos has ended the driver's input. A hold keeps what its [lock.Hold] says: its
+// called when lockchaos has ended the driver's input. A lock that is no mutex is an [Asker]. A hold keeps what its [lock.Hold] says: its
 // expiry, its token, and its loss.
 //
 // Serve uses the socket that LOCKCHAOS_SOCKET names, else stdin and stdout. Its
@@ -129,7 +134,7 @@ func (s *server) answer(ctx context.Context, q request) answer {
 	case opAcquire:
 		sent := time.Now()
 		var h *lock.Hold
-		if h, err = s.locker.Acquire(ctx, q.Lock, lock.Options{Owner: q.Owner, Lease: span(q.LeaseMS), Wait: span(q.WaitMS)}); err == nil {
+		if h, err = s.acquire(ctx, q); err == nil {
 			l := h.Lease()
 			a.Hold, a.Token, a.Holds, a.ValidMS = s.add(ctx, h), l.Token, l.Holds, validity(h, sent)
 		}
@@ -161,6 +166,14 @@ func (s *server) answer(ctx context.Context, q request) answer {
 	default:
 		return answer{Re: q.ID, Result: resultInfo, Why: err.Error()}
 	}
+}
+
+func (s *server) acquire(ctx context.Context, q request) (*lock.Hold, error) {
+	o := lock.Options{Owner: q.Owner, Lease: span(q.LeaseMS), Wait: span(q.WaitMS)}
+	if asker, is := s.locker.(Asker); is {
+		return asker.Ask(ctx, q.Lock, q.Way, o)
+	}
+	return s.locker.Acquire(ctx, q.Lock, o)
 }
 
 // add gives a hold an identity, and tells of its loss.

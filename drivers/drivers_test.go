@@ -133,7 +133,7 @@ func some(words ...string) []string {
 // run drives a driver's lock with a workload, and judges the record.
 func run(t *testing.T, seed uint64, command, topology, workload, faults string, length time.Duration) (history.Run, checker.Report) {
 	t.Helper()
-	spec, err := harness.Program(command)
+	spec, err := harness.Program(command, nil)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	r := harness.RandomRun{Topology: topology, Lock: spec, Kind: workload, Faults: faults, Length: length}
@@ -244,7 +244,7 @@ func TestDrivers_Paused(t *testing.T) {
 	t.Parallel()
 	python := languages()[0]
 	need(t, python)
-	spec, err := harness.Program(absolute(t, python.file))
+	spec, err := harness.Program(absolute(t, python.file), nil)
 	require.NoError(t, err)
 	for name, want := range map[string]checker.Verdict{"paused-holder": checker.Invalid, "holder-killed": checker.Valid} {
 		t.Run(name, func(t *testing.T) {
@@ -275,6 +275,14 @@ func TestDrivers_Go(t *testing.T) {
 		t.Run("from "+part[0], func(t *testing.T) {
 			t.Parallel()
 			require.Empty(t, check(t, path, topologies.Single, part...))
+		})
+	}
+	for kind, workload := range map[string]string{"rw": "readers-writers", "semaphore": "permits"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			command := path + " " + kind
+			require.Empty(t, check(t, command, topologies.Single, some("a free lock", "refused to another process", "late release", "readers", "permits")...))
+			judged(t, checker.Valid, command, topologies.Single, workload, faults.MixNone, 2*time.Second)
 		})
 	}
 	for _, topology := range []string{topologies.Sentinels, topologies.Cluster} {
@@ -310,7 +318,7 @@ func TestDrivers_Stores(t *testing.T) {
 				mix, length = faults.MixNone, 2*time.Second // a Java that starts again takes most of a second of processor time
 			}
 			judged(t, checker.Valid, command, topology, "contended", mix, length)
-			spec, err := harness.Program(command)
+			spec, err := harness.Program(command, nil)
 			require.NoError(t, err)
 			require.ErrorContains(t, spec.On(topologies.Single, topologies.Options{}, harness.LockOptions{}), "is on "+store+", and topology single has redis servers")
 		})
@@ -323,7 +331,7 @@ func TestDrivers_SymfonyEndsEarly(t *testing.T) {
 	t.Parallel()
 	php := languages()[1]
 	need(t, php)
-	spec, err := harness.Program(absolute(t, php.file))
+	spec, err := harness.Program(absolute(t, php.file), nil)
 	require.NoError(t, err)
 	topology, err := topologies.New(topologies.Single, topologies.Options{})
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func TestBadDrivers(t *testing.T) {
 			text = strings.NewReplacer("PIDS", pids, "LOCK", filepath.Join(dir, "lock")).Replace(text)
 			path := filepath.Join(dir, "driver.sh")
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-			spec, err := harness.Program(path)
+			spec, err := harness.Program(path, nil)
 			require.NoError(t, err)
 			r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
 			if c.release != "" { // it asks over the links once, and starts programs for each grant
@@ -145,7 +145,7 @@ func TestBadDrivers_ExitsInTheMiddle(t *testing.T) {
 	text = strings.NewReplacer("PIDS", filepath.Join(dir, "pids"), "LOCK", filepath.Join(dir, "lock")).Replace(text)
 	path := filepath.Join(dir, "driver.sh")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-	spec, err := harness.Program(path)
+	spec, err := harness.Program(path, nil)
 	require.NoError(t, err)
 	r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Kind: "watchdog", Faults: faults.MixNone, Length: time.Hour}
 	r.Workload = workload.Config{Clients: 4, Locks: 1, Hold: 2 * time.Second}
@@ -180,7 +180,7 @@ func TestBadDrivers_NoStart(t *testing.T) {
 		"sh -c 'printf \"main: no library\\n  in frame 7\\n\" >&2; exit 3'": "exit status 3; it logged \"in frame 7\"\nits log ends with:\n  main: no library\n    in frame 7",
 		" ": "needs a command",
 	} {
-		_, err := harness.Program(command)
+		_, err := harness.Program(command, nil)
 		require.ErrorContains(t, err, want, command)
 	}
 }
@@ -196,7 +196,7 @@ func TestBadDrivers_NoStartOfARun(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "driver.sh")
 		text := "#!/bin/sh\nread -r line\ncase $line in *servers*) " + does + ";; *) echo '{\"re\":0,\"protocol\":1,\"name\":\"bad\"}';; esac\nread -r line\n"
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-		spec, err := harness.Program(path)
+		spec, err := harness.Program(path, nil)
 		require.NoError(t, err)
 		r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), config))

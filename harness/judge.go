@@ -25,8 +25,9 @@ func meets(run history.Run) []string {
 	var all []string
 	for _, k := range kinds {
 		for _, m := range k.Meets {
-			// A lock that never says that it is not held can't meet a refused release.
-			if m != history.MetNotHeld || !slices.Contains(run.Unpromised, promises.NoReleaseTells) {
+			// A lock that never says that it is not held can't meet a refused release, for instance.
+			without := map[string]string{history.MetNotHeld: promises.NoReleaseTells, history.MetDowngrades: promises.NoDowngrades}[m]
+			if without == "" || !slices.Contains(run.Unpromised, without) {
 				all = append(all, m)
 			}
 		}

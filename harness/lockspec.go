@@ -324,7 +324,7 @@ func (ls Locks) Names() []string {
 // A name that begins with [ProgramPrefix] is a driver's command: see [Program].
 func (ls Locks) ByName(name string) (LockSpec, error) {
 	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok {
-		return Program(command)
+		return Program(command, nil)
 	}
 	for _, l := range ls {
 		if l.Name == name {

@@ -20,6 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // ProgramPrefix begins the name of a lock that is a program: what follows is its
@@ -73,14 +74,14 @@ var programCommands = []string{"SET", "SETNX", "EVALSHA", "EVAL", "HSET", "ZADD"
 // again for each zone of a run. The command is what a shell would be given, and
 // is the lock's name after [ProgramPrefix].
 //
-// Its error says what the program did instead of answering.
-func Program(command string) (LockSpec, error) {
+// Its error says what the program did instead of answering; tell is told sooner where it does nothing, nil: no one is.
+func Program(command string, tell func(string)) (LockSpec, error) {
 	if strings.TrimSpace(command) == "" {
 		return LockSpec{}, fmt.Errorf("%s needs a command, such as %spython3 driver.py", ProgramPrefix, ProgramPrefix)
 	}
 	argv := shell(command)
 	var logged bytes.Buffer
-	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command, Log: &logged})
+	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command, Log: &logged, Silent: tell})
 	if err != nil {
 		return LockSpec{}, withLog(err, logged.String())
 	}
@@ -170,7 +171,7 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 			tell()
 		}
 	}()
-	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease)}
+	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease), permits: o.Permits}
 	return l, func() {
 		d.Settle(silence)
 		silent := d.Silent(silence)
@@ -198,14 +199,23 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 type program struct {
 	*driver.Driver
 
-	lease time.Duration // instead of a watchdog
-	least atomic.Int64
+	lease   time.Duration // instead of a watchdog
+	permits int           // that a semaphore has
+	least   atomic.Int64
 }
 
 func (p *program) shortest() time.Duration { return time.Duration(p.least.Load()) }
 
-// Acquire asks the driver. A lock without a watchdog always has a lease.
+// Acquire asks for one lock, in its usual way.
 func (p *program) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	return p.Ask(ctx, workload.Request{Locks: []string{name}}, o)
+}
+
+// Ask implements [workload.Service]. A lock without a watchdog always has a lease.
+func (p *program) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+	if len(r.Locks) != 1 {
+		return nil, fmt.Errorf("%d locks in one request: a driver is asked for one at a time", len(r.Locks))
+	}
 	if o.Lease == 0 && !p.Hello().Promises.Watchdog {
 		o.Lease = p.lease
 	}
@@ -215,5 +225,5 @@ func (p *program) Acquire(ctx context.Context, name string, o lock.Options) (*lo
 			break
 		}
 	}
-	return p.Driver.Acquire(ctx, name, o)
+	return p.Driver.Ask(ctx, r.Locks[0], driver.Way{Mode: string(r.Mode), Permits: r.Permits, Capacity: p.permits}, o)
 }

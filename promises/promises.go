@@ -5,8 +5,7 @@ package promises
 // Promises are what a lock says of itself. What is promised is judged and checked, and a run lists
 // what is not. The zero value promises a mutex with a lease, and no more.
 type Promises struct {
-	// Kind of lock: "mutex", which empty means as well, "rw" or "semaphore". Version 1 of the driver protocol
-	// has mutexes alone.
+	// Kind of lock: "mutex", which empty means as well, "rw" or "semaphore".
 	Kind string `json:"kind,omitempty"`
 	// Store is what the lock is on: "etcd" or "zookeeper"; empty means Redis.
 	Store string `json:"store,omitempty"`
@@ -18,6 +17,11 @@ type Promises struct {
 	Token bool `json:"token,omitempty"`
 	// Reentrant says that an owner may acquire a lock again that it holds.
 	Reentrant bool `json:"reentrant,omitempty"`
+	// Downgrades says of a lock of kind "rw" that an owner that writes may be granted it to read as well, and go on as a
+	// reader.
+	Downgrades bool `json:"downgrades,omitempty"`
+	// Several says of a semaphore that an owner may have several permits, of one request or of several.
+	Several bool `json:"several,omitempty"`
 	// Fair says that waiters are granted the lock in the order of their requests.
 	Fair bool `json:"fair,omitempty"`
 	// Place says that each grant names its place in the queue of waiters, which a driver can't.
@@ -48,10 +52,12 @@ func Full(p Promises) Promises {
 // The names of what a lock may leave unpromised, in the record of a run.
 const (
 	NoAcks         = "replica-acks"
+	NoDowngrades   = "downgrades"
 	NoExtend       = "extend"
 	NoLost         = "lost"
 	NoPlace        = "place"
 	NoReleaseTells = "release-tells"
+	NoSeveral      = "several"
 	NoToken        = "token"
 )
 
@@ -66,11 +72,13 @@ type Gap struct {
 // Gaps lists all, in order of name.
 func Gaps() []Gap {
 	return []Gap{
+		{NoDowngrades, "a writer that goes on as a reader (none does)", func(p Promises) bool { return p.Kind != "rw" || p.Downgrades }},
 		{NoExtend, "extension (no client extends)", func(p Promises) bool { return p.Extend }},
 		{NoLost, "a notice of a loss (a hold counts until its lease ends)", func(p Promises) bool { return p.Lost }},
 		{NoPlace, "places in a queue (the order of waiters is not judged)", func(p Promises) bool { return p.Place }},
 		{NoReleaseTells, "a refusal of a release of what is not held (an ok after the lease counts as unknown)", func(p Promises) bool { return p.ReleaseTells }},
 		{NoAcks, "", func(p Promises) bool { return p.ReplicaAcks }},
+		{NoSeveral, "several permits of one owner (each client asks for one)", func(p Promises) bool { return p.Kind != "semaphore" || p.Several }},
 		{NoToken, "fencing tokens (their order is not judged)", func(p Promises) bool { return p.Token }},
 	}
 }

@@ -26,9 +26,13 @@ func TestPromises_Missing(t *testing.T) {
 		promises.NoPlace: {Place: true}, promises.NoReleaseTells: {ReleaseTells: true}, promises.NoToken: {Token: true},
 	} {
 		missing := p.Missing()
-		require.Len(t, missing, len(promises.Gaps())-1)
+		require.Len(t, missing, len(promises.Gaps())-3) // two are of other kinds of lock
 		require.NotContains(t, missing, name)
 		require.True(t, slices.IsSorted(missing))
+	}
+	for name, p := range map[string]promises.Promises{promises.NoDowngrades: {Kind: "rw", Downgrades: true}, promises.NoSeveral: {Kind: "semaphore", Several: true}} {
+		require.NotContains(t, p.Missing(), name)
+		require.Contains(t, promises.Promises{Kind: p.Kind}.Missing(), name)
 	}
 	require.Empty(t, promises.TextOf("of the future"))
 	require.Contains(t, promises.TextOf(promises.NoToken), "not judged")

@@ -181,7 +181,7 @@ func (c Case) config(l harness.LockSpec) workload.Config {
 	w := workload.Config{
 		Kinds: strings.Split(c.Workload, ","), Clients: c.Clients, Locks: c.Locks, Hold: c.Hold, Think: c.Think,
 		Lease: c.Lease, Wait: c.Wait, Permits: c.Permits, Calm: c.Calm, Careless: c.Careless, Seed: c.Seed,
-		Together: l.Together, Endless: l.Endless, Extends: c.Extends,
+		Together: l.Together, Endless: l.Endless, Extends: c.Extends, Downgrades: l.Downgrades, Several: l.Several,
 	}
 	if l.Kind == history.KindSemaphore {
 		w.Mode = history.Permit

@@ -347,6 +347,7 @@ func readersWriters(ctx context.Context, w *worker) {
 		return
 	}
 	downgrades := w.rng.IntN(3) == 0 || !w.downgraded // once soon, for the sake of short runs
+	downgrades = downgrades && w.Downgrades
 	r.Mode = history.Write
 	w.under(ctx, r, func() {
 		w.change(ctx, name, length)
@@ -363,8 +364,8 @@ func permits(ctx context.Context, w *worker) {
 	name, length := w.lock(), w.length()
 	r := w.one(name)
 	r.Mode, r.Permits = history.Permit, 1
-	more := w.Permits > 1 && w.rng.IntN(4) == 0
-	if !more && w.rng.IntN(3) == 0 {
+	more := w.Several && w.Permits > 1 && w.rng.IntN(4) == 0
+	if w.Several && !more && w.rng.IntN(3) == 0 {
 		r.Permits += w.rng.IntN(w.Permits)
 	}
 	w.under(ctx, r, func() {

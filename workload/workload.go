@@ -42,6 +42,9 @@ type Config struct {
 	// Together says that several locks are asked for in one request. Else they
 	// are asked for one after the other, in the order of their names.
 	Together bool `json:"-"`
+	// Downgrades says that some writers go on as readers, and Several that some clients ask for several permits, or for one
+	// more.
+	Downgrades, Several bool `json:"-"`
 	// Endless says that the lock's grants have no end, so that no lease is asked
 	// for.
 	Endless bool `json:"-"`

@@ -73,7 +73,7 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 		}
 		return fmt.Errorf("no check has %q in its name; the checks are:%s", only, strings.Join(known, ""))
 	}
-	l, err := harness.Program(command)
+	l, err := lockNamed(a.stderr, nil, harness.ProgramPrefix+command)
 	if err != nil {
 		return err
 	}

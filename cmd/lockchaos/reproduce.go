@@ -94,7 +94,7 @@ func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
 	if verdicts := []string{string(checker.Valid), string(checker.Invalid)}; !slices.Contains(verdicts, expect) {
 		return nil, fmt.Errorf("--expect: %w", names.Unknown("verdict", expect, verdicts))
 	}
-	l, err := a.locks.ByName(name)
+	l, err := lockNamed(a.stderr, a.locks, name)
 	if err != nil {
 		return nil, err
 	}

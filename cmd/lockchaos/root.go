@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -78,6 +79,14 @@ func onTerminal(w io.Writer) (width int, ok bool) {
 func (a *app) colour() bool {
 	_, ok := onTerminal(a.stdout)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// lockNamed is the lock of that name, which may be a driver's command: one that says nothing at first is told of.
+func lockNamed(stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {
+	if command, is := strings.CutPrefix(name, harness.ProgramPrefix); is {
+		return harness.Program(command, func(silent string) { fmt.Fprintln(stderr, say.Plain(silent)) })
+	}
+	return known.ByName(name)
 }
 
 // printf prints to standard output. What does not print in its texts, such as in the name of a file, is escaped.

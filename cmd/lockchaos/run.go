@@ -76,7 +76,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 		return wrong
 	}
 	var unknown error
-	if o.Lock, unknown = known.ByName(cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
+	if o.Lock, unknown = lockNamed(cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
 		return errors.Join(wrong, unknown)
 	}
 	byKind(cmd, &o.RandomRun)

@@ -2,6 +2,8 @@
 //
 //	go build -o driver ./drivers/go
 //	lockchaos run --lock 'exec:./driver' --topology sentinel
+//	lockchaos run --lock 'exec:./driver rw'
+//	lockchaos run --lock 'exec:./driver semaphore'
 //
 // A lock in Go that lockchaos can import needs no driver: see [lock.Locker].
 package main
@@ -20,18 +22,51 @@ import (
 )
 
 func main() {
-	if err := serve(); err != nil {
+	kind := "mutex"
+	if len(os.Args) > 1 {
+		kind = os.Args[1]
+	}
+	if err := serve(kind); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 
-func serve() error {
+func serve(kind string) error {
 	return driver.Serve(context.Background(), driver.Hello{
 		Name: "lockchaos/lock", Version: "1", Language: "go", Parallel: 64,
-		Promises: promises.Promises{Extend: true, Lost: true, Wait: true, Watchdog: true, ReleaseTells: true},
-		Keys:     []string{"{{name}}"},
+		Promises: promises.Promises{
+			Kind: kind, Extend: true, Lost: true, Wait: true, Watchdog: true, ReleaseTells: true,
+			Reentrant: kind == "rw", Downgrades: kind == "rw", Several: kind == "semaphore",
+		},
+		Keys: []string{"{{name}}"},
 	}, open)
+}
+
+// A service is the locks of a client, by what they are asked for.
+type service struct{ *lock.Client }
+
+// Acquire asks for a mutex.
+func (s service) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	return s.Mutex(name).Acquire(ctx, o)
+}
+
+// Ask asks for a lock that is no mutex.
+func (s service) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
+	switch {
+	case w.Permits > 0:
+		permits := s.PermitSemaphore(name)
+		if _, err := permits.TrySetPermits(ctx, w.Capacity); err != nil { // it has been made already, but for the first time
+			return nil, err
+		}
+		return permits.Acquire(ctx, w.Permits, o)
+	case w.Mode == "read":
+		return s.RWMutex(name, lock.RWOptions{}).Read().Acquire(ctx, o)
+	case w.Mode == "write":
+		return s.RWMutex(name, lock.RWOptions{}).Write().Acquire(ctx, o)
+	default:
+		return s.Acquire(ctx, name, o)
+	}
 }
 
 // open connects as the service does, and makes its lock.
@@ -51,10 +86,7 @@ func open(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	mutex := lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		return client.Mutex(name).Acquire(ctx, o)
-	})
-	return mutex, func() { //nolint:contextcheck // an end bounds itself
+	return service{client}, func() { //nolint:contextcheck // an end bounds itself
 		client.Close()
 		_ = rdb.Close()
 	}, nil

@@ -77,7 +77,7 @@ func own() harness.Locks {
 			},
 		},
 		{
-			Name: "rwmutex", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true, ReplicaAcks: true}),
+			Name: "rwmutex", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true, ReplicaAcks: true}),
 			Subscribes: true,
 			About:      "lockchaos' own read-write lock: many readers, or one writer",
 			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
@@ -91,13 +91,13 @@ func own() harness.Locks {
 			Open:       ours(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) }),
 		},
 		{
-			Name: "semaphore", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, ReplicaAcks: true}),
+			Name: "semaphore", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true}),
 			Endless: true, Subscribes: true,
 			About: "lockchaos' own semaphore, whose permits are held until they are released",
 			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
 		},
 		{
-			Name: "semaphore-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, ReplicaAcks: true}),
+			Name: "semaphore-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true}),
 			Subscribes: true,
 			About:      "lockchaos' own semaphore, whose permits return when their lease ends",
 			Open:       serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) }),

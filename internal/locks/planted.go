@@ -30,7 +30,7 @@ func planted() harness.Locks {
 			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(broken.FirstMember(c)) }),
 		},
 		{
-			Name: "broken-one-more-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore}),
+			Name: "broken-one-more-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, Several: true}),
 			Subscribes: true,
 			About:      "planted bug: a semaphore that hands out one permit more than it has",
 			Open: serves(func(c *lock.Client, o harness.LockOptions) service {
@@ -51,7 +51,7 @@ func planted() harness.Locks {
 			Open:       ours(func(c *lock.Client) lock.Locker { return broken.UncountedReentry(c) }),
 		},
 		{
-			Name: "broken-unseen-readers", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true}),
+			Name: "broken-unseen-readers", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true}),
 			Subscribes: true,
 			About:      "planted bug: a writer is granted the lock while other clients read",
 			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
