@@ -20,6 +20,9 @@ type Cause struct {
 	Control         string `json:"control,omitempty"`
 	ControlWorkload string `json:"control_workload,omitempty"`
 	Arms            []Arm  `json:"arms"`
+	// Likelihood says from when on runs that went on otherwise showed the violation, and what came right before; empty:
+	// that was not measured, which takes a simulated run.
+	Likelihood string `json:"likelihood,omitempty"`
 }
 
 // What a measurement can show of violations.
@@ -53,6 +56,8 @@ type Arm struct {
 	// has alone.
 	Arm   string `json:"arm"`
 	Fault int    `json:"fault"`
+	// From is the instant after which the runs of [ArmFrom] go on otherwise.
+	From time.Duration `json:"from,omitempty"`
 	// Same says that its faults, and so its runs, are those of an arm before it: with a single
 	// fault, to leave it out is to have none.
 	Same bool `json:"same,omitempty"`
@@ -72,4 +77,5 @@ const (
 	ArmOnly    = "only"    // one alone
 	ArmNone    = "none"    // no fault
 	ArmControl = "control" // all faults, and the control lock
+	ArmFrom    = "from"    // all faults, and other choices of the network and the clients from an instant on
 )

@@ -276,6 +276,8 @@ func armLabel(c history.Cause, a history.Arm) string {
 		return "without any fault"
 	case history.ArmControl:
 		return "with the faults, and the control lock " + c.Control
+	case history.ArmFrom:
+		return "with the faults, and otherwise from " + say.Instant(a.From) + " on"
 	default:
 		return a.Arm
 	}

@@ -136,6 +136,15 @@ func TestAnyViolation(t *testing.T) {
 	}
 }
 
+// A lock that was left to a request that was refused is told as that, and not as one that was free for no time.
+func TestStoryOfARefusalThatHolds(t *testing.T) {
+	s := reports.Summarize(corpus("stuck--refused-and-holds")()).Story
+	require.Equal(t, "Client a was refused the lock orders, which was left to that request: no client holds it, and none can acquire it", s.Headline)
+	lines := strings.Join(s.Lines(), "\n")
+	require.Contains(t, lines, "redis-1 has the lock for that request, which was refused")
+	require.NotContains(t, lines, "process -1")
+}
+
 // Every history that the checkers must reject has a story: with the moment of
 // the violation, and in better words than the name of its kind.
 func TestStoriesOfTheCorpus(t *testing.T) {

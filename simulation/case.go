@@ -56,6 +56,9 @@ type Case struct {
 	// its look at the lease and its access has it use the resource late, whatever the lock does.
 	GrantsOnly bool `json:"grants_only,omitempty"`
 
+	// Fork has the run go on otherwise from an instant on; nil: it does not.
+	Fork *Fork `json:"fork,omitempty"`
+
 	ReplicaAcks int           `json:"replica_acks,omitempty"`
 	Watchdog    time.Duration `json:"watchdog,omitempty"` // default 600 ms
 }
@@ -132,7 +135,7 @@ func (c Case) Validate(l harness.LockSpec) error {
 	if c.Length <= 0 || c.Length > maxLength {
 		errs = append(errs, fmt.Errorf("the length must be above 0 and at most %v, not %v", maxLength, c.Length))
 	}
-	if c.Progress < 0 || c.Watchdog < 0 || c.Calm < 0 {
+	if c.Progress < 0 || c.Watchdog < 0 || c.Calm < 0 || c.Fork != nil && c.Fork.At < 0 {
 		errs = append(errs, errors.New("no time may be below 0"))
 	}
 	if max(c.Clients, c.Locks) > mostClients || c.Servers < 1 || c.Servers > mostServers {

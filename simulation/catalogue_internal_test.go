@@ -304,7 +304,8 @@ func playScenario(t *testing.T, s scenarios.Scenario) (kinds []string, err error
 		ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Workload: s.Lock.DefaultWorkload(), Progress: cmp.Or(s.Progress, checker.ProgressBound),
 	}.withDefaults()
 	var out Outcome
-	defer seedProcess(1)()
+	_, restore := seedProcess(1)
+	defer restore()
 	synctest.Test(t, func(*testing.T) {
 		var written bytes.Buffer
 		d := deploy(s.Lock, c)

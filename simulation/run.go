@@ -72,11 +72,12 @@ func Run(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
 	c = c.withDefaults()
 	running.Lock()
 	defer running.Unlock()
-	defer seedProcess(c.Seed)()
+	reseed, restore := seedProcess(c.Seed)
+	defer restore()
 	defer guard(fmt.Sprintf("lock %s, seed %d", l.Name, c.Seed), world.Events, endProcess)()
 	err = bubble(t, l, func() error {
 		var err error
-		out, err = run(l, c)
+		out, err = run(l, c, reseed)
 		return err
 	})
 	if err == nil {
@@ -118,7 +119,7 @@ type deployment struct {
 	inside    []*redis.Client          // to look into each server; nil until the first look
 }
 
-func run(l harness.LockSpec, c Case) (out Outcome, err error) {
+func run(l harness.LockSpec, c Case, reseed func(uint64)) (out Outcome, err error) {
 	var written bytes.Buffer
 	d := deploy(l, c)
 	defer d.Close()
@@ -126,6 +127,11 @@ func run(l harness.LockSpec, c Case) (out Outcome, err error) {
 	d.recorder.Collect(&out.events)
 	d.Notice = d.notice
 	config := c.config(l)
+	if c.Fork != nil {
+		clients, end := d.forks(reseed)
+		defer end()
+		config.Source = clients.source
+	}
 	d.declare(config)
 	open := l.Begin()
 	zones, err := d.open(open, config)

@@ -12,14 +12,19 @@ import (
 // seedProcess fixes the random numbers that clients draw: those of package crypto/rand,
 // of lockchaos' own locks, and of package math/rand. The last takes a seed only with
 // GODEBUG=randseednop=0, and math/rand/v2 takes none but in
-// the exact build: where a lock draws from those, a run may not replay.
-func seedProcess(seed uint64) (restore func()) {
-	was := crand.Reader
-	crand.Reader = &stream{rng: rand.NewChaCha8(seedBytes(seed))}
-	mrand.Seed(int64(seed)) //nolint:gosec,staticcheck,forbidigo // others draw from it, and there is no other way to seed it
+// the exact build: where a lock draws from those, a run may not replay. Reseed gives them another seed.
+func seedProcess(seed uint64) (reseed func(uint64), restore func()) {
+	was, secrets := crand.Reader, &stream{}
+	crand.Reader = secrets
 	pauses := chance.Seed(seed)
-	seedRuntime(seed)
-	return func() {
+	reseed = func(seed uint64) {
+		secrets.reseed(seed)
+		mrand.Seed(int64(seed)) //nolint:gosec,staticcheck,forbidigo // others draw from it, and there is no other way to seed it
+		chance.Seed(seed)
+		seedRuntime(seed)
+	}
+	reseed(seed)
+	return reseed, func() {
 		pauses()
 		crand.Reader = was
 	}
@@ -36,6 +41,12 @@ func seedBytes(seed uint64) (b [32]byte) {
 type stream struct {
 	mu  sync.Mutex
 	rng *rand.ChaCha8
+}
+
+func (s *stream) reseed(seed uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rng = rand.NewChaCha8(seedBytes(seed))
 }
 
 // Read fills b.

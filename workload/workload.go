@@ -63,8 +63,10 @@ type Config struct {
 	// Careless clients go on using the resource when they were told that
 	// they lost the lock.
 	Careless bool `json:"careless,omitempty"`
-	// Seed decides all choices, though not how real processes interleave.
-	Seed uint64 `json:"-"`
+	// Seed decides all choices, though not how real processes interleave. Source makes the random numbers of each client,
+	// by its number from 1; nil: of the seed.
+	Seed   uint64                          `json:"-"`
+	Source func(client uint64) rand.Source `json:"-"`
 	// Soon has the first holder of each zone do what a kind is there for and only some holders
 	// do, and holders go on for longer where that shows more, for runs that show nothing without it. A
 	// search that plays many short runs has no use for it: its runs are to differ.
@@ -91,6 +93,13 @@ func (c Config) WithDefaults() Config {
 	c.Hold = cmp.Or(c.Hold, 20*time.Millisecond)
 	c.Think = cmp.Or(c.Think, 20*time.Millisecond)
 	return c
+}
+
+func (c Config) source(client uint64) rand.Source {
+	if c.Source != nil {
+		return c.Source(client)
+	}
+	return rand.NewPCG(c.Seed, client)
 }
 
 // Validate joins everything that is wrong with the configuration.
@@ -176,7 +185,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 	var all sync.WaitGroup
 	for i := range c.Clients {
 		zone := zones[i%len(zones)]
-		rng := rand.New(rand.NewPCG(c.Seed, uint64(i)+1))
+		rng := rand.New(c.source(uint64(i) + 1))
 		w := &worker{
 			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
 			client: &Client{
@@ -242,7 +251,7 @@ func arrive(ctx context.Context, c Config) <-chan struct{} {
 	if c.Rate == 0 {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(c.Seed, 0))
+	rng := rand.New(c.source(0))
 	arrivals := make(chan struct{}, 1<<16)
 	go func() {
 		next := time.Now()

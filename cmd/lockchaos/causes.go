@@ -32,7 +32,10 @@ func (a *app) causesCommand() *cobra.Command {
 played again, in turns: with the faults that it had, at the times at which it had them; without each of those
 that were in effect (at most three); with that alone; without any; and with a lock that is correct on these
 servers. Each way has 5 to 10 runs. What they show stands in results.json and in the reports of the run, and
-the runs themselves in its folder causes.`,
+the runs themselves in its folder causes.
+
+Of a simulated run it measures as well when the violation became likely: from instants along it, 20 runs each
+go on otherwise.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run, err := readRunFile(args[0])
@@ -131,12 +134,27 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 	}
 	defer pool.Close()
 	var kinds []string
+	until := map[string]time.Duration{}
 	for _, c := range causes.Clusters(in) {
 		if !slices.Contains(kinds, c.Kind) {
-			kinds = append(kinds, c.Kind)
+			kinds, until[c.Kind] = append(kinds, c.Kind), c.Until
 		}
 	}
-	_, err = a.noteSimulatedCauses(ctx, dir, finder(pool), record.Case, kinds...)
+	find := finder(pool)
+	if _, err = a.noteSimulatedCauses(ctx, dir, find, record.Case, kinds...); err != nil {
+		return err
+	}
+	_, err = noteInRecord(ctx, dir, func(run *history.Run) error {
+		for i := range run.Causes {
+			if c := &run.Causes[i]; in.History != nil {
+				if err := causes.Likelihood(ctx, c, record.Case, in.History.Events, until[c.Kind], find); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.stderr, "%s: %s\n", c.Kind, c.Likelihood)
+			}
+		}
+		return nil
+	})
 	return err
 }
 

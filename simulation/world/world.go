@@ -206,6 +206,14 @@ func (w *World) link(name string) *link {
 	return l
 }
 
+// Reseed has all random choices from now on be those of another seed.
+func (w *World) Reseed(seed uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seed = seed
+	clear(w.links)
+}
+
 // How long a message takes: usually between the first two, and one in a few up to so
 // much longer.
 const (

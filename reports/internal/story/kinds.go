@@ -17,7 +17,9 @@ type kindRow struct {
 	// OneOwner is the headline where the record names one owner for all holds: empty for Headline.
 	OneOwner string
 	// NoHold is the headline where the client had no hold at all: empty for Headline.
-	NoHold  string
+	NoHold string
+	// Left is the headline where the lock was left to a request that was refused: empty for Headline.
+	Left    string
 	Mark    string // on the flag of the timeline; empty for the name of the kind
 	Outcome string // a sentence that is true of each such violation; empty: that of the checker
 	// Look is where the code of a lock can be wrong, and SharedLook the same of a lock that several
@@ -97,6 +99,7 @@ func kindRows() []kindRow {
 			Kind: checker.Stuck, Looks: true,
 			Mark:     "no client could acquire it",
 			Headline: "No client could acquire {lock} for {length}, although it was free",
+			Left:     "Client {actor} was refused {lock}, which was left to that request: no client holds it, and none can acquire it",
 			Look:     "what the last holder, or a request that gave up, left on the servers, and what ends it",
 		},
 		{

@@ -25,6 +25,7 @@ type telling struct {
 	from, to  time.Duration        // from the first request of the evidence on
 	effective []*facts.Fault       // in effect in that time
 	last      *history.Event       // of the evidence; nil if there is none
+	left      *history.Event       // of the evidence, that a server has the lock for a request that was refused; nil for none
 	acted     *holding.Hold        // the hold that the last event acted under; nil if there is none
 	late      *history.Operation   // the extension that began an overlap; nil if there is none
 	wrong     *telling             // the last wrong release or extension in the time of a double grant; nil for none
@@ -43,6 +44,14 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 		if op, ok := r.Operation(index); ok && op.Invoke.Op != history.Acquire && !slices.Contains(t.ops, op) {
 			t.ops, t.op = append(t.ops, op), op.Invoke.Op
 			t.from = min(t.from, op.Invoke.Time)
+		}
+	}
+	if t.last != nil && t.last.What == history.ObserveLeft {
+		t.left, t.last = t.last, nil
+		for _, index := range v.Events {
+			if op, ok := r.Operation(index); ok {
+				t.last = op.Complete
+			}
 		}
 	}
 	if t.last != nil {
@@ -99,6 +108,8 @@ func (t *telling) headline() string {
 		words = t.row.OneOwner
 	case t.row.NoHold != "" && t.neverHeld():
 		words = t.row.NoHold
+	case t.row.Left != "" && t.left != nil:
+		words = t.row.Left
 	}
 	return strings.TrimSuffix(sentence(t.fill(words, by)), ".")
 }
@@ -163,6 +174,7 @@ func (t *telling) events() []Event {
 	for _, index := range t.v.Events {
 		e, ok := r.Event(index)
 		op, answered := r.Operation(index)
+		ok = ok && e != t.left
 		if ok && (!answered || e.Op == history.Acquire && !slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return h.Acquire.Ordinal() == op.Ordinal() })) {
 			events = append(events, eventOf(r, e))
 		}
@@ -172,7 +184,9 @@ func (t *telling) events() []Event {
 		ev.Detail = "after its lease had ended"
 		events = append(events, ev)
 	}
-	if t.v.Kind == checker.Stuck {
+	if t.left != nil {
+		events = append(events, Event{At: t.left.Time, Kind: EventViolation, Actor: t.left.Node, Verb: "has the lock for that request, which was refused"})
+	} else if t.v.Kind == checker.Stuck {
 		for _, op := range r.GivenUp(t.v.Lock, t.from, t.v.From) {
 			ev := operationEvent(r, op)
 			ev.rank = 3

@@ -1,0 +1,146 @@
+package causes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/simulation"
+)
+
+// How many runs go on from each instant, from how many instants before the greatest rise is looked for, and for how
+// much longer than the run did until its violation was there.
+const (
+	continuations = 20
+	coarse        = 8
+	beyond        = 50 * time.Millisecond
+)
+
+// Likelihood plays a simulated run, which had these events, again from instants along it until its violation was there, and notes in the cause of a violation how many of the
+// runs that went on from each show it. What came before the instant stays, and so do the faults of the plan; what the
+// network and the clients do from then on is drawn anew. It then halves the stretch in which most was decided until
+// one event is left, or no difference is.
+func Likelihood(ctx context.Context, cause *history.Cause, c simulation.Case, events []history.Event, until time.Duration, find Finder) error {
+	instants := []time.Duration{0} // right after which a run goes on otherwise; the first is the beginning
+	for i := range events {
+		if e := &events[i]; e.Time > instants[len(instants)-1] && e.Time <= until {
+			instants = append(instants, e.Time)
+		}
+	}
+	arms := map[int]history.Arm{}
+	from := func(at int) (history.Arm, error) {
+		if a, played := arms[at]; played {
+			return a, nil
+		}
+		a := history.Arm{Arm: history.ArmFrom, From: instants[at]}
+		for i := range continuations {
+			if ctx.Err() != nil {
+				return a, context.Cause(ctx)
+			}
+			on := c
+			on.Length = min(c.Length, until+beyond) // the same violation, and not a later one
+			on.Fork = &simulation.Fork{At: instants[at] + 1, Seed: c.Seed + uint64(i) + 1}
+			if at == 0 {
+				on.Fork.At = 0
+			}
+			kinds, err := find(ctx, on)
+			if err != nil {
+				return a, fmt.Errorf("go on from %v: %w", instants[at], err)
+			}
+			count(&a, Played{Kinds: kinds}, cause.Kind)
+		}
+		arms[at] = a
+		return a, nil
+	}
+	last := len(instants) - 1
+	for i := range coarse + 1 {
+		if _, err := from(i * last / coarse); err != nil {
+			return err
+		}
+	}
+	before, after := steepest(arms)
+	for after-before > 1 && rarer(arms[before], arms[after]) {
+		half := (before + after) / 2
+		a, err := from(half)
+		if err != nil {
+			return err
+		}
+		if rise(arms[before], a) < rise(a, arms[after]) {
+			before = half
+		} else {
+			after = half
+		}
+	}
+	for _, at := range sorted(arms) {
+		cause.Arms = append(cause.Arms, arms[at])
+	}
+	cause.Likelihood = likely(arms, before, after, instants, events)
+	return nil
+}
+
+// sorted are the instants from which runs went on, by their numbers.
+func sorted(arms map[int]history.Arm) []int {
+	var all []int
+	for at := range arms {
+		all = append(all, at)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// rise is how many more runs show the violation.
+func rise(a, b history.Arm) int { return b.Seen - a.Seen }
+
+// steepest are the two neighbours between which it rises most.
+func steepest(arms map[int]history.Arm) (before, after int) {
+	all := sorted(arms)
+	for i := 1; i < len(all); i++ {
+		if after == 0 || rise(arms[all[i-1]], arms[all[i]]) > rise(arms[before], arms[after]) {
+			before, after = all[i-1], all[i]
+		}
+	}
+	return before, after
+}
+
+// likely says when the violation became likely, and what came right before.
+func likely(arms map[int]history.Arm, before, after int, instants []time.Duration, events []history.Event) string {
+	all := sorted(arms)
+	of := func(at int) string { return fmt.Sprintf("%d of %d", arms[at].Seen, arms[at].N) }
+	text := fmt.Sprintf("of runs that went on otherwise %s show it from the beginning, and %s from %s", of(0), of(all[len(all)-1]), say.Instant(instants[all[len(all)-1]]))
+	switch {
+	case !rarer(arms[before], arms[after]):
+		return text + ", and no instant decided it"
+	case after-before > 1:
+		return fmt.Sprintf("%s; it rises most from %s to %s, from %s to %s", text, say.Instant(instants[before]), say.Instant(instants[after]), of(before), of(after))
+	}
+	var did []string
+	for i := range events {
+		if e := &events[i]; e.Time == instants[after] {
+			did = append(did, act(e))
+		}
+	}
+	return fmt.Sprintf("%s; it rises most, from %s to %s, with what happened at %s: %s", text, of(before), of(after), say.Instant(instants[after]), strings.Join(did, ", and "))
+}
+
+// act is an event in words.
+func act(e *history.Event) string {
+	switch {
+	case e.Op == history.Inject && e.Type == history.Invoke:
+		return "the fault " + strings.TrimSpace(e.Fault+" "+e.Target) + " began"
+	case e.Op == history.Heal && e.Type == history.Invoke:
+		return "the fault " + strings.TrimSpace(e.Fault+" "+e.Target) + " ended"
+	case e.Op == history.Observe:
+		return strings.TrimSpace(fmt.Sprintf("%s was seen with %s %s", e.Node, e.What, e.Value))
+	case e.Process < 0:
+		return fmt.Sprintf("%s %s", e.Op, e.Type)
+	case e.Type == history.Invoke:
+		return fmt.Sprintf("%s asked to %s %s", e.LockOwner(), e.Op, cmp.Or(e.Lock, e.Resource))
+	default:
+		return fmt.Sprintf("%s was answered %s to its %s of %s", e.LockOwner(), e.Type, e.Op, cmp.Or(e.Lock, e.Resource))
+	}
+}

@@ -1,0 +1,71 @@
+package causes_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/causes"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/simulation"
+)
+
+// Whichever event decides a violation is found: before it one run in ten shows the violation, and after it all do.
+func TestLikelihood_FindsWhatDecides(t *testing.T) {
+	t.Parallel()
+	for n := range 40 {
+		var events []history.Event
+		for i := range 5 + rand.IntN(200) {
+			events = append(events, history.Event{Time: time.Duration(i/2) * time.Millisecond, Process: i, Type: history.Invoke, Op: history.Acquire, Lock: "a"})
+		}
+		until := events[len(events)-1].Time
+		decides := events[1+rand.IntN(len(events)-1)].Time
+		played := 0
+		find := func(_ context.Context, c simulation.Case) ([]string, error) {
+			played++
+			if c.Fork.At > decides && decides > 0 || c.Fork.Seed%10 == 0 {
+				return []string{"double-grant"}, nil
+			}
+			return nil, nil
+		}
+		c := history.Cause{Kind: "double-grant"}
+		require.NoError(t, causes.Likelihood(t.Context(), &c, simulation.Case{Seed: 7, Length: time.Hour}, events, until, find))
+		if decides == 0 {
+			require.Contains(t, c.Likelihood, "no instant decided it")
+			continue
+		}
+		require.Contains(t, c.Likelihood, "2 of 20 show it from the beginning, and 20 of 20 from", "run %d", n)
+		at := int(decides / time.Millisecond)
+		require.Contains(t, c.Likelihood, fmt.Sprintf("with what happened at %.3f s: p%d asked to acquire a", decides.Seconds(), 2*at), "run %d", n)
+		require.Less(t, played, 20*20)
+	}
+}
+
+// Where no event decides it, none is named; and what can't be played is an error.
+func TestLikelihood_NamesNoEvent(t *testing.T) {
+	t.Parallel()
+	var events []history.Event
+	for i := range 100 {
+		events = append(events, history.Event{Time: time.Duration(i) * time.Millisecond, Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-1"})
+	}
+	until := events[99].Time
+	slowly := func(_ context.Context, c simulation.Case) ([]string, error) {
+		if c.Fork.Seed%20 <= uint64(20*c.Fork.At/until) {
+			return []string{"stuck"}, nil
+		}
+		return nil, nil
+	}
+	c := history.Cause{Kind: "stuck"}
+	require.NoError(t, causes.Likelihood(t.Context(), &c, simulation.Case{Length: time.Hour}, events, until, slowly))
+	require.NotContains(t, c.Likelihood, "with what happened")
+	require.Contains(t, c.Likelihood, "no instant decided it")
+	require.Equal(t, history.ArmFrom, c.Arms[0].Arm)
+	require.Zero(t, c.Arms[0].From)
+	require.Error(t, causes.Likelihood(t.Context(), &c, simulation.Case{}, events, until, func(context.Context, simulation.Case) ([]string, error) {
+		return nil, context.DeadlineExceeded
+	}))
+}

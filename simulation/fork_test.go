@@ -1,0 +1,50 @@
+package simulation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/topologies"
+)
+
+// A run that forks is the one without the fork until then, and another one for most seeds from then on.
+func TestFork(t *testing.T) {
+	l := spec(t, "mutex")
+	others := 0
+	for seed := range uint64(12) {
+		c, err := simulation.Campaign{Topology: []string{topologies.Single, topologies.Sentinels}[seed%2], Faults: "network,process"}.Draw(l, seed)
+		require.NoError(t, err)
+		o := run(t, l, c)
+		whole, err := o.Read()
+		require.NoError(t, err)
+		middle := whole.Events[len(whole.Events)/2].Time
+		c.Fork = &simulation.Fork{At: middle + 1, Seed: seed + 100}
+		o = run(t, l, c)
+		forked, err := o.Read()
+		require.NoError(t, err)
+		before := func(h *history.History) (events []history.Event) {
+			for _, e := range h.Events {
+				if e.Time <= middle {
+					events = append(events, e)
+				}
+			}
+			return events
+		}
+		require.Equal(t, before(whole), before(forked), "seed %d", seed)
+		if len(whole.Events) != len(forked.Events) || whole.End() != forked.End() {
+			others++
+		}
+		if simulation.Exact() { // else clients that end at one instant may do so in another order
+			require.Equal(t, o.Hash, run(t, l, c).Hash)
+		}
+	}
+	require.Greater(t, others, 8)
+	bad := quiet(topologies.Single, l)
+	bad.Fork = &simulation.Fork{At: -time.Second}
+	_, err := simulation.Run(new(testing.T), l, bad)
+	require.ErrorContains(t, err, "no time may be below 0")
+}
