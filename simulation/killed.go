@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -9,11 +8,11 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// withoutKilled writes the history without what the goroutines of processes recorded after
+// withoutKilled is the history without what the goroutines of processes recorded after
 // these were killed, each at its time. What a process had under way then is unknown, and
 // it crashes.
-func withoutKilled(w io.Writer, recorded []history.Event, killed map[string]time.Duration) (written []history.Event, err error) {
-	r := history.NewRecorder(w)
+func withoutKilled(recorded []history.Event, killed map[string]time.Duration) (written []history.Event, err error) {
+	r := history.NewRecorder(nil)
 	r.Collect(&written)
 	r.AwaitMerges()
 	last, open := map[int]history.Event{}, map[int]bool{} // by process, in zones that are killed

@@ -41,7 +41,8 @@ type Result struct {
 	Case Case `json:"case"`
 	// Findings are the kinds of violation that it shows.
 	Findings []string `json:"findings,omitempty"`
-	Hash     string   `json:"hash"`
+	// Hash is that of the [Outcome], of a job that keeps it or runs its case again.
+	Hash string `json:"hash,omitempty"`
 	// Same is how many of the repetitions were the same run.
 	Same int `json:"same,omitempty"`
 	// Runs is how many there were.
@@ -68,7 +69,10 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 	once := func(c Case) (Outcome, []string, error) {
 		collect()
 		r.Runs++
-		o, err := Run(t, l, c) //nolint:contextcheck // a run in virtual time has a context of its own
+		o, err := play(t, l, c) //nolint:contextcheck // a run in virtual time has a context of its own
+		if err == nil && (j.Keep || j.Again > 0) {
+			err = o.write()
+		}
 		if err != nil {
 			return o, nil, err
 		}
