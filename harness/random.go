@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -90,6 +92,35 @@ func (r RandomRun) resolve() (resolved, error) {
 		errs = append(errs, fmt.Errorf("duration must be above 0, not %v", r.Length))
 	}
 	return x, errors.Join(append(errs, r.Lock.On(r.Topology, r.Servers, r.Options))...)
+}
+
+// Breaks are the faults of the run that may break a promise of a correct lock on its servers, by why they may: "kill,
+// restart: a server that is killed forgets …". None: a correct lock is valid.
+func (r RandomRun) Breaks() []string {
+	x, err := r.resolve()
+	if err != nil {
+		return nil
+	}
+	by := map[string][]string{}
+	for _, c := range x.chosen {
+		if c.Breaks != "" && !slices.Contains(by[c.Breaks], c.Fault) {
+			by[c.Breaks] = append(by[c.Breaks], c.Fault)
+		}
+	}
+	var all []string
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, strings.Join(by[why], ", ")+": "+why)
+	}
+	return all
+}
+
+// Lease is that of the grants of the run; 0: they have none.
+func (r RandomRun) Lease() time.Duration {
+	x, err := r.resolve()
+	if err != nil || r.Lock.Endless {
+		return 0
+	}
+	return r.Lock.LeaseOf(withLock(r.Workload, r.Lock, x.kinds).Lease, r.Options.Watchdog)
 }
 
 func (r RandomRun) mix(t topologies.Topology) string { return cmp.Or(r.Faults, faults.DefaultMix(t)) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,11 +38,18 @@ type MatrixCell struct {
 	Faults   string `json:"faults"`
 	// Impossible says why there is no run; empty if there are runs.
 	Impossible string `json:"impossible,omitempty"`
-	Valid      int    `json:"valid"`
-	Invalid    int    `json:"invalid"`
-	Unknown    int    `json:"unknown"`
-	// Twice are the runs in which a lock was granted twice, of all that were decided.
-	Twice Rate `json:"granted_twice"`
+	// Breaks are the faults that may break a promise of a correct lock there, by why they may; none: a correct lock is valid.
+	Breaks []string `json:"breaks,omitempty"`
+	// Lease is that of its grants, 0: they have none. Keeps is what its servers keep when they are killed: all or nothing.
+	Lease   time.Duration `json:"lease_ns"`
+	Keeps   string        `json:"killed_servers_keep"`
+	Valid   int           `json:"valid"`
+	Invalid int           `json:"invalid"`
+	Unknown int           `json:"unknown"`
+	// Twice are the runs in which a lock was granted twice, of all that were decided, and Kinds how many runs
+	// showed each kind of violation.
+	Twice Rate           `json:"granted_twice"`
+	Kinds map[string]int `json:"kinds,omitempty"`
 	// Longest is for how long no client was granted any lock while clients asked, at
 	// most: the median of the runs, and the longest of all.
 	LongestMedian time.Duration `json:"unavailable_median_ns"`
@@ -59,6 +67,7 @@ type MatrixRun struct {
 	Seed    uint64          `json:"seed"`
 	Verdict checker.Verdict `json:"verdict"`
 	Twice   bool            `json:"granted_twice"`
+	Kinds   []string        `json:"kinds,omitempty"`
 	// Unavailable is the longest time without a grant while clients asked.
 	Unavailable time.Duration `json:"unavailable_ns"`
 	Headline    string        `json:"headline"`
@@ -78,6 +87,7 @@ func NewMatrixRun(in Input, dir string) MatrixRun {
 		Seed: m.Seed, Verdict: m.Verdict, Headline: m.Story.Headline, Command: m.Command, Dir: dir,
 		Unavailable: longestWithoutGrant(m.facts.Ops), noAnswer: m.Operations[string(history.Acquire)].Info,
 		Twice: m.Counts.Kinds[checker.DoubleGrant]+m.Counts.Kinds[checker.OverCapacity] > 0,
+		Kinds: slices.Sorted(maps.Keys(m.Counts.Kinds)),
 	}
 	for _, d := range m.facts.Requests().Most {
 		r.acquires = append(r.acquires, d.Took)
@@ -126,9 +136,12 @@ func (c *MatrixCell) count() {
 	counts := map[checker.Verdict]int{}
 	twice, decided := 0, 0
 	var gaps, acquires []time.Duration
-	c.NoAnswer = 0
+	c.NoAnswer, c.Kinds = 0, map[string]int{}
 	for _, r := range c.Runs {
 		counts[r.Verdict]++
+		for _, kind := range r.Kinds {
+			c.Kinds[kind]++
+		}
 		if r.Twice {
 			twice++
 		}
@@ -166,26 +179,47 @@ func WriteMatrix(dir string, m Matrix) error {
 	})
 }
 
-// The columns of a cell in words.
-var matrixColumns = []string{ //nolint:gochecknoglobals // a constant
-	"lock", "topology", "faults", "granted twice (95 %)", "runs", "unavailable, median / most", "acquire p50 / p99", "acquires unanswered",
+// columns are those of the table: before and behind those of the kinds of violation that were found anywhere.
+func (m *Matrix) columns() []string {
+	return slices.Concat([]string{"lock", "topology", "faults", "of a correct lock", "runs", "granted twice (95 %)"}, m.kinds(),
+		[]string{"grants", "lease", "killed servers keep", "unavailable, median / most", "acquire p50 / p99", "acquires unanswered"})
+}
+
+// kinds are the kinds of violation that were found, in their order.
+func (m *Matrix) kinds() (found []string) {
+	for _, k := range checker.Kinds() {
+		if slices.ContainsFunc(m.Cells, func(c MatrixCell) bool { return c.Kinds[k.Name] > 0 }) {
+			found = append(found, k.Name)
+		}
+	}
+	return found
 }
 
 // words are the columns of a cell.
-func (c *MatrixCell) words() []string {
+func (m *Matrix) words(c *MatrixCell) []string {
 	head := []string{c.Lock, c.Topology, c.Faults}
+	pad := func(words ...string) []string {
+		return append(append(head, words...), slices.Repeat([]string{""}, len(m.columns())-len(head)-len(words))...)
+	}
 	if c.Impossible != "" {
-		return append(head, "not possible: "+c.Impossible, "", "", "", "")
+		return pad("not possible: " + c.Impossible)
+	}
+	expected := "valid"
+	if len(c.Breaks) > 0 {
+		expected = "may be invalid"
 	}
 	if len(c.Runs) == 0 {
-		return append(head, "no run", "", "", "", "")
+		return pad(expected, "no run")
 	}
-	twice, acquire := "not decided", "none granted"
+	twice, acquire, lease := "not decided", "none granted", "none"
 	if c.Twice.Of > 0 {
 		twice = c.Twice.String()
 	}
 	if c.Acquire.Count > 0 {
 		acquire = c.Acquire.Cells()[2] + " / " + c.Acquire.Cells()[4]
+	}
+	if c.Lease > 0 {
+		lease = say.Span(c.Lease)
 	}
 	var verdicts []string
 	for i, n := range []int{c.Valid, c.Invalid, c.Unknown} {
@@ -193,20 +227,38 @@ func (c *MatrixCell) words() []string {
 			verdicts = append(verdicts, fmt.Sprintf("%d %s", n, []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown}[i]))
 		}
 	}
-	return append(head, twice, strings.Join(verdicts, ", "), say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
+	words := append(head, expected, strings.Join(verdicts, ", "), twice)
+	for _, kind := range m.kinds() {
+		words = append(words, fmt.Sprintf("%d of %d", c.Kinds[kind], len(c.Runs)))
+	}
+	return append(words, say.Thousands(int64(c.Acquire.Count)), lease, c.Keeps, say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
+}
+
+// why are the reasons for which a correct lock may be invalid in some cells.
+func (m *Matrix) why() (all []string) {
+	for i := range m.Cells {
+		c := &m.Cells[i]
+		for _, breaks := range c.Breaks {
+			all = append(all, fmt.Sprintf("%s on %s under %s: a correct lock may be invalid: %s", c.Lock, c.Topology, c.Faults, breaks))
+		}
+	}
+	return all
 }
 
 // WriteMatrixText writes a matrix as a table for a terminal.
 func WriteMatrixText(w io.Writer, m Matrix) error {
-	rows, impossible := [][]string{strings.Split(strings.ToUpper(strings.Join(matrixColumns, "\t")), "\t")}, ""
+	rows, impossible := [][]string{strings.Split(strings.ToUpper(strings.Join(m.columns(), "\t")), "\t")}, ""
 	for i := range m.Cells {
 		c := &m.Cells[i]
-		words := c.words()
+		words := m.words(c)
 		if c.Impossible != "" {
 			words[3] = "not possible"
 			impossible += fmt.Sprintf("not possible: %s on %s under %s: %s\n", c.Lock, c.Topology, c.Faults, c.Impossible)
 		}
 		rows = append(rows, words)
+	}
+	for _, why := range m.why() {
+		impossible += why + "\n"
 	}
 	return write(w, "matrix", aligned(rows)+impossible, nil)
 }
@@ -214,16 +266,16 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 func (m *Matrix) writeMarkdown(w io.Writer) error {
 	var rows [][]string
 	for i := range m.Cells {
-		rows = append(rows, m.Cells[i].words())
+		rows = append(rows, m.words(&m.Cells[i]))
 	}
 	text, err := templated(summaryMarkdown, "matrix", map[string]any{
-		"About": m.about(), "Columns": matrixColumns, "Rows": rows, "Note": matrixNote, "Joint": m.byTone(),
+		"About": m.about(), "Columns": m.columns(), "Rows": rows, "Note": matrixNote, "Why": m.why(), "Joint": m.byTone(),
 	}, nil)
 	return write(w, "markdown", text, err)
 }
 
 // matrixNote says how to read the columns.
-const matrixNote = "Granted twice: of the runs that were decided, those in which more clients held a lock than it admits, with Wilson's interval. " +
+const matrixNote = "Of a correct lock: what its runs are under these faults. Granted twice: of the runs that were decided, those in which more clients held a lock than it admits, with Wilson's interval; then the runs that show each kind of violation that was found. " +
 	"Unavailable: the longest time of a run in which no client was granted any lock while clients asked. " +
 	"Acquire: from the request to the grant, with the time that other clients held the lock. " +
 	"A seed fixes the plan of faults and the choices of the clients, not how processes interleave; topologies differ, so that the same seed draws other targets on each."
@@ -241,7 +293,7 @@ func (m *Matrix) writeHTML(w io.Writer) error {
 	}
 	var rows []cell
 	for i := range m.Cells {
-		rows = append(rows, cell{&m.Cells[i], m.Cells[i].words()})
+		rows = append(rows, cell{&m.Cells[i], m.words(&m.Cells[i])})
 	}
-	return writePage(w, "matrix.html", map[string]any{"Command": m.Command, "About": m.about(), "Note": matrixNote, "Columns": matrixColumns, "Rows": rows})
+	return writePage(w, "matrix.html", map[string]any{"Command": m.Command, "About": m.about(), "Note": matrixNote, "Why": m.why(), "Columns": m.columns(), "Rows": rows})
 }

@@ -18,7 +18,7 @@ import (
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	cells := []reports.MatrixCell{
-		{Lock: "mutex", Topology: "sentinel", Faults: "failover"},
+		{Lock: "mutex", Topology: "sentinel", Faults: "failover", Breaks: []string{"failover: a replica may not know of a grant"}, Lease: 2 * time.Second, Keeps: "all"},
 		{Lock: "redlock", Topology: "independent", Faults: "failover", Impossible: "nothing to fail over to"},
 		{Lock: "etcd-mutex", Topology: "etcd", Faults: "failover"},
 	}
@@ -47,7 +47,10 @@ func TestMatrix(t *testing.T) {
 	require.Contains(t, page, `<a href="a-run/report.html"`)
 	require.NotContains(t, page, "<b>")
 	require.Contains(t, page, "nothing to fail over to")
-	require.Contains(t, read(reports.MarkdownFile), "| mutex | sentinel | failover | 1 of 2 (")
+	require.Contains(t, page, "mutex on sentinel under failover: a correct lock may be invalid: failover: a replica may not know of a grant")
+	require.Contains(t, read(reports.MarkdownFile), "| mutex | sentinel | failover | may be invalid | 1 valid, 1 invalid, 1 unknown | 1 of 2 (")
+	require.Contains(t, read(reports.MarkdownFile), "| lock | topology | faults | of a correct lock | runs | granted twice (95 %) | double-grant |")
+	require.Equal(t, 1, c.Kinds[checker.DoubleGrant])
 	strictly(t, []byte(read(reports.JUnitFile)))
 	require.Contains(t, read(reports.ResultsFile), `"dir": "<b>"`, "as in the results.json of a run")
 	var again reports.Matrix
@@ -60,7 +63,7 @@ func TestMatrix(t *testing.T) {
 	require.NoError(t, reports.WriteMatrixText(&out, m))
 	require.Contains(t, out.String(), "not possible: redlock on independent under failover: nothing to fail over to\n")
 	require.Contains(t, out.String(), "1 valid, 1 invalid, 1 unknown")
-	require.Regexp(t, `(?m)^etcd-mutex +etcd +failover +no run$`, out.String())
+	require.Regexp(t, `(?m)^etcd-mutex +etcd +failover +valid +no run *$`, out.String())
 }
 
 // The time without a grant is counted while clients ask, whoever is granted what.

@@ -24,8 +24,9 @@ func (a *app) matrixCommand() *cobra.Command {
 		Use:   "matrix",
 		Short: "Compare locks, each on its own topology, under the same seeds and faults",
 		Long: `Compare locks, each on its own topology, under the same seeds and families of faults:
-who granted a lock twice, for how long none was granted, and how long an acquire took.
-The folder of the runs has the table as matrix.html, summary.md and results.json. The
+in how many runs each kind of violation was found, and whether that was to be expected there,
+for how long no lock was granted, and how long an acquire took. All have the same leases, and
+Redis servers keep what they grant as those of etcd and ZooKeeper do (--persistence). The folder of the runs has the table as matrix.html, summary.md and results.json. The
 exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMatrix(cmd, &m) },
@@ -37,6 +38,7 @@ exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknow
 	f.DurationVar(&m.length, "duration", 20*time.Second, "how long the clients work in each run")
 	f.IntVar(&m.clients, "clients", 8, "number of clients, spread over two zones")
 	f.DurationVar(&m.watchdog, "watchdog", 2*time.Second, "the lease that a watchdog renews; on etcd the TTL of a session")
+	f.StringVar(&m.persistence, "persistence", topologies.PersistAlways, "what Redis servers keep when they are killed: "+strings.Join(topologies.Persistences(), ", ")+"; members of etcd and ZooKeeper keep all")
 	f.IntVar(&m.parallel, "parallel", 1, "number of runs at a time, each on its own servers")
 	f.BoolVar(&m.keep, "keep", false, "also keep the run directories of valid runs")
 	f.StringVar(&m.out, "out", "", "the folder for the runs and the page (default reports/runs/TIME-matrix)")
@@ -50,6 +52,7 @@ type matrixOptions struct {
 	faults, seeds string
 	length        time.Duration
 	watchdog      time.Duration
+	persistence   string
 	clients       int
 	parallel      int
 	keep          bool
@@ -133,6 +136,11 @@ func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
 		o, err := m.cellOf(name, topology, family, known)
 		if err != nil {
 			c.Impossible = err.Error()
+		} else {
+			c.Breaks, c.Lease, c.Keeps = o.Breaks(), o.Lease(), "all"
+			if o.Servers.Persistence == topologies.PersistNone {
+				c.Keeps = "nothing"
+			}
 		}
 		m.cells, m.options = append(m.cells, c), append(m.options, o)
 	}
@@ -154,11 +162,14 @@ func homeOf(l harness.LockSpec) string {
 func (m *matrixOptions) cellOf(lock, topology, family string, known harness.Locks) (*cellOptions, error) {
 	o := &cellOptions{cmd: &cobra.Command{}}
 	o.register(o.cmd)
-	err := o.cmd.ParseFlags([]string{
+	flags := []string{
 		"--topology", topology, "--lock", lock, "--faults", family, "--seeds", m.seeds, "--duration", m.length.String(),
 		"--clients", fmt.Sprint(m.clients), "--watchdog", m.watchdog.String(),
-	})
-	if err != nil {
+	}
+	if topologies.StoreOf(topology) == topologies.StoreRedis {
+		flags = append(flags, "--persistence", m.persistence)
+	}
+	if err := o.cmd.ParseFlags(flags); err != nil {
 		return nil, err
 	}
 	if err := o.complete(o.cmd, known); err != nil {
