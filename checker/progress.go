@@ -192,17 +192,34 @@ type occupation struct {
 	by      *holding.Op
 }
 
+// arrived is when a request had reached the servers at the latest that its client gave up, or crashed with: a fault that was
+// in effect then may have held it back until it was over.
+func (p *progress) arrived(left holding.Stamp) holding.Stamp {
+	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].lasting+p.calms[i].messages > 0; i++ {
+		if i == len(p.calms)-1 {
+			return holding.Stamp{Time: max(left.Time, p.end), Index: left.Index}
+		}
+		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].since), Index: p.calms[i+1].index}
+	}
+	return left
+}
+
 // carriedOut is when an acquire or extend was carried out at the latest, and until when the lease lasts that it gave. Of one
-// that was not answered it is when its process crashed; it is false if that did not.
+// that was not answered it is false if its process did not crash.
 func (p *progress) carriedOut(op *holding.Op, drift time.Duration) (at holding.Stamp, until time.Duration, is bool) {
-	if !op.Open() {
-		return op.Complete, op.Latest(drift), true
+	at, until, is = op.Complete, op.Latest(drift), true
+	if op.Open() {
+		at, is = p.gone(op, math.MaxInt64)
+		until = 0
 	}
-	at, is = p.gone(op, math.MaxInt64)
-	if until = history.Never; op.Lease > 0 {
-		until = holding.After(holding.After(at.Time, op.Lease), drift)
+	if !is || !op.Unknown() {
+		return at, until, is
 	}
-	return at, until, is
+	at = p.arrived(at)
+	if op.Lease == 0 {
+		return at, history.Never, true
+	}
+	return at, max(until, holding.After(holding.After(at.Time, op.Lease), drift)), true
 }
 
 // occupations are those of the lock, in order.
@@ -377,7 +394,7 @@ func (w *watch) judge() {
 			w.granted, w.free, w.perhaps = max(w.granted, now), [2]chain{}, 0
 			w.begin(at + 1)
 		case op.Unknown() && w.perhaps == 0 && op.Lease > 0:
-			w.perhaps = op.Latest(w.Drift)
+			_, w.perhaps, _ = w.carriedOut(op, w.Drift)
 		}
 	}
 	w.waiting = append(w.waiting, requests...)
@@ -505,7 +522,7 @@ func (w *watch) inTheWay(op *holding.Op, capacity int, at int64, now time.Durati
 	last = max(w.granted, firm, min(w.perhaps, now))
 	for _, other := range w.waiting { // granted, perhaps, and never told
 		if crash, crashed := w.gone(other, at); crashed && other.Lease > 0 {
-			end := holding.After(crash.Time, other.Lease)
+			end := holding.After(w.arrived(crash).Time, other.Lease)
 			is, last = is || end >= now, max(last, min(end, now))
 		}
 	}
