@@ -25,14 +25,16 @@ import (
 // What a log leaves out makes it prove less, and convicts no lock: a hold without a line that it is being released is certain
 // until the last line that its client wrote of it, and no longer; or to the end of its lease, and the last line of its host, if
 // other lines of its client say that it releases. [checker.OfLogs] judge it.
-func Log(r io.Reader) (*history.History, error) {
+//
+// Beside the history it returns what its stamps are worth.
+func Log(r io.Reader) (*history.History, Stamps, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, err
+		return nil, Stamps{}, err
 	}
 	rows, err := logRows(data)
 	if err != nil {
-		return nil, err
+		return nil, Stamps{}, err
 	}
 	slices.SortStableFunc(rows, func(a, b logRow) int { return a.time.Compare(b.time) })
 	l := logReader{clients: map[[2]string]*logClient{}, hosts: map[string]time.Duration{}, releases: map[string]bool{}, unit: unitOf(rows)}
@@ -42,15 +44,23 @@ func Log(r io.Reader) (*history.History, error) {
 		}
 		at := rows[from].time.Sub(rows[0].time)
 		if at > logLongest {
-			return nil, fmt.Errorf("%s: its time is decades after that of %s", rows[from].where, rows[0].where)
+			return nil, Stamps{}, fmt.Errorf("%s: its time is decades after that of %s", rows[from].where, rows[0].where)
 		}
 		for _, row := range untied(rows[from:to]) {
 			if err := l.take(&row, at+logStart); err != nil {
-				return nil, fmt.Errorf("%s: %w", row.where, err)
+				return nil, Stamps{}, fmt.Errorf("%s: %w", row.where, err)
 			}
 		}
 	}
-	return &history.History{Events: l.history()}, nil
+	return &history.History{Events: l.history()}, Stamps{Zero: rows[0].time.Add(-logStart), Unit: l.unit}, nil
+}
+
+// Stamps are what the stamps of a log are worth.
+type Stamps struct {
+	Zero time.Time // what the times of the history count from
+	// Unit is the greatest unit of which all stamps are multiples. Each may be up to one of it before its time, so that
+	// the clocks of several hosts are wrong by so much more than they say.
+	Unit time.Duration
 }
 
 // logStart is the stamp of the first line: what is not logged may have been before it.

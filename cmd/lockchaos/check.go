@@ -160,11 +160,17 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 	}
 	in, results, err := j.read(ctx, r)
 	if err != nil {
+		if j.from == "lockchaos" && strings.EqualFold(filepath.Ext(name), ".csv") {
+			err = fmt.Errorf("%w; CSV of what clients logged is read with --from log", err)
+		}
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if !j.json {
 		if name = filepath.Clean(name); long {
 			name += ", without the " + reports.RunFile + " beside it, for which it is too long"
+		}
+		if zero := in.Run.Started; !zero.IsZero() {
+			name += ", in which 0 s is " + zero.UTC().Format("2006-01-02 15:04:05.999999999 UTC")
 		}
 		j.printf("%s\n", say.OneLine(name))
 	}
@@ -229,6 +235,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
 	var judges []checker.Checker
+	clockError := j.clockError
 	if j.from == "lockchaos" {
 		var head bytes.Buffer
 		reader := history.NewReader(io.TeeReader(r, &head))
@@ -250,8 +257,12 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
 		} else {
-			in.History, err = importers.Log(r)
-			judges = checker.OfLogs()
+			var stamps importers.Stamps
+			in.History, stamps, err = importers.Log(r)
+			in.Run.Started, judges = stamps.Zero, checker.OfLogs()
+			if clockError > 0 {
+				clockError += stamps.Unit
+			}
 		}
 	}
 	if err == nil {
@@ -260,7 +271,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	if err != nil {
 		return in, nil, err
 	}
-	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
+	in.Report = checker.CheckWithin(short, in.History, clockError, judges...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
 	}
