@@ -90,7 +90,7 @@ func seedsOf(p Plan, usual string) ([]uint64, error) {
 // Run has clients use a lock on the topologies of a plan while its faults pass: a
 // run for each topology and seed, one after the other, and each a subtest, which
 // fails unless the run is valid. A run that is unknown is repeated once, with twice
-// its length.
+// its length, and leases of a second at the least.
 func Run(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	begin(t)
@@ -111,9 +111,18 @@ func Run(t *testing.T, l Lock, p Plan) {
 	}
 }
 
-// longer is the same run with twice the length.
+// longLease is a lease of whole seconds. A lock may make each lease that long, so that a release after a shorter
+// one is not late.
+const longLease = time.Second
+
+// longer is the same run with twice the length, and with long leases.
 func longer(r harness.RandomRun) playable {
 	r.Length *= 2
+	clients := r.Workload
+	clients.Kinds = strings.Split(r.Kind, ",")
+	if usual := clients.WithDefaults().Lease; clients.Lease == 0 && usual > 0 && !r.Lock.Endless {
+		r.Workload.Lease = max(usual, longLease)
+	}
 	return random(r)
 }
 

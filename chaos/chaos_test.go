@@ -38,7 +38,7 @@ const (
 // oneKey is a lock of one key that expires, with a script that releases it.
 func oneKey(name, release string) harness.LockSpec {
 	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, release), nil, nil
+		return locker(s.Redis, release, time.Millisecond), nil, nil
 	})
 }
 
@@ -53,10 +53,12 @@ func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
 
 func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
 
-func locker(rdb redis.UniversalClient, release string) lock.Locker {
+// locker makes each lease a multiple of the unit, and no shorter than was asked for.
+func locker(rdb redis.UniversalClient, release string, unit time.Duration) lock.Locker {
+	whole := func(lease time.Duration) time.Duration { return (lease + unit - 1).Truncate(unit) }
 	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
 		token := rand.Text()
-		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
+		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: whole(lease)}).Err()
 		if errors.Is(err, redis.Nil) {
 			err = lock.ErrNotAcquired
 		}
@@ -69,7 +71,7 @@ func locker(rdb redis.UniversalClient, release string) lock.Locker {
 		}
 		return chaos.Grant{
 			Release: func(ctx context.Context) error { return run(ctx, release) },
-			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, d.Milliseconds()) },
+			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, whole(d).Milliseconds()) },
 		}, err
 	})
 }
@@ -85,7 +87,7 @@ func opened(l lock.Locker) harness.LockSpec {
 // panicsInAClient is a lock that panics once it is granted.
 func panicsInAClient() harness.LockSpec {
 	return chaos.New("panics-in-a-client", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn)
+		own := locker(s.Redis, deleteOwn, time.Millisecond)
 		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 			if _, err := own.Acquire(ctx, name, o); err != nil {
 				return nil, err
@@ -108,7 +110,7 @@ func TestCase(t *testing.T) {
 		chaos.Smoke(t, buggy())
 	case "unmapped":
 		chaos.Smoke(t, chaos.New("unmapped", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			own := locker(s.Redis, deleteOwn)
+			own := locker(s.Redis, deleteOwn, time.Millisecond)
 			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 				h, err := own.Acquire(ctx, name, o)
 				if errors.Is(err, lock.ErrNotAcquired) {
@@ -245,6 +247,15 @@ func TestRun(t *testing.T) {
 			chaos.Run(t, correct(), p)
 		})
 	}
+}
+
+// A lock may have leases of whole seconds: no release after a shorter one is late.
+func TestRunWithWholeSeconds(t *testing.T) {
+	t.Parallel()
+	seconds := chaos.New("whole-seconds", func(s chaos.Servers) (lock.Locker, func() error, error) {
+		return locker(s.Redis, deleteOwn, time.Second), nil, nil
+	})
+	chaos.Run(t, seconds, chaos.Plan{Workload: "late-release", Faults: faults.MixNone, Length: 2 * time.Second})
 }
 
 // The examples reproduce other failures, also with clients that are paused.
