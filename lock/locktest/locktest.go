@@ -163,7 +163,8 @@ func await(owner string) lock.Options {
 // want says what is wrong unless err is the wanted one.
 func want(err, wanted error, what string) error {
 	if !errors.Is(err, wanted) {
-		return fmt.Errorf("%s returned %q; want %q", what, text(err), text(wanted))
+		name := map[error]string{lock.ErrNotHeld: "lock.ErrNotHeld: ", lock.ErrNotAcquired: "lock.ErrNotAcquired: "}[wanted]
+		return fmt.Errorf("%s returned %q; want %s%q", what, text(err), name, text(wanted))
 	}
 	return nil
 }
