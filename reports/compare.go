@@ -334,7 +334,11 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 	for _, s := range c.Differences {
 		fmt.Fprintf(&b, "\n- %s", say.OneLine(s))
 	}
-	if len(c.Differences) == 0 {
+	switch {
+	case len(c.Differences) > 0:
+	case c.Verdicts[0] != c.Verdicts[1]: // of folders, whose shares are compared
+		b.WriteString("\n- Their verdicts differ. All else that is compared here differs by no more than chance explains.")
+	default:
 		b.WriteString("\n- They agree in all that is compared here.")
 	}
 	rows := [][]string{{"", "A", "B", ""}}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,14 @@ func TestCompareFolders(t *testing.T) {
 	many, err := reports.CompareFolders(a, folder(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))
 	require.NoError(t, err)
 	require.Contains(t, many.Worse[0], "runs are not as they must be")
+	one, other := t.TempDir(), t.TempDir() // one run each, with other seeds: too few to tell their rates apart
+	require.NoError(t, reports.WriteJoint(one, []reports.JointRun{{Verdict: checker.Valid, Topology: "sentinel", Lock: "mutex", Seed: 98}}, 1))
+	require.NoError(t, reports.WriteJoint(other, []reports.JointRun{{Verdict: checker.Invalid, Topology: "sentinel", Lock: "mutex", Seed: 99}}, 1))
+	c, err = reports.CompareFolders(one, other)
+	require.NoError(t, err)
+	var text strings.Builder
+	require.NoError(t, reports.WriteComparisonText(&text, c))
+	require.Contains(t, text.String(), "Their verdicts differ.")
 	single := t.TempDir()
 	writeRun(t, filepath.Join(single, "one"), failover())
 	require.NoError(t, reports.WriteDir(filepath.Join(single, "one"), failover()))
