@@ -209,9 +209,12 @@ func repeat(ctx context.Context, d topologies.Deployment, start opener, c Check,
 	}
 }
 
+// errTooLong is of a check that did not end: the commonest cause is a client that asks an unreachable server for ever.
+var errTooLong = fmt.Errorf("the check took more than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", 3*limit)
+
 // once makes a check once, with that lease and wait for servers.
 func once(ctx context.Context, d topologies.Deployment, start opener, c Check, lease, timeout time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*limit, errors.New("the check took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 3*limit, errTooLong)
 	defer cancel()
 	p := &play{ctx: ctx, d: d, name: name, lease: lease, timeout: timeout}
 	zones := d.Topology().Of(topologies.Zone)
