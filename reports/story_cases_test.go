@@ -84,6 +84,20 @@ func TestStories(t *testing.T) {
 			marked: "client a was confirmed an extension of orders", cure: "owner-checked-extension",
 		},
 		{
+			name: "a release without an answer may have deleted the lock of the next one when the fault ended",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 1000)
+				s.fault(history.Inject, "hold-command", "zone-a>redis-1", 20, 21, history.OK, "", "")
+				s.attempt(1, history.Release, "orders", "a#1", 500, 1000, history.Info, "i/o timeout")
+				s.acquire(2, "orders", "b#1", "redis-1", 1100, 1101, 1000)
+				s.at(1200, history.Event{Process: 2, Type: history.Info, Op: history.Crash, Lock: "orders", Owner: "b#1"})
+				s.fault(history.Heal, "hold-command", "zone-a>redis-1", 1500, 1501, history.OK, "", "")
+				s.acquire(3, "orders", "c#1", "redis-1", 1500, 1502, 1000)
+				s.observe(4000, "redis-1", history.ObserveEpoch, "1")
+			},
+			told: "client b crashed", cure: "owner-checked-release",
+		},
+		{
 			name: "two processes of one owner are not one client",
 			script: func(s *script) {
 				s.acquire(1, "orders", "host-1", "redis-1", 0, 1, 1000)

@@ -60,6 +60,10 @@ func cureRows() []cureRow {
 			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
 		},
 		{
+			Cure:  Cure{ID: "owner-checked-release", Text: "see what a release does that arrives late, such as the one without an answer here: compare the owner and delete in one step on the server"},
+			Kinds: []string{checker.DoubleGrant}, When: (*telling).releaseUnderWay,
+		},
+		{
 			Cure: Cure{
 				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
 				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",

@@ -89,7 +89,7 @@ var verbs = map[history.Op]map[history.Type]string{ //nolint:gochecknoglobals //
 	history.Release: {history.Invoke: "asked to release", history.OK: "was confirmed the release of", history.Fail: "was refused the release of", history.Info: "got no certain answer to its release of"},
 	history.Access:  {history.Invoke: "began to use"},
 	history.Lost:    {history.OK: "was told that it lost"},
-	history.Crash:   {history.OK: "crashed"},
+	history.Crash:   {history.Info: "crashed"},
 }
 
 // eventOf is any event of a client.
