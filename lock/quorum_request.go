@@ -261,7 +261,8 @@ func (q *quorumRequest) Release(ctx context.Context, l Lease) error {
 // releaseAll returns as soon as a majority has nothing of the request any more. A majority
 // that did not have it when it was asked proves that it was not held, unless the lease ran
 // out on the way: a server that had it until then says the same, and the others may have
-// ended the grant before that.
+// ended the grant before that. What was over before it was asked was held by a majority only if one says
+// so: another owner may have been granted it, though a server still had the grant.
 func (q *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error {
 	q.mu.Lock()
 	q.closed = true
@@ -271,7 +272,7 @@ func (q *quorumRequest) releaseAll(ctx context.Context, expires time.Time) error
 	switch {
 	case err != nil:
 		return err
-	case t.no == len(t.nodes), t.lost() && (over || time.Now().Before(expires)):
+	case t.no == len(t.nodes), t.lost() && (over || time.Now().Before(expires)), over && !t.won() && t.isMajority(t.yes+t.no):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		return nil

@@ -173,6 +173,26 @@ func TestRedlockWatchdogInTime(t *testing.T) {
 	}
 }
 
+// A hold whose lease is over is not released where one server still has it, another one does not, and the third does not
+// say: a majority may have granted it to another owner since.
+func TestRedlockReleaseBehindTheLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		second func(string) string
+		want   error
+	}{"by a minority": {refuseAll, lock.ErrNotHeld}, "by a majority": {allGood, nil}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, _ *events) {
+				t.Helper()
+				h := acquire(t, r, "a", 30*time.Second)
+				time.Sleep(31 * time.Second)
+				f[1].answers(c.second)
+				f[2].answers(broken)
+				require.ErrorIs(t, h.Release(t.Context()), c.want)
+			})
+		})
+	}
+}
+
 func TestRedlockServerMakesUpForWhatItMissed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, _ *events) {
 		t.Helper()
