@@ -37,6 +37,10 @@ func Checks() []Check {
 			change: "grant a reader where no other client writes, and a writer where none reads or writes, in one step on the server",
 		},
 		{
+			Name: "a reader's lease ends its own hold alone", Needs: readWrite, play: endsOneReader,
+			change: "keep an end for each reader, such as a member of a sorted set, and look at it in each step",
+		},
+		{
 			Name: "a writer goes on as a reader, and readers join it", Needs: func(p promises.Promises) bool { return readWrite(p) && p.Downgrades }, play: goesOnReading,
 			change: "grant an owner that writes to read as well, and give back each by its own release; or do not promise downgrades",
 		},

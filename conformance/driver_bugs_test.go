@@ -18,15 +18,15 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// bugsInPython is the command of the driver that has the lock with that planted bug, or the correct one.
-func bugsInPython(t *testing.T, bug string) string {
+// inPython is the command of a driver that has the lock with that planted bug, or the correct one.
+func inPython(t *testing.T, driver string) string {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
 		runtest.Lacks(t, fmt.Errorf("redis-py is missing (make drivers installs it): %w", err))
 	}
-	path, err := filepath.Abs("../drivers/testdata/bugs.py")
+	path, err := filepath.Abs("../drivers/testdata/")
 	require.NoError(t, err)
-	return path + " " + bug
+	return filepath.Join(path, driver)
 }
 
 // A check finds the bugs that come with the connections and the answers of a program. All other bugs are planted in
@@ -47,10 +47,32 @@ func TestDriverChecks_FindBugs(t *testing.T) {
 			t.Parallel()
 			d := one(t, runtest.Setup(t))
 			made := func(bug string, lease time.Duration) conformance.Outcome {
-				return conformance.One(t.Context(), d, bugsInPython(t, bug), harness.LockSpec{}, c.check, bug, lease)
+				return conformance.One(t.Context(), d, inPython(t, "bugs.py "+bug), harness.LockSpec{}, c.check, bug, lease)
 			}
 			require.ErrorContains(t, made(c.bug, c.lease).Wrong, c.want)
 			requireRight(t, made("correct", time.Second))
+		})
+	}
+}
+
+// Locks that are no mutex have bugs that their mutex does not show.
+func TestDriverChecks_FindBugsOfKinds(t *testing.T) {
+	t.Parallel()
+	const shares, ends = "readers hold the lock together, and exclude writers", "a reader's lease ends its own hold alone"
+	for bug, c := range map[string]struct{ check, want string }{
+		"exclusive":   {shares, "a reader was refused the lock, although the only other client reads"},
+		"looks":       {shares, "of 16 clients that asked at once, "},
+		"one-end":     {ends, "a writer was granted the lock, although a client reads whose lease is not over"},
+		"extends-any": {ends, "the late extension of a reader was answered with ok, while another client wrote"},
+	} {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			d := one(t, runtest.Setup(t))
+			made := func(bug string) conformance.Outcome {
+				return conformance.One(t.Context(), d, inPython(t, "kinds.py rw "+bug), harness.LockSpec{}, c.check, bug, time.Second)
+			}
+			require.ErrorContains(t, made(bug).Wrong, c.want)
+			requireRight(t, made("correct"))
 		})
 	}
 }

@@ -49,7 +49,10 @@ func act(role string) int {
 		Name: "memory", Version: "1", Language: "go", Parallel: 2000,
 		Promises: promises.Promises{Extend: true, Lost: true, Token: true, ReleaseTells: true},
 	}
-	if role == "memory" || role == "slow-memory" {
+	if role == "plain-rw" {
+		hello.Promises.Kind = "rw"
+	}
+	if role == "memory" || role == "slow-memory" || role == "plain-rw" {
 		err := driver.Serve(context.Background(), hello, func(context.Context, driver.Session) (lock.Locker, func(), error) {
 			if role == "slow-memory" {
 				return slow{memory.New()}, func() {}, nil
@@ -114,6 +117,8 @@ func act(role string) int {
 			continue
 		}
 		switch role {
+		case "unsupported":
+			_ = out.Encode(line{"re": q.ID, "result": "unsupported", "why": "permits"})
 		case "dies":
 			return 4
 		case "twice":
@@ -287,6 +292,8 @@ func TestDriver_Broken(t *testing.T) {
 		"long":        "a line of more than 1048576 bytes",
 		"closes":      "it closed its side of the connection",
 		"same-hold":   `gave the hold "h" to two grants`,
+		"unsupported": `it answered a request for a lock with unsupported: "permits"`,
+		"plain-rw":    "without the method Ask, and promises kind \\\"rw\\\": make it a driver.Asker",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()

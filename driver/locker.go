@@ -105,6 +105,8 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 	case resultFail:
 		return nil, fmt.Errorf("%w%s", lock.ErrNotAcquired, because(r.Why))
 	case resultOK:
+	case resultUnsupported:
+		return nil, d.breaks(fmt.Errorf("it answered a request for a lock with unsupported%s", because(r.Why)))
 	default:
 		return nil, unknown(r)
 	}

@@ -84,6 +84,9 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open f
 				return err
 			}
 			defer closeIt()
+			if _, asks := l.(Asker); !asks && (hello.Promises.Kind == kindRW || hello.Promises.Kind == kindSemaphore) {
+				return fmt.Errorf("the lock is a %T without the method Ask, and promises kind %q: make it a driver.Asker", l, hello.Promises.Kind)
+			}
 			s.locker = l
 		}
 		s.wait.Go(func() { s.say(s.answer(ctx, q)) })

@@ -223,6 +223,19 @@ func TestDrivers_Redlock(t *testing.T) {
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
 
+// A run of a lock that is no mutex shows also what comes of a late release, without a word on the workload.
+func TestDrivers_Kinds(t *testing.T) {
+	t.Parallel()
+	need(t, languages()[0])
+	path := absolute(t, "testdata/kinds.py")
+	for kind, want := range map[string]checker.Verdict{"rw correct": checker.Valid, "semaphore correct": checker.Valid, "semaphore gives-back-any": checker.Invalid} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			judged(t, want, path+" "+kind, topologies.Single, "", faults.MixNone, 6*time.Second)
+		})
+	}
+}
+
 // A lock of which a process keeps what the server granted, and hands it over among its
 // clients, is correct if it says so; the same driver without the promise is unknown.
 func TestDrivers_HandOver(t *testing.T) {

@@ -243,6 +243,8 @@ func (l LockSpec) CommandPattern() string { return cmp.Or(strings.Join(l.Command
 // DefaultWorkload is the workload of a run that names none: what the lock is for.
 func (l LockSpec) DefaultWorkload() string {
 	switch {
+	case l.Connects:
+		return l.ForeignWorkload()
 	case l.Kind == history.KindRW:
 		return "readers-writers"
 	case l.Kind == history.KindSemaphore:
@@ -253,8 +255,6 @@ func (l LockSpec) DefaultWorkload() string {
 		return "fair-queue"
 	case l.HandsOver && !l.Foreign:
 		return "bursts"
-	case l.Connects:
-		return l.ForeignWorkload()
 	default:
 		return workload.Contended
 	}
@@ -268,15 +268,21 @@ const ProgramWorkload = workload.Contended + ",release-twice,late-release"
 // ForeignWorkload is the default of a lock of the user's own.
 func (l LockSpec) ForeignWorkload() string {
 	l.Connects = false
-	if kind := l.DefaultWorkload(); kind != workload.Contended || l.Endless {
-		return kind
-	}
-	kinds := ProgramWorkload
-	if l.Reentrant {
-		kinds += ",re-entrant"
-	}
-	if l.Watchdog {
-		kinds += ",watchdog"
+	kinds := l.DefaultWorkload()
+	switch {
+	case l.Endless:
+	case l.Kind == history.KindRW:
+		kinds += ",release-twice" // late ones would leave readers no time
+	case l.Kind == history.KindSemaphore:
+		kinds += ",slow-holder" // whose releases are late as well; several hold it at once
+	case kinds == workload.Contended:
+		kinds = ProgramWorkload
+		if l.Reentrant {
+			kinds += ",re-entrant"
+		}
+		if l.Watchdog {
+			kinds += ",watchdog"
+		}
 	}
 	return kinds
 }

@@ -162,7 +162,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.Servers.NodeTimeout, "node-timeout", 0, "cluster: the silence after which a node is suspected (default 200ms)")
 	o.servers.register(f)
 	f.StringVar(&o.lock, "lock", "", "the lock under test (lockchaos list locks), or exec:COMMAND, a driver of a lock of your own (default mutex, on independent servers redlock, on etcd etcd-mutex, on zookeeper zookeeper-lock)")
-	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock; for a driver "+harness.ProgramWorkload+")")
+	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock; for a driver of a mutex "+harness.ProgramWorkload+")")
 	f.StringVar(&o.Resource.Kind, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Resource.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
 	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, clock, disk and of names of faults (default: network; on sentinel and cluster network,failover)")
