@@ -20,6 +20,7 @@ func permitted(p promises.Promises) bool  { return p.Kind == history.KindSemapho
 func Checks() []Check {
 	return []Check{
 		{Name: "a free lock is granted, and given back", play: grantsFree},
+		{Name: "the driver exits at the end of its input", play: exitsAtEnd},
 		{
 			Name: "a grant asks the servers", Needs: func(p promises.Promises) bool { return !p.HandsOver && !p.Reentrant }, play: asksServers, links: true,
 			change: "ask the servers for each grant; a process that hands a lock over within itself promises hands_over",
@@ -101,6 +102,5 @@ func Checks() []Check {
 		{Name: "a release whose reply is lost is unknown", play: lostRelease, links: true},
 		{Name: "a lock stays held where the servers forget scripts and close connections", play: surviveForgetting, links: true, redis: true},
 		{Name: "an unknown operation is answered with unsupported", play: answersUnsupported},
-		{Name: "the driver exits at the end of its input", play: exitsAtEnd},
 	}
 }

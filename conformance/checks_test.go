@@ -179,7 +179,7 @@ func TestChecks_AreRepeated(t *testing.T) {
 		{"extends without an answer once", "an extended hold outlives its first lease", "", time.Second},
 		{
 			"calls refusals unknown", "a lock that is held is refused to another process",
-			"in each of 3 tries, the last with a lease of 4s and servers awaited for 12s: the answer to the client of the other process must be fail, and is: ", time.Second,
+			"in each of 3 tries, the last with a lease of 4s and servers awaited for 8s: the answer to the client of the other process must be fail, and is: ", time.Second,
 		},
 	} {
 		t.Run(c.bug, func(t *testing.T) {

@@ -28,14 +28,15 @@ const (
 	// driverLease is a lease that is let run out. A driver that cuts it to whole seconds frees the lock 0.9 s early,
 	// which is seen on a busy machine, too. A lock in Go, which starts no program for a request, has a shorter one.
 	driverLease, lockLease = 2900 * time.Millisecond, time.Second
-	// driverLanes and lockLanes are how many checks are made at a time, each on servers of its own: most of
-	// them wait for a lease.
-	driverLanes, lockLanes = 2, 3
-	// limit bounds every wait for something that must happen.
-	limit = time.Minute
+	// lanes is how many checks are made at a time, each on servers of its own: most of them wait for a lease.
+	lanes = 3
+	// checkLimit bounds all tries of one check.
+	checkLimit = 50 * time.Second
+	// limit bounds every wait for something that must happen: a client that sends a request ten times gives up before.
+	limit = 30 * time.Second
 	// serverTimeout is for how long a driver should wait for a server.
-	serverTimeout = 3 * time.Second
-	// tries is how often a check is made that comes to nothing, each time with twice the time for leases and
+	serverTimeout = 2 * time.Second
+	// tries is how often at the most a check is made that comes to nothing, each time with twice the time for leases and
 	// servers: a driver may start a program for each request, on a machine that has others to do.
 	tries = 3
 )
@@ -72,9 +73,16 @@ type Outcome struct {
 	Log string
 }
 
-// ErrNoGrant is of a driver that does not grant a free lock, and take it back, where nothing is in the way: no other
-// check of it says anything.
-var ErrNoGrant = errors.New("without a grant that is given back they show nothing")
+// ErrHopeless is of a driver of which a check failed without which no other says anything: it does not grant a free lock,
+// and take it back, where nothing is in the way; it leaves a request without an answer, or answers late; the end of a
+// lease does not free the lock; or it does not exit.
+var ErrHopeless = errors.New("without the one that failed they show nothing")
+
+// A hopelessError is what was wrong where the rest shows nothing.
+type hopelessError struct{ error }
+
+// Unwrap returns what was wrong.
+func (e hopelessError) Unwrap() error { return e.error }
 
 // Topology is the one on which a lock is checked unless another is asked for: one server,
 // several independent ones for a lock that is on a majority, or the first of another store.
@@ -95,12 +103,12 @@ func Driver(ctx context.Context, backend topologies.Backend, command, topology s
 	if _, err := harness.Program(command, nil); err != nil { //nolint:contextcheck // it bounds itself
 		return err
 	}
-	r := runner{ctx, backend, topology, program(command), driverLease, driverLanes} //nolint:contextcheck // the driver outlives the start
-	return r.run(checks, tell)
+	r := runner{backend, topology, program(command), driverLease} //nolint:contextcheck // the driver outlives the start
+	return r.run(ctx, checks, tell)
 }
 
 // Lock makes those checks of a lock in Go that no test of it makes by itself, most of which break
-// links, and tells what came of each as [Driver] does.
+// links, and tells what came of each as [Driver] does. It is no error that one makes the others show nothing.
 func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, tell func(Outcome)) error {
 	var checks []Check
 	for _, c := range Checks() {
@@ -108,50 +116,64 @@ func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, t
 			checks = append(checks, c)
 		}
 	}
-	r := runner{ctx, backend, Topology(l), inGo(l), lockLease, lockLanes}
-	return r.run(checks, tell)
+	r := runner{backend, Topology(l), inGo(l), lockLease}
+	if err := r.run(ctx, checks, tell); !errors.Is(err, ErrHopeless) {
+		return err
+	}
+	return nil
 }
 
 // A runner makes checks.
 type runner struct {
-	ctx      context.Context //nolint:containedctx // a runner is made for one call
 	backend  topologies.Backend
 	topology string
 	open     opener
 	lease    time.Duration
-	lanes    int
 }
 
-// run makes checks side by side, but the first of all alone: without a grant, the others show nothing.
-func (r runner) run(checks []Check, tell func(Outcome)) error {
+// run makes checks side by side, but the first of all alone, and makes no more once one shows that the others show nothing.
+func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) error {
 	t, err := topologies.New(r.topology, topologies.Options{})
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(whole)
+	defer stop()
 	var mu sync.Mutex
 	came, told := make([]*Outcome, len(checks)), 0
+	first := 0 // of those that are made side by side
 	check := func(d topologies.Deployment, i int) {
-		o := repeat(r.ctx, d, r.open, checks[i], r.lease, fmt.Sprintf("check-%d", i+1))
-		if o.Wrong != nil && r.ctx.Err() != nil { // it was cut short
-			return
-		}
+		o := repeat(ctx, d, r.open, checks[i], r.lease, fmt.Sprintf("check-%d", i+1))
 		mu.Lock()
 		defer mu.Unlock()
+		if o.Wrong != nil && ctx.Err() != nil { // it was cut short
+			return
+		}
 		for came[i] = &o; told < len(came) && came[told] != nil; told++ { // in order
 			tell(*came[told])
 		}
+		if _, hopeless := errors.AsType[hopelessError](o.Wrong); hopeless || o.Wrong != nil && i < first {
+			stop()
+		}
 	}
-	first := 0 // of those that are made side by side
 	if len(checks) > 1 && checks[0].Name == Checks()[0].Name {
 		first = 1
-		if err := Each(r.ctx, r.backend, t, 1, 1, check); err != nil {
-			return err
-		}
-		if came[0].Wrong != nil {
-			return fmt.Errorf("the other %d checks were not made: %w", len(checks)-1, ErrNoGrant)
+		err = Each(ctx, r.backend, t, 1, 1, check)
+	}
+	if ctx.Err() == nil && err == nil {
+		err = Each(ctx, r.backend, t, lanes, len(checks)-first, func(d topologies.Deployment, i int) { check(d, first+i) })
+	}
+	if ctx.Err() == nil || whole.Err() != nil || len(checks) == 1 {
+		return err
+	}
+	left := len(checks) - told
+	for _, o := range came[told:] { // behind one that was not made
+		if o != nil {
+			left--
+			tell(*o)
 		}
 	}
-	return Each(r.ctx, r.backend, t, r.lanes, len(checks)-first, func(d topologies.Deployment, i int) { check(d, first+i) })
+	return fmt.Errorf("the other %d checks were not made: %w", left, ErrHopeless)
 }
 
 // Each starts a topology some times, and does something n times, as often at a time as there are
@@ -190,18 +212,25 @@ func open(wrong error) bool {
 
 // repeat makes a check until it comes to something. What is wrong for certain is told at once.
 func repeat(ctx context.Context, d topologies.Deployment, start opener, c Check, lease time.Duration, name string) Outcome {
+	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, fmt.Errorf("the check took longer than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", checkLimit))
+	defer cancel()
 	var log tail
+	begin := time.Now()
 	for try := 1; ; try++ {
-		begin := time.Now()
+		tried := time.Now()
 		longer, patience := lease<<(try-1), serverTimeout<<(try-1)
-		skipped, wrong := once(ctx, d, start, c, longer, patience, fmt.Sprintf("%s.%d", name, try), &log)
+		skipped, wrong := once(limited, d, start, c, longer, patience, fmt.Sprintf("%s.%d", name, try), &log)
+		again := try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
+		_, hopeless := errors.AsType[hopelessError](wrong)
 		switch {
 		case wrong == nil || ctx.Err() != nil:
-		case open(wrong) && try == tries:
-			wrong = fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", tries, longer, patience, wrong)
-		case open(wrong) && time.Since(begin) <= limit:
+		case limited.Err() != nil:
+			wrong = fmt.Errorf("%w: %w", context.Cause(limited), wrong)
+		case open(wrong) && again:
 			continue
-		case open(wrong), c.change == "", errors.Is(wrong, driver.ErrBroken), errors.Is(wrong, context.DeadlineExceeded):
+		case open(wrong) && try > 1:
+			wrong = fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", try, longer, patience, wrong)
+		case open(wrong), hopeless, c.change == "", errors.Is(wrong, driver.ErrBroken):
 		default:
 			wrong = fmt.Errorf("%w\nto change: %s", wrong, c.change)
 		}
@@ -209,13 +238,8 @@ func repeat(ctx context.Context, d topologies.Deployment, start opener, c Check,
 	}
 }
 
-// errTooLong is of a check that did not end: the commonest cause is a client that asks an unreachable server for ever.
-var errTooLong = fmt.Errorf("the check took more than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", 3*limit)
-
 // once makes a check once, with that lease and wait for servers.
 func once(ctx context.Context, d topologies.Deployment, start opener, c Check, lease, timeout time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 3*limit, errTooLong)
-	defer cancel()
 	p := &play{ctx: ctx, d: d, name: name, lease: lease, timeout: timeout}
 	zones := d.Topology().Of(topologies.Zone)
 	for i, at := range []*subject{&p.a, &p.b} {
@@ -251,8 +275,8 @@ func (e *UnmappedError) Unwrap() error { return e.Err }
 func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
 	var unmapped error
 	refusal := func(p *play) {
-		h := p.grant("a.1", p.name, long)
-		for range tries { // a busy machine may answer too late once
+		h := p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
+		for range tries {                 // a busy machine may answer too late once
 			_, err := p.ask(ctx, "b.1", p.name, long)
 			own, is := errors.AsType[openError](err)
 			if unmapped = nil; !is || ctx.Err() != nil {

@@ -20,3 +20,8 @@ func One(ctx context.Context, d topologies.Deployment, command string, l harness
 	at := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
 	return repeat(ctx, d, start, all[at], lease, name)
 }
+
+// Brief is Driver with leases of half a second.
+func Brief(ctx context.Context, backend topologies.Backend, command string, checks []Check, tell func(Outcome)) error {
+	return runner{backend, topologies.Single, program(command), time.Second / 2}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
+}

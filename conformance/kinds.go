@@ -13,13 +13,22 @@ import (
 )
 
 // askIn has a client ask for a lock in a way.
-func (p *play) askIn(client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
-	return p.of(client).Ask(p.ctx, name, w, lock.Options{Owner: "zone-" + client + "#1", Lease: lease})
+func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
+	return p.of(client).Ask(ctx, name, w, lock.Options{Owner: "zone-" + client + "#1", Lease: lease})
+}
+
+// askInHere has a client ask for a lock in a way where no fault meets it.
+func (p *play) askInHere(client, name string, w driver.Way, lease time.Duration) (h *lock.Hold, err error) {
+	err = p.answered(p.of(client), func(ctx context.Context) (err error) {
+		h, err = p.askIn(ctx, client, name, w, lease)
+		return err
+	})
+	return h, err
 }
 
 // grantIn has a client be granted a lock in a way, since nothing is in its way.
 func (p *play) grantIn(client, name string, w driver.Way, who, because string) *lock.Hold {
-	h, err := p.askIn(client, name, w, long)
+	h, err := p.askInHere(client, name, w, long)
 	if errors.Is(err, lock.ErrNotAcquired) {
 		p.fail("%s was refused the lock, although %s: %w", who, because, err)
 	}
@@ -29,7 +38,7 @@ func (p *play) grantIn(client, name string, w driver.Way, who, because string) *
 
 // refusedIn has a client be refused a lock in a way, since something is in its way.
 func (p *play) refusedIn(client, name string, w driver.Way, who, because string) {
-	_, err := p.askIn(client, name, w, long)
+	_, err := p.askInHere(client, name, w, long)
 	switch {
 	case err == nil:
 		p.fail("%s was granted the lock, although %s", who, because)
@@ -40,10 +49,12 @@ func (p *play) refusedIn(client, name string, w driver.Way, who, because string)
 
 // raceIn has many clients of both processes ask for a lock at once, and counts for each way how many were granted it.
 func (p *play) raceIn(name string, way func(i int) driver.Way) map[driver.Way]int {
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
 	answers := make([]error, manyClients)
 	var all sync.WaitGroup
 	for i := range manyClients {
-		all.Go(func() { _, answers[i] = p.askIn(fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long) })
+		all.Go(func() { _, answers[i] = p.askIn(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long) })
 	}
 	all.Wait()
 	granted := map[driver.Way]int{}
@@ -97,7 +108,7 @@ func sharesReads(p *play) {
 func endsOneReader(p *play) {
 	const reader, writer = "a reader", "a writer"
 	stays := p.grantIn("a.1", p.name, read, reader, "the lock is free")
-	late, err := p.askIn("b.1", p.name, read, p.lease)
+	late, err := p.askInHere("b.1", p.name, read, p.lease)
 	p.must(err)
 	p.pause(p.lease)
 	p.refusedIn("b.2", p.name, write, writer, "a client reads whose lease is not over: that of another one is, who read as well")
@@ -105,7 +116,7 @@ func endsOneReader(p *play) {
 	var writes *lock.Hold
 	ctx, cancel := context.WithTimeoutCause(p.ctx, p.patience(), ErrNotFree)
 	defer cancel()
-	p.must(await.Until(ctx, func() error { writes, err = p.askIn("a.2", p.name, write, long); return err }))
+	p.must(await.Until(ctx, func() error { writes, err = p.askIn(ctx, "a.2", p.name, write, long); return err }))
 	if p.b.Hello().Promises.Extend && late.Extend(p.ctx, long) == nil {
 		p.fail("the late extension of a reader was answered with ok, while another client wrote")
 	}

@@ -69,8 +69,13 @@ func (*play) must(err error) {
 	}
 }
 
-// fail stops the play with what is wrong for certain, and doubt with what a slow lock explains as well.
+// fail stops the play with what is wrong for certain, hopeless so that no other check is made, and doubt with what a slow
+// lock explains as well.
 func (p *play) fail(format string, args ...any) { p.must(fmt.Errorf(format, args...)) }
+
+func (p *play) hopeless(format string, args ...any) {
+	p.must(hopelessError{fmt.Errorf(format, args...)})
+}
 
 func (p *play) doubt(format string, args ...any) { p.must(unsureError{fmt.Errorf(format, args...)}) }
 
@@ -90,11 +95,43 @@ func (p *play) of(client string) subject {
 	return p.b
 }
 
+// answerLimit bounds the wait for the answer to a request that no fault meets.
+const answerLimit = 10 * time.Second
+
+// errSilent says that no answer came.
+var errSilent = errors.New("no answer")
+
+// answered makes a request of a process that no fault meets, and stops the play, and all others, where no answer comes.
+func (p *play) answered(s subject, request func(context.Context) error) error {
+	limit := max(answerLimit, 2*p.timeout)
+	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, errSilent)
+	defer cancel()
+	err := request(ctx)
+	if err == nil || !errors.Is(context.Cause(ctx), errSilent) {
+		return err
+	}
+	d, isDriver := s.(*driver.Driver)
+	if !isDriver {
+		p.hopeless("the lock gave no answer to a request within %v: %w", limit, err)
+	}
+	p.hopeless("no answer to a request came within %v. It was sent %s\nIs the output flushed after each line? A lock that is held is to be awaited for \"wait_ms\", and no longer", limit, d.Unanswered())
+	return nil
+}
+
 // grant has a client be granted a lock.
 func (p *play) grant(client, name string, lease time.Duration) *lock.Hold {
-	h, err := p.ask(p.ctx, client, name, lease)
+	h, err := p.askHere(client, name, lease)
 	p.must(err)
 	return h
+}
+
+// askHere has a client ask for a lock where no fault meets it.
+func (p *play) askHere(client, name string, lease time.Duration) (h *lock.Hold, err error) {
+	err = p.answered(p.of(client), func(ctx context.Context) (err error) {
+		h, err = p.ask(ctx, client, name, lease)
+		return err
+	})
+	return h, err
 }
 
 // release has a hold be released.
@@ -102,7 +139,7 @@ func (p *play) release(h *lock.Hold) { p.must(h.Release(p.ctx)) }
 
 // refused has a client be refused a lock that another one holds.
 func (p *play) refused(client, name string, lease time.Duration, whose string) {
-	_, err := p.ask(p.ctx, client, name, lease)
+	_, err := p.askHere(client, name, lease)
 	p.must(notRefused(err, whose))
 }
 
@@ -140,8 +177,8 @@ func (p *play) pause(d time.Duration) {
 var ErrNotFree = errors.New("the lock is not free yet")
 
 // patience is for how long a lock that must be free is asked for, and a certain answer awaited:
-// about a minute for a driver.
-func (p *play) patience() time.Duration { return 20 * p.lease }
+// about half a minute for a driver.
+func (p *play) patience() time.Duration { return 10 * p.lease }
 
 // next awaits that the next client is granted the lock.
 func (p *play) next(client, name string) *lock.Hold {

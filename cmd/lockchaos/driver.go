@@ -102,7 +102,7 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 			a.printf("✓ %s\n", o.Name)
 		}
 	})
-	if errors.Is(err, conformance.ErrNoGrant) {
+	if errors.Is(err, conformance.ErrHopeless) {
 		a.printf("%v\n", err)
 		return verdictError(exitInvalid)
 	}

@@ -5,9 +5,12 @@ import os
 import socket
 import sys
 import threading
+import time
 import uuid
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 BUG = sys.argv[1]
 COMPARE = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('%s',KEYS[1]%s) end return 0"
@@ -48,7 +51,9 @@ def answer(client, holds, q):
         return {"result": "ok"}
     if q["op"] == "acquire":
         token, hold = uuid.uuid4().hex, "h%d" % q["id"]
-        if not client.set(q["lock"], token, nx=True, px=q["lease_ms"] or 1000):
+        while not client.set(q["lock"], token, nx=True, px=None if BUG == "endless" else q["lease_ms"] or 1000):
+            if BUG == "waits":
+                continue
             return {"result": "info" if BUG == "vague" else "fail", "why": "taken"}
         holds[hold] = q["lock"], token
         return {"result": "ok", "hold": hold}
@@ -77,6 +82,7 @@ def main():
             result = answer(client, holds, q)
         except redis.RedisError as e:
             result = {"result": "info", "why": str(e)}
+        time.sleep(1.5 if BUG == "late" else 0)
         try:
             say(q["id"], result)
         except OSError:
@@ -92,8 +98,11 @@ def main():
             wait = q["timeout_ms"] / 1000
             client = redis.Redis(connection_pool=redis.ConnectionPool(
                 {"desync": Kept, "select": SelectsOnce, "once": OpenedOnce}.get(BUG, redis.Connection),
-                host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait))
+                host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait,
+                retry=Retry(NoBackoff(), 10 if BUG == "persists" else 0), retry_on_timeout=BUG == "persists"))
         say(q["id"], {"protocol": 1, "name": BUG, "language": "python", "parallel": 32, "keys": ["{name}"], "promises": {"extend": True, "release_tells": True}})
+    while BUG == "stays":
+        time.sleep(1)
 
 
 main()
