@@ -25,8 +25,12 @@ func assumptions(contention bool, meets []string) Checker {
 			injected, landed, unmet := faultsOf(ev.Faults)
 			f.met = cover(ev)
 			for op := range ev.Ops() {
-				if op.Verb == holding.Acquire {
-					f.counts["requests"]++
+				if op.Verb != holding.Acquire {
+					continue
+				}
+				f.counts["requests"]++
+				if op.OK() && op.Lease == 0 && slices.Contains(meets, history.MetUnleased) {
+					f.met[history.MetUnleased]++
 				}
 			}
 			// Times in another unit come first: they explain what was not met.

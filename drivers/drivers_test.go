@@ -236,6 +236,15 @@ func TestDrivers_Kinds(t *testing.T) {
 	}
 }
 
+// A run of a driver that promises a watchdog, and grants nothing without a lease, is no evidence.
+func TestDrivers_NothingWithoutALease(t *testing.T) {
+	t.Parallel()
+	need(t, languages()[0])
+	_, report := run(t, 1, absolute(t, "testdata/bugs.py")+" leased", topologies.Single, "", faults.MixNone, 4*time.Second)
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Contains(t, fmt.Sprint(report.Results), "the workload is there for grants without a lease, and there were none")
+}
+
 // A lock of which a process keeps what the server granted, and hands it over among its
 // clients, is correct if it says so; the same driver without the promise is unknown.
 func TestDrivers_HandOver(t *testing.T) {

@@ -132,6 +132,8 @@ const (
 	MetSeveral    = "several"    // holds that began while the owner held another lock
 	MetCrashes    = "crashes"    // processes that were gone
 	MetStale      = "stale"      // accesses with a token that the resource refused
+
+	MetUnleased = "grants without a lease" // for which none was asked; counted where the workload is there for them
 )
 
 // Abandoned is the error of an access that its holder gave up by itself, because

@@ -114,7 +114,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "watchdog", About: "clients leave the lease to the lock, and one holder in three works for several seconds",
-			Meets: []string{history.MetHandOvers, history.MetContention}, Needs: Needs{Watched: true, Alone: true},
+			Meets: []string{history.MetUnleased, history.MetHandOvers, history.MetContention}, Needs: Needs{Watched: true, Alone: true},
 			locks: 1, session: watched,
 		},
 	}

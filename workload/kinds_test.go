@@ -38,7 +38,7 @@ func TestEveryKindMeetsWhatItIsFor(t *testing.T) {
 	for kinds, names := range meets {
 		t.Run(kinds, func(t *testing.T) {
 			h := record(t, workload.Config{Kinds: strings.Split(kinds, ","), Wait: 300 * time.Millisecond}, 6*time.Second, memory.New())
-			report := checker.Check(t.Context(), h)
+			report := checker.CheckRun(t.Context(), history.Run{Duration: h.End()}, h, checker.RunOptions{Meets: names})
 			require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 			found := met(t, report)
 			for _, name := range names {

@@ -50,6 +50,8 @@ def answer(client, holds, q):
     if q["op"] == "ping":
         return {"result": "ok"}
     if q["op"] == "acquire":
+        if BUG == "leased" and not q["lease_ms"]:
+            return {"result": "info", "why": "there is no watchdog"}
         token, hold = uuid.uuid4().hex, "h%d" % q["id"]
         while not client.set(q["lock"], token, nx=True, px=None if BUG == "endless" else q["lease_ms"] or 1000):
             if BUG == "waits":
@@ -100,7 +102,7 @@ def main():
                 {"desync": Kept, "select": SelectsOnce, "once": OpenedOnce}.get(BUG, redis.Connection),
                 host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait,
                 retry=Retry(NoBackoff(), 10 if BUG == "persists" else 0), retry_on_timeout=BUG == "persists"))
-        say(q["id"], {"protocol": 1, "name": BUG, "language": "python", "parallel": 32, "keys": ["{name}"], "promises": {"extend": True, "release_tells": True}})
+        say(q["id"], {"protocol": 1, "name": BUG, "language": "python", "parallel": 32, "keys": ["{name}"], "promises": {"extend": True, "release_tells": True, "watchdog": BUG == "leased"}})
     while BUG == "stays":
         time.sleep(1)
 
