@@ -63,6 +63,7 @@ func TestChecks_FindBugs(t *testing.T) {
 		{"remembers", "a grant asks the servers", correct, usual},
 		{"refuses the unknown", "a request whose reply is lost is unknown", correct, usual},
 		{"retries with another token", "a request that is answered with refused leaves nothing behind", []plant{asksTwice(false)}, usual},
+		{"retries with another token, behind a look", "a request that is answered with refused leaves nothing behind", []plant{asksTwice(false)}, usual},
 		{"refuses the unknown", "a request that is answered with refused leaves nothing behind", correct, usual},
 		{"releases any again", "a second release leaves the next holder alone", correct, usual},
 		{"releases in two steps", "a release whose requests are slow leaves the next holder alone", correct, usual},

@@ -353,6 +353,19 @@ var bugs = map[string]plant{
 			return err
 		}
 	},
+	"retries with another token, behind a look": func(p *planted) {
+		p.take = func(ctx context.Context, r *request) error {
+			err := p.rdb.Time(ctx).Err()
+			if err == nil {
+				err = p.set(ctx, r)
+			}
+			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+				r.token = rand.Text()
+				err = p.set(ctx, r)
+			}
+			return err
+		}
+	},
 	"calls refusals unknown": func(p *planted) {
 		p.take = func(ctx context.Context, r *request) error {
 			if p.set(ctx, r) != nil {

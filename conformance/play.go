@@ -344,21 +344,29 @@ func (p *play) cut(servers ...string) (mend func()) {
 
 // watch has the commands that the first process sends told, where the links are read.
 func (p *play) watch(see func(server string, words []string)) {
+	p.judge(func(server string, m traffic.Message) traffic.Action {
+		if m.Kind == traffic.Command {
+			see(server, m.Words)
+		}
+		return traffic.Action{}
+	})
+}
+
+// judge decides of each message of the first process, and reports whether all of its links are read.
+func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (read bool) {
+	read = true
 	for _, l := range p.links() {
 		r, ok := p.d.Proxy(l.Name()).(topologies.Interceptor)
 		if !ok {
-			continue
+			return false
 		}
-		stop, unread := r.Judge(func(m traffic.Message) traffic.Action {
-			if m.Kind == traffic.Command {
-				see(l.To, m.Words)
-			}
-			return traffic.Action{}
-		})
-		if unread == nil {
+		if stop, unread := r.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) }); unread == nil {
 			p.atEnd(stop)
+		} else {
+			read = false
 		}
 	}
+	return read
 }
 
 // deaf makes a request of the first process whose reply is held back.

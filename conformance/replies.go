@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -97,20 +98,35 @@ func trueRefusal(p *play) {
 const mostCommands, commandLength = 8, 160
 
 func (p *play) trulyRefused(name, why string, lose func(mend func())) {
-	p.warm()
 	var mu sync.Mutex
 	var sent []string
-	p.watch(func(server string, words []string) {
+	named := false // else the keys have other names
+	come := make(chan struct{})
+	mend := p.atEnd(func() { close(come) })
+	// Only what names the lock is kept back: some libraries look first at what the server can do.
+	read := p.judge(func(server string, m traffic.Message) traffic.Action {
 		mu.Lock()
 		defer mu.Unlock()
-		if line := strings.Trim(fmt.Sprintf("%q", words), "[]"); strings.Contains(line, name) && len(sent) < mostCommands {
+		line := strings.Trim(fmt.Sprintf("%q", m.Words), "[]")
+		named = named || strings.Contains(line, p.name) // in the warm-up
+		switch {
+		case !strings.Contains(line, name):
+		case m.Kind == traffic.Reply:
+			return traffic.Action{Until: come}
+		case len(sent) < mostCommands:
 			if line = "\n  " + server + ": " + line; len(line) > commandLength {
 				line = line[:commandLength] + "…"
 			}
 			sent = append(sent, line)
 		}
+		return traffic.Action{}
 	})
-	mend := p.hold()
+	p.warm()
+	mu.Lock()
+	if !read || !named {
+		mend = p.hold()
+	}
+	mu.Unlock()
 	var h *lock.Hold
 	var answer error
 	wait := p.begin(func() { h, answer = p.ask(p.ctx, "a.1", name, long) })
