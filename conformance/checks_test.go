@@ -144,6 +144,16 @@ func requireTold(t *testing.T, check string, wrong error) {
 // changing are the parts of a message that differ from run to run.
 var changing = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ms|µs|s)?\b|\b[A-Z2-7]{26}\b`)
 
+// An error of its own, where the lock is held, is told before any check of a lock in Go.
+func TestRefusal_Unmapped(t *testing.T) {
+	t.Parallel()
+	t.Run("unmapped", func(t *testing.T) {
+		wrong := conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("unmapped", bugs["calls refusals unknown"]))
+		requireTold(t, "a lock that is held is refused", wrong)
+	})
+	require.NoError(t, conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("correct")))
+}
+
 // So do those of locks with more than one key.
 func TestChecks_FindBugsOfOtherLocks(t *testing.T) {
 	t.Parallel()
