@@ -63,10 +63,15 @@ func (s *forkables) reseed(seed uint64) {
 // forks has the run fork when it is time. It returns the random numbers of its clients, and what ends that.
 func (d *deployment) forks(reseed func(uint64)) (clients *forkables, end func()) {
 	clients = &forkables{seed: d.Seed}
-	timer := time.AfterFunc(d.Fork.At, func() {
+	fork := func() {
 		reseed(d.Fork.Seed)
 		d.Reseed(d.Fork.Seed)
 		clients.reseed(d.Fork.Seed)
-	})
+	}
+	if d.Fork.At == 0 { // a timer would fire once every client has made its first choices
+		fork()
+		return clients, func() {}
+	}
+	timer := time.AfterFunc(d.Fork.At, fork)
 	return clients, func() { timer.Stop() }
 }

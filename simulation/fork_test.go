@@ -43,6 +43,17 @@ func TestFork(t *testing.T) {
 		}
 	}
 	require.Greater(t, others, 8)
+	other := quiet(topologies.Single, l)
+	forked := other
+	forked.Fork = &simulation.Fork{Seed: 9}
+	other.Seed = 9
+	start := func(c simulation.Case) []history.Event {
+		o := run(t, l, c)
+		h, err := o.Read()
+		require.NoError(t, err)
+		return h.Events[:20]
+	}
+	require.Equal(t, start(other), start(forked), "what forks at the beginning is the run of the other seed")
 	bad := quiet(topologies.Single, l)
 	bad.Fork = &simulation.Fork{At: -time.Second}
 	_, err := simulation.Run(new(testing.T), l, bad)
