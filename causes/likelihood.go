@@ -21,14 +21,19 @@ const (
 	beyond        = 50 * time.Millisecond
 )
 
-// Likelihood plays a simulated run, which had these events, again from instants along it until its violation was there, and notes in the cause of a violation how many of the
-// runs that went on from each show it. What came before the instant stays, and so do the faults of the plan; what the
-// network and the clients do from then on is drawn anew. It then halves the stretch in which most was decided until
-// one event is left, or no difference is.
+// Likelihood plays a simulated run, which had these events, again from instants along it until its violation was there,
+// and notes in the cause of a violation how many of the runs that went on from each show it. What came before the
+// instant stays, and so do the faults of the plan; what the network and the clients do from then on is drawn anew. It
+// then halves the stretch in which most was decided until one instant is left, or no difference is.
 func Likelihood(ctx context.Context, cause *history.Cause, c simulation.Case, events []history.Event, until time.Duration, find Finder) error {
 	instants := []time.Duration{0} // right after which a run goes on otherwise; the first is the beginning
 	for i := range events {
-		if e := &events[i]; e.Time > instants[len(instants)-1] && e.Time <= until {
+		e, last := &events[i], len(instants)-1
+		switch {
+		case e.Time <= instants[last] || e.Time > until:
+		case last > 0 && e.Time == instants[last]+1: // happened at once: a recorder has a time for each event
+			instants[last] = e.Time
+		default:
 			instants = append(instants, e.Time)
 		}
 	}
@@ -120,7 +125,7 @@ func likely(arms map[int]history.Arm, before, after int, instants []time.Duratio
 	}
 	var did []string
 	for i := range events {
-		if e := &events[i]; e.Time == instants[after] {
+		if e := &events[i]; e.Time > instants[before] && e.Time <= instants[after] {
 			did = append(did, act(e))
 		}
 	}
