@@ -125,7 +125,9 @@ func likely(arms map[int]history.Arm, before, after int, instants []time.Duratio
 	}
 	var did []string
 	for i := range events {
-		if e := &events[i]; e.Time > instants[before] && e.Time <= instants[after] {
+		e := &events[i]
+		done := (e.Op == history.Inject || e.Op == history.Heal) && e.Type != history.Invoke // which says no more than its invoke
+		if e.Time > instants[before] && e.Time <= instants[after] && !done {
 			did = append(did, act(e))
 		}
 	}
@@ -145,6 +147,12 @@ func act(e *history.Event) string {
 		return fmt.Sprintf("%s %s", e.Op, e.Type)
 	case e.Type == history.Invoke:
 		return fmt.Sprintf("%s asked to %s %s", e.LockOwner(), e.Op, cmp.Or(e.Lock, e.Resource))
+	case e.Op == history.Crash:
+		return e.LockOwner() + " crashed"
+	case e.Op == history.Lost:
+		return fmt.Sprintf("%s was told that it had lost %s", e.LockOwner(), e.Lock)
+	case e.Type == history.Info:
+		return fmt.Sprintf("%s got no certain answer to its %s of %s", e.LockOwner(), e.Op, cmp.Or(e.Lock, e.Resource))
 	default:
 		return fmt.Sprintf("%s was answered %s to its %s of %s", e.LockOwner(), e.Type, e.Op, cmp.Or(e.Lock, e.Resource))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,4 +69,31 @@ func TestLikelihood_NamesNoEvent(t *testing.T) {
 	require.Error(t, causes.Likelihood(t.Context(), &c, simulation.Case{}, events, until, func(context.Context, simulation.Case) ([]string, error) {
 		return nil, context.DeadlineExceeded
 	}))
+}
+
+// What happened is told in words, and the completion of a fault is none of its own.
+func TestLikelihood_TellsWhatHappened(t *testing.T) {
+	t.Parallel()
+	for words, happened := range map[string][]history.Event{
+		"the fault kill-client zone-a began, and a#1 got no certain answer to its release of l, and a#1 crashed": {
+			{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: "kill-client", Target: "zone-a"},
+			{Process: history.NoProcess, Op: history.Inject, Type: history.OK, Fault: "kill-client", Target: "zone-a"},
+			{Op: history.Release, Type: history.Info, Owner: "a#1", Lock: "l"},
+			{Op: history.Crash, Type: history.Info, Owner: "a#1"},
+		},
+		"a#1 was told that it had lost l": {{Op: history.Lost, Type: history.OK, Owner: "a#1", Lock: "l"}},
+	} {
+		for i := range happened {
+			happened[i].Time = time.Second + time.Duration(i)
+		}
+		find := func(_ context.Context, c simulation.Case) (kinds []string, err error) {
+			if c.Fork.At > time.Second {
+				kinds = []string{"double-grant"}
+			}
+			return kinds, nil
+		}
+		c := history.Cause{Kind: "double-grant"}
+		require.NoError(t, causes.Likelihood(t.Context(), &c, simulation.Case{Length: time.Hour}, happened, 2*time.Second, find))
+		require.True(t, strings.HasSuffix(c.Likelihood, "with what happened at 1.000 s: "+words), c.Likelihood)
+	}
 }
