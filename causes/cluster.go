@@ -21,6 +21,8 @@ type Cluster struct {
 	Properties []string
 	// From and Until are the first and the last event of their evidence.
 	From, Until time.Duration
+	// First is when the first of the violations was there.
+	First time.Duration
 	// Faults are the faults of the run that took effect until then, in order of time, and Suspects
 	// the indices of those that were in effect: at most three, of more the last; where none was, the last
 	// one before.
@@ -75,6 +77,7 @@ func clusterOf(property string, v checker.Violation, h *history.History, faults 
 			}
 		}
 	}
+	c.First = c.Until
 	since := v.From
 	if kind, _ := checker.KindOf(v.Kind); kind.InAnswer {
 		since = c.Until
@@ -107,7 +110,7 @@ func add(all []Cluster, c Cluster) []Cluster {
 	if c.Until > a.Until {
 		a.Faults = c.Faults
 	}
-	a.From, a.Until = min(a.From, c.From), max(a.Until, c.Until)
+	a.From, a.Until, a.First = min(a.From, c.From), max(a.Until, c.Until), min(a.First, c.First)
 	for _, s := range c.Suspects {
 		if !slices.Contains(a.Suspects, s) && len(a.Suspects) < maxSuspects {
 			a.Suspects = append(a.Suspects, s)

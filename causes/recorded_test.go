@@ -133,15 +133,16 @@ func TestClusters(t *testing.T) {
 	type cluster struct {
 		kind        string
 		from, until time.Duration
+		first       time.Duration
 		suspects    []int
 		faults      int
 	}
 	var got []cluster
 	for _, c := range causes.Clusters(in) {
-		got = append(got, cluster{c.Kind, c.From, c.Until, c.Suspects, len(c.Faults)})
+		got = append(got, cluster{c.Kind, c.From, c.Until, c.First, c.Suspects, len(c.Faults)})
 	}
 	require.Equal(t, []cluster{
-		{checker.DoubleGrant, ms(150), ms(500), []int{0}, 1},
-		{checker.PrematureLoss, ms(3050), ms(3060), []int{3}, 4},
+		{checker.DoubleGrant, ms(150), ms(500), ms(180), []int{0}, 1},
+		{checker.PrematureLoss, ms(3050), ms(3060), ms(3060), []int{3}, 4},
 	}, got, "those under the second kill say the same as those under the first")
 }

@@ -137,7 +137,7 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 	until := map[string]time.Duration{}
 	for _, c := range causes.Clusters(in) {
 		if !slices.Contains(kinds, c.Kind) {
-			kinds, until[c.Kind] = append(kinds, c.Kind), c.Until
+			kinds, until[c.Kind] = append(kinds, c.Kind), c.First
 		}
 	}
 	find := finder(pool)
