@@ -118,6 +118,9 @@ func armName(arm history.Arm) string {
 	return arm.Arm
 }
 
+// sameAgain is how often a run that comes again otherwise now and then is played to see that.
+const sameAgain = 5
+
 // simulatedCauses plays the case of a simulated run again, and notes in its record what that shows.
 func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) error {
 	record, err := simulation.RecordOf(run)
@@ -143,6 +146,14 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 	find := finder(pool)
 	if _, err = a.noteSimulatedCauses(ctx, dir, find, record.Case, kinds...); err != nil {
 		return err
+	}
+	again, err := pool.Do(ctx, simulation.Job{Lock: record.Case.Lock, Case: &record.Case, Seed: record.Case.Seed, Again: sameAgain})
+	if err != nil {
+		return err
+	}
+	if again.Hash != record.Hash || again.Same < sameAgain { // what came before an instant would not stay
+		fmt.Fprintln(a.stderr, "this build does not play the same run again, so that it can't measure when the violation became likely")
+		return nil
 	}
 	_, err = noteInRecord(ctx, dir, func(run *history.Run) error {
 		for i := range run.Causes {
