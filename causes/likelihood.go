@@ -24,8 +24,13 @@ const (
 // Likelihood plays a simulated run, which had these events, again from instants along it until its violation was there,
 // and notes in the cause of a violation how many of the runs that went on from each show it. What came before the
 // instant stays, and so do the faults of the plan; what the network and the clients do from then on is drawn anew. It
-// then halves the stretch in which most was decided until one instant is left, or no difference is.
+// then halves the stretch in which most was decided until one instant is left, or no difference is. It notes nothing where
+// a search, which judges less than a report does, would not find the violation in the run itself.
 func Likelihood(ctx context.Context, cause *history.Cause, c simulation.Case, events []history.Event, until time.Duration, find Finder) error {
+	c.Length = min(c.Length, until+beyond) // the same violation, and not a later one
+	if kinds, err := find(ctx, c); err != nil || !slices.Contains(kinds, cause.Kind) {
+		return err
+	}
 	instants := []time.Duration{0} // right after which a run goes on otherwise; the first is the beginning
 	for i := range events {
 		e, last := &events[i], len(instants)-1
@@ -48,7 +53,6 @@ func Likelihood(ctx context.Context, cause *history.Cause, c simulation.Case, ev
 				return a, context.Cause(ctx)
 			}
 			on := c
-			on.Length = min(c.Length, until+beyond) // the same violation, and not a later one
 			on.Fork = &simulation.Fork{At: instants[at] + 1, Seed: c.Seed + uint64(i) + 1}
 			if at == 0 {
 				on.Fork.At = 0

@@ -28,7 +28,7 @@ func TestLikelihood_FindsWhatDecides(t *testing.T) {
 		played := 0
 		find := func(_ context.Context, c simulation.Case) ([]string, error) {
 			played++
-			if c.Fork.At > decides && decides > 0 || c.Fork.Seed%10 == 0 {
+			if c.Fork == nil || c.Fork.At > decides && decides > 0 || c.Fork.Seed%10 == 0 {
 				return []string{"double-grant"}, nil
 			}
 			return nil, nil
@@ -55,7 +55,7 @@ func TestLikelihood_NamesNoEvent(t *testing.T) {
 	}
 	until := events[99].Time
 	slowly := func(_ context.Context, c simulation.Case) ([]string, error) {
-		if c.Fork.Seed%20 <= uint64(20*c.Fork.At/until) {
+		if c.Fork == nil || c.Fork.Seed%20 <= uint64(20*c.Fork.At/until) {
 			return []string{"stuck"}, nil
 		}
 		return nil, nil
@@ -66,6 +66,9 @@ func TestLikelihood_NamesNoEvent(t *testing.T) {
 	require.Contains(t, c.Likelihood, "no instant decided it")
 	require.Equal(t, history.ArmFrom, c.Arms[0].Arm)
 	require.Zero(t, c.Arms[0].From)
+	c = history.Cause{Kind: "double-grant"}
+	require.NoError(t, causes.Likelihood(t.Context(), &c, simulation.Case{Length: time.Hour}, events, until, slowly))
+	require.Equal(t, history.Cause{Kind: "double-grant"}, c, "of what the run itself does not show")
 	require.Error(t, causes.Likelihood(t.Context(), &c, simulation.Case{}, events, until, func(context.Context, simulation.Case) ([]string, error) {
 		return nil, context.DeadlineExceeded
 	}))
@@ -87,7 +90,7 @@ func TestLikelihood_TellsWhatHappened(t *testing.T) {
 			happened[i].Time = time.Second + time.Duration(i)
 		}
 		find := func(_ context.Context, c simulation.Case) (kinds []string, err error) {
-			if c.Fork.At > time.Second {
+			if c.Fork == nil || c.Fork.At > time.Second {
 				kinds = []string{"double-grant"}
 			}
 			return kinds, nil

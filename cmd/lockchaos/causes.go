@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,7 +162,7 @@ func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) 
 				if err := causes.Likelihood(ctx, c, record.Case, in.History.Events, until[c.Kind], find); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.stderr, "%s: %s\n", c.Kind, c.Likelihood)
+				fmt.Fprintf(a.stderr, "%s: %s\n", c.Kind, cmp.Or(c.Likelihood, "when it became likely is not measured: a search does not find it in this run"))
 			}
 		}
 		return nil
