@@ -186,6 +186,6 @@ func warmUp(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) error 
 		return err
 	}
 	c.Plan = nil
-	_, err = Do(ctx, t, l, Job{Case: &c})
+	_, err = Do(ctx, t, l, Job{Case: &c, Keep: true}) // kept, so that its events are validated
 	return err
 }
