@@ -49,6 +49,9 @@ func workers(t *testing.T, n int) *simulation.Pool {
 // What is known to be possible is found from random seeds, without a hint, and made
 // small.
 func TestKnownFailures_NoRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it searches for some seconds of processor time")
+	}
 	for _, x := range []struct {
 		name, topology, lock, faults, kind string
 		from, to                           uint64
@@ -102,6 +105,9 @@ func TestAcknowledgedGrantsSurviveFailovers(t *testing.T) {
 
 // The same seed is the same run, in one process and in another.
 func TestReplays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it plays each case eight times")
+	}
 	for _, x := range []struct{ topology, lock string }{
 		{topologies.Single, "mutex"},
 		{topologies.Single, "redislock"},

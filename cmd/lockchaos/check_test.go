@@ -49,6 +49,9 @@ func longHistory(t *testing.T, wrong bool) string {
 }
 
 func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the history is long")
+	}
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitValid, run([]string{"check", longHistory(t, false)}, &stdout, &stderr), stderr.String())

@@ -49,6 +49,9 @@ func TestCommandLine(t *testing.T) {
 
 // TestSimulate_NoRace drives simulations in the same way.
 func TestSimulate_NoRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: searches take some seconds of processor time")
+	}
 	t.Parallel()
 	scripts(t, "testdata/simulations")
 }

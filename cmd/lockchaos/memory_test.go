@@ -99,6 +99,9 @@ func togetherIn(w io.Writer, readers int) error {
 
 // The most memory that the process has does not grow with the length of a history.
 func TestMemoryDoesNotGrowWithTheLength(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the histories are long")
+	}
 	t.Parallel()
 	peaks := [2]int64{}
 	for i, times := range [...]int{25_000, 200_000} {
@@ -113,6 +116,9 @@ func TestMemoryDoesNotGrowWithTheLength(t *testing.T) {
 
 // A hundred thousand readers at once are judged in 400 MB: 120 do on an idle machine, and 90 don't.
 func TestMemoryOfManyReadersAtOnceIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the histories are long")
+	}
 	t.Parallel()
 	for limit, enough := range map[int]bool{60: false, 400: true} {
 		code, said, _ := judged(t, limit, func(w io.Writer) error { return togetherIn(w, 100_000) })
