@@ -25,9 +25,10 @@ func (a *app) matrixCommand() *cobra.Command {
 		Short: "Compare locks, each on its own topology, under the same seeds and faults",
 		Long: `Compare locks, each on its own topology, under the same seeds and families of faults:
 in how many runs each kind of violation was found, and whether that was to be expected there,
-for how long no lock was granted, and how long an acquire took. All have the same leases, and
-Redis servers keep what they grant as those of etcd and ZooKeeper do (--persistence). The folder of the runs has the table as matrix.html, summary.md and results.json. The
-exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknown.`,
+for how long no lock was granted, and how long an acquire took. A lease is --watchdog, but for
+libraries with a default of their own: each row says its own. Redis servers keep what they grant
+as those of etcd and ZooKeeper do (--persistence). The folder of the runs has the table as
+matrix.html, summary.md and results.json. The exit code is that of the worst run: 1 if one is invalid, else 2 if one is unknown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMatrix(cmd, &m) },
 	}
