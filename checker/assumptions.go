@@ -172,11 +172,9 @@ func contended(l *holding.Lock) int {
 		holds = slices.Concat(holds, l.Excluded)
 		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	requests := filter(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
-	slices.SortFunc(requests, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
 	n := 0
 	var longest best[held]
-	for _, op := range requests {
+	for _, op := range l.Requests {
 		for ; len(holds) > 0 && holds[0].Start <= op.Complete.Time; holds = holds[1:] {
 			h := holds[0]
 			until := max(h.Start, h.End)

@@ -431,21 +431,12 @@ func TestCostIsLinearInTheLength(t *testing.T) {
 }
 
 // A listed is a history to be read that is in memory.
-type listed struct {
-	rest []history.Event
-	cut  int
+type listed struct{ *history.History }
+
+func list(h *history.History) listed { return listed{h} }
+
+func (l listed) Events() iter.Seq2[[]history.Event, error] {
+	return func(yield func([]history.Event, error) bool) { yield(l.History.Events, nil) }
 }
 
-func list(h *history.History) *listed { return &listed{h.Events, h.Truncated} }
-
-func (l *listed) ReadSome(list []history.Event) ([]history.Event, error) {
-	n := min(cap(list)-len(list), len(l.rest))
-	list = append(list, l.rest[:n]...)
-	l.rest = l.rest[n:]
-	if len(l.rest) == 0 {
-		return list, io.EOF
-	}
-	return list, nil
-}
-
-func (l *listed) Truncated() int { return l.cut }
+func (l listed) Truncated() int { return l.History.Truncated }

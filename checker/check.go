@@ -2,9 +2,8 @@ package checker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -54,9 +52,8 @@ func OfLogs() []Checker {
 
 // A Source is what a history is read from: a [history.Reader].
 type Source interface {
-	// ReadSome appends events to a list until it is full; see
-	// [history.Reader.ReadSome].
-	ReadSome(list []history.Event) ([]history.Event, error)
+	// Events are the events in lists, each of which is good until the next: see [history.Reader.Events].
+	Events() iter.Seq2[[]history.Event, error]
 	// Truncated is the number of the last line if it was cut short, else 0.
 	Truncated() int
 }
@@ -105,52 +102,26 @@ func beyondMemory(r *holding.Record, operations, most int64) Report {
 	}}}
 }
 
-// read makes a record of what is read, while more is read, and counts the operations. Those
+// read makes a record of what is read, and counts the operations. Those
 // beyond the most are no part of the record.
 func read(r Source, most int64) (record *holding.Record, operations int64, err error) {
-	type batch struct {
-		events []history.Event
-		err    error
-	}
-	const batches, size = 4, 1 << 10
-	full, empty := make(chan batch, batches), make(chan []history.Event, batches)
-	for range batches {
-		empty <- make([]history.Event, 0, size)
-	}
-	var reader crew.Crew
-	reader.Go(func() {
-		defer close(full)
-		for {
-			var b batch
-			b.events, b.err = r.ReadSome((<-empty)[:0])
-			full <- b
-			if b.err != nil {
-				return
-			}
-		}
-	})
-	defer reader.Wait()
 	record = holding.NewRecord()
-	for b := range full {
-		for i := range b.events {
-			if e := &b.events[i]; e.Type == history.Invoke && e.Process >= 0 {
+	for events, err := range r.Events() {
+		if err != nil {
+			return nil, 0, err
+		}
+		for i := range events {
+			if e := &events[i]; e.Type == history.Invoke && e.Process >= 0 {
 				operations++
 			}
 			if operations <= most {
-				record.Add(&b.events[i])
+				record.Add(&events[i])
 			} else {
-				record.Events, record.End = record.Events+1, b.events[i].Time
+				record.Events, record.End = record.Events+1, events[i].Time
 			}
 		}
-		switch {
-		case errors.Is(b.err, io.EOF):
-			record.Close(r.Truncated())
-			return record, operations, nil
-		case b.err != nil:
-			return nil, 0, b.err
-		}
-		empty <- b.events
 	}
+	record.Close(r.Truncated())
 	return record, operations, nil
 }
 

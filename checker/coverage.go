@@ -42,16 +42,12 @@ func cover(ev *evidence) map[string]int {
 		coverHolds(l, ev.End, add)
 		all = append(all, l.Holds...)
 	}
-	slices.SortStableFunc(all, func(a, b *holding.Grant) int {
-		if a.Owner() != b.Owner() {
-			return int(a.Owner() - b.Owner())
-		}
-		return cmp.Compare(a.Start, b.Start)
-	})
-	var held []*holding.Grant // by the same owner
+	slices.SortStableFunc(all, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
+	held := make([][]*holding.Grant, ev.Names()) // by each owner
 	for _, h := range all {
-		held = slices.DeleteFunc(held, func(mine *holding.Grant) bool { return mine.Owner() != h.Owner() || mine.End <= h.Start })
-		for _, mine := range held {
+		mine := &held[h.Owner()]
+		*mine = append(slices.DeleteFunc(*mine, func(before *holding.Grant) bool { return before.End <= h.Start }), h)
+		for _, mine := range (*mine)[:len(*mine)-1] {
 			switch {
 			case mine.Acquire.Lock != h.Acquire.Lock:
 				add(history.MetSeveral, 1)
@@ -61,7 +57,6 @@ func cover(ev *evidence) map[string]int {
 				add(history.MetReentries, 1)
 			}
 		}
-		held = append(held, h)
 	}
 	return counts
 }

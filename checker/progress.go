@@ -375,9 +375,7 @@ func (w *watch) judge() {
 		return
 	}
 	w.occupied = w.occupations(w.Lock)
-	answers := slices.Clone(requests)
-	slices.SortFunc(answers, func(a, b *holding.Op) int { return cmp.Compare(a.Rank(), b.Rank()) })
-	for _, op := range answers {
+	for _, op := range w.Requests {
 		at, now := op.Complete.Index, op.Complete.Time
 		if op.Open() {
 			break

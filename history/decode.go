@@ -35,21 +35,67 @@ type decoder struct {
 		text  string
 		field int
 	}
+	event  Event
+	places [numFields]place // in the event
 }
 
-func newDecoder() *decoder { return &decoder{seed: maphash.MakeSeed()} }
+// A place is where the value of a field goes: a text or a number, or anything else.
+type place struct {
+	text   *string
+	number *int64
+	amount *int
+}
+
+func newDecoder() *decoder {
+	d := &decoder{seed: maphash.MakeSeed()}
+	event := reflect.ValueOf(&d.event).Elem()
+	for i := range d.places {
+		switch field := event.Field(i).Addr(); field.Elem().Kind() {
+		case reflect.String:
+			d.places[i].text, _ = reflect.TypeAssert[*string](field.Convert(reflect.TypeFor[*string]()))
+		case reflect.Int64:
+			d.places[i].number, _ = reflect.TypeAssert[*int64](field.Convert(reflect.TypeFor[*int64]()))
+		case reflect.Int:
+			d.places[i].amount, _ = reflect.TypeAssert[*int](field)
+		default:
+		}
+	}
+	return d
+}
 
 const wantObject = "want one JSON object a line"
 
-// decode parses one line; "time" and "process" must be there even when zero.
-func (d *decoder) decode(line []byte, e *Event) error {
-	*e = Event{}
-	p := parser{decoder: d, line: line, into: reflect.ValueOf(e).Elem()}
-	if p.object() {
-		return e.valid(p.filled)
+// block decodes the lines of a block, up to one that is wrong.
+func (d *decoder) block(b *block) {
+	b.events, b.lines, b.err = b.events[:0], 0, nil
+	for text := b.text; len(text) > 0 && b.err == nil; b.lines++ {
+		n := bytes.IndexByte(text, '\n') + 1
+		if n == 0 {
+			n = len(text)
+		}
+		b.last, text = text[:n], text[n:]
+		switch {
+		case n > maxLine:
+			b.err = fmt.Errorf("longer than %d bytes", maxLine)
+		case len(bytes.TrimSpace(b.last)) == 0:
+		default:
+			if b.err = d.decode(b.last); b.err == nil {
+				d.event.Index = int64(b.lines + 1)
+				b.events = append(b.events, d.event)
+			}
+		}
 	}
-	*e = Event{}
-	given, err := readObject(line, wantObject, e)
+}
+
+// decode makes the event of one line; "time" and "process" must be there even when zero.
+func (d *decoder) decode(line []byte) error {
+	d.event = Event{}
+	p := parser{decoder: d, line: line}
+	if p.object() {
+		return d.event.valid(p.filled)
+	}
+	d.event = Event{}
+	given, err := readObject(line, wantObject, &d.event)
 	switch {
 	case err != nil:
 		return err
@@ -58,7 +104,7 @@ func (d *decoder) decode(line []byte, e *Event) error {
 	case !given["process"]:
 		return errors.New(`missing "process"`)
 	default:
-		return e.Validate()
+		return d.event.Validate()
 	}
 }
 
@@ -67,7 +113,6 @@ type parser struct {
 	*decoder
 	line        []byte
 	at          int
-	into        reflect.Value
 	had, filled uint64 // the fields that are there, and that say something, a bit each
 }
 
@@ -126,20 +171,24 @@ func (p *parser) name(before int) (field int, known bool) {
 func (p *parser) value(field int) bool {
 	says := false
 	p.had |= 1 << field
-	switch place := p.into.Field(field); place.Kind() {
-	case reflect.String:
+	switch place := &p.places[field]; {
+	case place.text != nil:
 		s, ok := p.text()
 		if !ok {
 			return false
 		}
-		place.SetString(p.keep(s))
+		*place.text = p.keep(s)
 		says = len(s) > 0
-	case reflect.Int, reflect.Int64:
+	case place.number != nil || place.amount != nil:
 		n, ok := p.number()
 		if f := &table.fields[field]; !ok || n < f.least || n > f.most {
 			return false
 		}
-		place.SetInt(n)
+		if place.number != nil {
+			*place.number = n
+		} else {
+			*place.amount = int(n)
+		}
 		says = n != 0
 	default:
 		return false

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,22 +38,17 @@ func (h *History) Accept() error {
 	return nil
 }
 
-// ReadAll reads a whole history. Its errors name the line.
+// ReadAll reads a whole history. Its errors name the line; what comes before it is in the history.
 func ReadAll(r io.Reader) (*History, error) {
-	h := &History{}
-	rd := NewReader(r)
-	var e Event
-	for {
-		err := rd.read(&e)
-		if errors.Is(err, io.EOF) {
-			h.Truncated = rd.Truncated()
-			return h, nil
-		}
+	h, reader := &History{}, NewReader(r)
+	for events, err := range reader.Events() {
 		if err != nil {
-			return nil, err
+			return h, err
 		}
-		h.Events = append(h.Events, e)
+		h.Events = append(h.Events, events...)
 	}
+	h.Truncated = reader.Truncated()
+	return h, nil
 }
 
 // End is the time of the last event; 0 for an empty history.

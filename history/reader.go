@@ -7,6 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"runtime"
+	"slices"
+
+	"github.com/lockchaos/lockchaos/internal/crew"
 )
 
 // maxLine is the longest line a Reader accepts.
@@ -26,78 +31,144 @@ func (e *FormatError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns what is wrong with the line.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// A Reader reads a history event by event and refuses what the format
+// A Reader reads a history and refuses what the format
 // forbids: of each line what [Event.Validate] says, fields that are there twice or in
 // another spelling, bytes that are no UTF-8; and of the lines together time that runs
 // backwards, a completion without its invocation or that differs from it, a process that does two things
 // at once, two ends of operations of one owner at one instant, a late or second declare.
 // No error repeats more than a little of the input.
 type Reader struct {
-	from    io.Reader
-	lines   *bufio.Scanner // nil before the first line
-	decoder *decoder
-	events  sequence
-	line    int
-	cut     int
+	from   io.Reader
+	rest   []byte // the beginning of a line
+	events sequence
+	line   int
+	cut    int
 }
 
 // NewReader returns a Reader of JSON lines, plain or compressed by gzip: it
 // tells by the first two bytes.
-func NewReader(r io.Reader) *Reader {
-	return &Reader{from: r, events: newSequence(), decoder: newDecoder()}
-}
+func NewReader(r io.Reader) *Reader { return &Reader{from: r, events: newSequence()} }
 
-// Read returns the next event, io.EOF after the last one, or a [*FormatError].
-// A last line that a crash cut short is dropped; [Reader.Truncated] tells.
-func (r *Reader) Read() (Event, error) {
-	var e Event
-	err := r.read(&e)
-	return e, err
-}
-
-// ReadSome appends events to list until it is full (its capacity stays what it
-// is), and returns it with the error of [Reader.Read] if there are no more.
-func (r *Reader) ReadSome(list []Event) ([]Event, error) {
-	for len(list) < cap(list) {
-		list = list[:len(list)+1]
-		if err := r.read(&list[len(list)-1]); err != nil {
-			return list[:len(list)-1], err
-		}
-	}
-	return list, nil
-}
-
-func (r *Reader) read(e *Event) error {
-	for {
-		line, err := r.readLine()
-		if err != nil {
-			return err
-		}
-		if r.line == 1 {
-			if err := marked(line); err != nil {
-				return &FormatError{Line: 1, Err: err}
-			}
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if err := r.decoder.decode(line, e); err != nil {
-			if r.cutShort(line, err) {
-				r.cut = r.line
-				return io.EOF
-			}
-			return &FormatError{Line: r.line, Err: err}
-		}
-		if err := r.events.accept(e); err != nil {
-			return &FormatError{Line: r.line, Err: err}
-		}
-		return nil
-	}
-}
-
-// Truncated is the number of the last line if it was cut short and dropped,
+// Truncated is the number of the last line if a crash cut it short, so that it was dropped;
 // else 0.
 func (r *Reader) Truncated() int { return r.cut }
+
+// A block is some lines, and the events that they are.
+type block struct {
+	text    []byte
+	events  []Event // with their lines, from 1 in the block, for an index
+	lines   int
+	last    []byte // of these lines
+	err     error  // what is wrong with it
+	decoded chan struct{}
+}
+
+// Events are the events that are left, in lists in order, each of which is good until the next.
+// An error comes alone, after the events before it, and is the last: a [*FormatError], or that of the reader.
+//
+// The lines are decoded on all processors, since that is a third of what the judge of a long history does; all that
+// depends on their order is done here.
+func (r *Reader) Events() iter.Seq2[[]Event, error] {
+	return func(yield func([]Event, error) bool) {
+		plain, err := Plain(r.from)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		r.from = plain
+		decoders := runtime.GOMAXPROCS(0)
+		work := make(chan *block, decoders)
+		var crew crew.Crew
+		for range decoders {
+			crew.Go(func() {
+				d := newDecoder()
+				for b := range work {
+					d.block(b)
+					close(b.decoded)
+				}
+			})
+		}
+		defer crew.Wait()
+		defer close(work)
+		var under, spare []*block // those that are decoded, in order
+		for err == nil {
+			b := &block{}
+			if last := len(spare) - 1; last >= 0 {
+				b, spare = spare[last], spare[:last]
+			}
+			if err = r.read(b); len(b.text) > 0 {
+				b.decoded = make(chan struct{})
+				work <- b
+				under = append(under, b)
+			}
+			for len(under) > 0 && (err != nil || len(under) > decoders) {
+				b, under = under[0], under[1:]
+				<-b.decoded
+				wrong := r.accept(b)
+				if len(b.events) > 0 && !yield(b.events, nil) {
+					return
+				}
+				if wrong != nil {
+					yield(nil, wrong)
+					return
+				}
+				spare = append(spare, b)
+			}
+		}
+		if !errors.Is(err, io.EOF) {
+			yield(nil, err)
+		}
+	}
+}
+
+// read reads a block of whole lines. With its error, it is the last.
+func (r *Reader) read(b *block) error {
+	text := append(b.text[:0], r.rest...)
+	for {
+		text = slices.Grow(text, bufferSize/2)
+		n, err := r.from.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		end := bytes.LastIndexByte(text, '\n') + 1
+		switch {
+		case errors.Is(err, io.EOF):
+			b.text, r.rest = text, nil
+			return err
+		case err != nil: // also where there is the beginning of a line
+			b.text = text[:end]
+			return fmt.Errorf("read history: %w", err)
+		case end > 0 || len(text) > maxLine:
+			if end == 0 {
+				end = len(text) // which is too long
+			}
+			b.text, r.rest = text[:end], append(r.rest[:0], text[end:]...)
+			return nil
+		}
+	}
+}
+
+// accept holds the events of a block against those before them, and leaves those out that are wrong.
+func (r *Reader) accept(b *block) error {
+	before := r.line
+	r.line += b.lines
+	for i := range b.events {
+		line := before + int(b.events[i].Index)
+		if err := r.events.accept(&b.events[i]); err != nil {
+			b.events = b.events[:i]
+			return &FormatError{Line: line, Err: err}
+		}
+	}
+	switch {
+	case b.err == nil:
+		return nil
+	case r.line == 1 && marked(b.last) != nil:
+		return &FormatError{Line: 1, Err: marked(b.last)}
+	case cutShort(b.last, b.err):
+		r.cut = r.line
+		return nil
+	default:
+		return &FormatError{Line: r.line, Err: b.err}
+	}
+}
 
 // Plain returns a reader of what r has: decompressed, if it begins as gzip does.
 func Plain(r io.Reader) (io.Reader, error) {
@@ -113,53 +184,18 @@ func Plain(r io.Reader) (io.Reader, error) {
 	return plain, nil
 }
 
-// readLine returns a line, with its newline, which is good until the next one is read.
-func (r *Reader) readLine() ([]byte, error) {
-	if r.lines == nil {
-		plain, err := Plain(r.from)
-		if err != nil {
-			return nil, err
-		}
-		r.lines = bufio.NewScanner(plain)
-		r.lines.Buffer(make([]byte, 0, bufferSize), maxLine)
-		r.lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-			n := bytes.IndexByte(data, '\n') + 1
-			if n == 0 && atEOF {
-				n = len(data)
-			}
-			if n == 0 {
-				return 0, nil, nil
-			}
-			return n, data[:n], nil
-		})
-	}
-	if r.lines.Scan() && (r.lines.Err() == nil || bytes.HasSuffix(r.lines.Bytes(), []byte("\n"))) { // whole before an error
-		r.line++
-		return r.lines.Bytes(), nil
-	}
-	switch err := r.lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, &FormatError{Line: r.line + 1, Err: fmt.Errorf("longer than %d bytes", maxLine)}
-	case err != nil: // also where there is the beginning of a line
-		return nil, fmt.Errorf("read history: %w", err)
-	default:
-		return nil, io.EOF
-	}
-}
-
 // cutShort reports whether err says that the line ends in the middle of its
 // JSON, or in bytes that a power cut left. Only the last line has no newline.
-func (r *Reader) cutShort(line []byte, err error) bool {
+func cutShort(line []byte, err error) bool {
 	switch {
 	case bytes.HasSuffix(line, []byte("\n")):
 		return false
 	case errors.Is(err, errNUL):
-		var e Event
 		line = bytes.TrimRight(line, "\x00")
 		if len(bytes.TrimSpace(line)) == 0 {
 			return true
 		}
-		err = r.decoder.decode(line, &e)
+		err = newDecoder().decode(line)
 		return err == nil || errors.Is(err, errCut)
 	default:
 		return errors.Is(err, errCut)

@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -146,17 +148,70 @@ func TestReaderUnpacksWhatIsCompressed(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestReaderReadsSome(t *testing.T) {
+// However a file is cut into what one read of it returns, its events, the line of its first error and what is cut off are the same.
+func TestReaderReadsTheSameInPieces(t *testing.T) {
 	t.Parallel()
-	const line = `{"time":1,"process":4,"type":"info","op":"crash"}` + "\n"
-	r := history.NewReader(strings.NewReader(line + line + line))
-	some, err := r.ReadSome(make([]history.Event, 0, 2))
-	require.NoError(t, err)
-	require.Len(t, some, 2)
-	some, err = r.ReadSome(some[:0])
-	require.ErrorIs(t, err, io.EOF)
-	require.Len(t, some, 1)
-	require.Equal(t, int64(2), some[0].Index)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		var file strings.Builder
+		events, wrong, cut := 0, 0, 0
+		lines := 1 + rnd.IntN(60)
+		for line := 1; line <= lines; line++ {
+			good := fmt.Sprintf(`{"time":%d,"process":%d,"type":"info","op":"crash","error":%q}`, line, line, strings.Repeat("x", rnd.IntN(40)))
+			switch n := rnd.IntN(100); {
+			case n < 10:
+				good = strings.Repeat(" ", n)
+			case wrong == 0 && n < 12:
+				wrong, good = line, good[:rnd.IntN(len(good)-1)+1]
+			case wrong == 0 && n < 14 && line > 1 && events > 0:
+				wrong, good = line, strings.Replace(good, fmt.Sprintf(`"time":%d`, line), `"time":0`, 1)
+			case wrong == 0:
+				events++
+			}
+			file.WriteString(good)
+			if line < lines || rnd.IntN(2) == 0 {
+				file.WriteByte('\n')
+			}
+		}
+		text := file.String()
+		for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.HalfReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+			reader := history.NewReader(r)
+			got, line := 0, 0
+			for list, err := range reader.Events() {
+				if err != nil {
+					require.Empty(t, list)
+					bad, is := errors.AsType[*history.FormatError](err)
+					require.True(t, is, "%v", err)
+					line = bad.Line
+				}
+				for i := range list {
+					require.Equal(t, int64(got), list[i].Index)
+					got++
+				}
+			}
+			if wrong == lines && line == 0 { // the last one may end in its middle
+				require.False(t, strings.HasSuffix(text, "\n"))
+				line = reader.Truncated()
+				cut++
+			} else {
+				require.Zero(t, reader.Truncated())
+			}
+			require.Equal(t, wrong, line, "%q", text)
+			require.Equal(t, events, got, "%q", text)
+		}
+		require.Contains(t, []int{0, 4}, cut)
+	}
+}
+
+// Who has seen enough need not read to the end.
+func TestReaderStops(t *testing.T) {
+	t.Parallel()
+	r := iotest.OneByteReader(strings.NewReader(strings.Repeat(`{"time":1,"process":4,"type":"info","op":"crash"}`+"\n", 1000)))
+	for list, err := range history.NewReader(r).Events() {
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		break
+	}
 }
 
 func TestReaderPassesOnReadErrors(t *testing.T) {
@@ -173,10 +228,9 @@ func TestReaderReadsUpToTheDamage(t *testing.T) {
 	_, err := io.WriteString(w, strings.Repeat(`{"time":1,"process":4,"type":"info","op":"crash"}`+"\n", 3)+`{"time":2`)
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	r := history.NewReader(bytes.NewReader(packed.Bytes()[:packed.Len()-4]))
-	some, err := r.ReadSome(make([]history.Event, 0, 9))
+	h, err := history.ReadAll(bytes.NewReader(packed.Bytes()[:packed.Len()-4]))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.Len(t, some, 3)
+	require.Len(t, h.Events, 3)
 }
 
 func encode(t *testing.T, events []history.Event) []byte {

@@ -116,18 +116,11 @@ func readDir(open opener, dir string) (Input, error) {
 
 // readEvents reads a history up to its end, or up to where it is damaged.
 func readEvents(r io.Reader) (*history.History, error) {
-	h, events := &history.History{}, history.NewReader(r)
-	for {
-		e, err := events.Read()
-		switch {
-		case errors.Is(err, io.EOF):
-			h.Truncated = events.Truncated()
-			return h, nil
-		case err != nil:
-			return h, fmt.Errorf("%w; %s before it can be read", err, say.Count(len(h.Events), "event"))
-		}
-		h.Events = append(h.Events, e)
+	h, err := history.ReadAll(r)
+	if err != nil {
+		err = fmt.Errorf("%w; %s before it can be read", err, say.Count(len(h.Events), "event"))
 	}
+	return h, err
 }
 
 // An opener opens a file to read it.

@@ -2,6 +2,7 @@ package holding
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ type Lock struct {
 	history.Guarantees
 	Used     bool  // it was declared, or an event says something of who holds it
 	Ops      []*Op // acquires, releases and extends, in order of their invokes
+	Requests []*Op // the acquires in order of their answers; those that had none are the last
 	Accesses []*Op // that name it, in order of their invokes
 	Losts    []*Op // in order
 
@@ -159,28 +161,19 @@ func (l *Lock) Disordered(owner int32) bool { return l.disordered[owner] }
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
+	counts := make([]int, r.Names())
 	for _, l := range r.locks {
-		l.derive()
+		l.derive(counts)
 	}
 }
 
-func (l *Lock) derive() {
+// derive takes a count of 0 for each name, and leaves it so.
+func (l *Lock) derive(counts []int) {
 	l.renamed()
-	all := slices.Concat(l.Ops, l.Losts)
-	slices.SortFunc(all, func(x, y *Op) int {
-		if x.Owner != y.Owner {
-			return int(x.Owner - y.Owner)
-		}
-		return byPlace(x, y)
-	})
 	var a ownerState // in its place for each: it is large
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].Owner == all[0].Owner {
-			n++
-		}
-		l.divide(all[:n], &a)
-		all = all[n:]
+	for ops := range byOwner(slices.Concat(l.Ops, l.Losts), counts) {
+		slices.SortFunc(ops, byPlace)
+		l.divide(ops, &a)
 	}
 	slices.SortFunc(l.Holds, func(x, y *Grant) int {
 		if x.Start != y.Start {
@@ -192,6 +185,37 @@ func (l *Lock) derive() {
 	byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
 	slices.SortFunc(l.Uncovered, byAnswer)
 	slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
+}
+
+// byOwner are operations by their owners, in time that grows with their number alone.
+func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
+	return func(yield func([]*Op) bool) {
+		var owners []int32
+		for _, op := range all {
+			if counts[op.Owner]++; counts[op.Owner] == 1 {
+				owners = append(owners, op.Owner)
+			}
+		}
+		slices.Sort(owners)
+		from := 0
+		for _, o := range owners {
+			counts[o], from = from, from+counts[o]
+		}
+		sorted := make([]*Op, len(all))
+		for _, op := range all {
+			sorted[counts[op.Owner]] = op
+			counts[op.Owner]++
+		}
+		from = 0
+		for _, o := range owners {
+			to := counts[o]
+			counts[o] = 0
+			if !yield(sorted[from:to]) {
+				return
+			}
+			from = to
+		}
+	}
 }
 
 // divide sorts what one owner did by the account that it belongs to, and follows each.

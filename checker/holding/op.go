@@ -100,7 +100,6 @@ type Op struct {
 	Resource      int32 // of an access
 	Read, Written int32 // of an access that read one version and wrote another; else 0
 
-	rank    int32
 	Verb    Verb
 	Mode    Mode
 	outcome outcome
@@ -140,9 +139,6 @@ func (o *Op) Outcome() history.Type {
 
 // Span is from its invoke to its answer.
 func (o *Op) Span() Span { return Span{From: o.Invoke.Time, Until: o.Complete.Time} }
-
-// Rank is its place in the order of the answers, from 0; those that had none are the last.
-func (o *Op) Rank() int { return int(o.rank) }
 
 // Amount is how many permits it is about: at least 1.
 func (o *Op) Amount() int { return max(int(o.Permits), 1) }

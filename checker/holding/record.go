@@ -23,8 +23,7 @@ type Record struct {
 	// Truncated is the number of the last line if it was cut short, else 0.
 	Truncated int
 
-	pages [][]Op // in order of their invokes
-	ranks int32
+	pages [][]Op      // in order of their invokes
 	open  map[int]*Op // by process
 	losts []*Op
 
@@ -98,7 +97,6 @@ func (r *Record) number(name string, hint int) int32 {
 	n, known := r.numbers[name]
 	if !known {
 		n = int32(len(r.names)) //nolint:gosec // fewer than fit into memory
-		name = strings.Clone(name)
 		r.names = append(r.names, name)
 		r.numbers[name] = n
 	}
@@ -167,7 +165,6 @@ func (r *Record) invoke(e *history.Event) {
 	*p = append(*p, r.newOp(e, verb))
 	op := &(*p)[len(*p)-1]
 	op.Complete.Index = -1
-	op.rank = -1
 	r.open[e.Process] = op
 }
 
@@ -177,8 +174,7 @@ func (r *Record) complete(e *history.Event) {
 		return
 	}
 	delete(r.open, e.Process)
-	op.Complete, op.rank = Stamp{e.Time, e.Index}, r.ranks
-	r.ranks++
+	op.Complete = Stamp{e.Time, e.Index}
 	switch e.Type {
 	case history.OK:
 		op.outcome = ok
@@ -203,6 +199,8 @@ func (r *Record) complete(e *history.Event) {
 		if e.Queued != nil {
 			op.Queued = *e.Queued
 		}
+		l := r.lockOf[op.Lock]
+		l.Requests = append(l.Requests, op)
 	default:
 	}
 }
@@ -251,11 +249,14 @@ func (r *Record) promise(e *history.Event) {
 func (r *Record) Close(truncated int) {
 	r.Truncated = truncated
 	for op := range r.Ops() {
-		if op.rank < 0 {
-			op.Complete.Time, op.rank = r.End, r.ranks
-			r.ranks++
+		l := r.lockOf[op.Lock]
+		if op.Open() {
+			op.Complete.Time = r.End
+			if op.Verb == Acquire {
+				l.Requests = append(l.Requests, op)
+			}
 		}
-		if l := r.lockOf[op.Lock]; l != nil && op.Lock != 0 {
+		if l != nil && op.Lock != 0 {
 			if op.Verb == Access {
 				l.uses++
 			} else {

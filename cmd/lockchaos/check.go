@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,22 +237,19 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	var judges []checker.Checker
 	clockError := j.clockError
 	if j.from == "lockchaos" {
-		var head bytes.Buffer
-		reader := history.NewReader(io.TeeReader(r, &head))
-		var events []history.Event
-		for err == nil && len(events) < storyEvents {
-			if len(events) == cap(events) {
-				events = slices.Grow(events, min(max(len(events), 1<<12), storyEvents-len(events)))
+		long := clocked{Reader: history.NewReader(r)}
+		next, stop := iter.Pull2(long.Reader.Events())
+		defer stop()
+		for more := true; more && err == nil; {
+			if len(long.head) > storyEvents {
+				long.next = next
+				return j.stream(ctx, &long)
 			}
-			events, err = reader.ReadSome(events)
+			var events []history.Event
+			events, err, more = next()
+			long.head = append(long.head, events...)
 		}
-		if err == nil {
-			return j.stream(ctx, &clocked{Reader: history.NewReader(io.MultiReader(&head, r))})
-		}
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		in.History = &history.History{Events: events, Truncated: reader.Truncated()}
+		in.History = &history.History{Events: long.head, Truncated: long.Truncated()}
 	} else if r, err = history.Plain(r); err == nil {
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
@@ -334,24 +331,31 @@ func (j *judging) write(r reports.Results) error {
 	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
-// A clocked is a reader that keeps the first events of two clocks.
+// A clocked is a history of which the beginning was read, and keeps the first events of two clocks.
 type clocked struct {
 	*history.Reader
 
+	head   []history.Event
+	next   func() ([]history.Event, error, bool) // what comes after that
 	clocks []history.Event
 }
 
-// ReadSome reads events.
-func (r *clocked) ReadSome(list []history.Event) ([]history.Event, error) {
-	had := len(list)
-	list, err := r.Reader.ReadSome(list)
-	for i := range list[had:] {
-		e := &list[had+i]
-		if e.Process >= 0 && len(r.clocks) < 2 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) {
-			r.clocks = append(r.clocks, *e)
+// Events are all events of the history.
+func (r *clocked) Events() iter.Seq2[[]history.Event, error] {
+	return func(yield func([]history.Event, error) bool) {
+		for events, err, more := r.head, error(nil), true; more; events, err, more = r.next() {
+			for i := range events {
+				e := &events[i]
+				if e.Process >= 0 && len(r.clocks) < 2 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) {
+					r.clocks = append(r.clocks, *e)
+				}
+			}
+			if !yield(events, err) {
+				return
+			}
+			r.head = nil
 		}
 	}
-	return list, err
 }
 
 // keep writes the reports of a history alone, as of a run with a copy of it, where they were asked for.
