@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports"
+)
+
+// The states of a finding that are a reason to fail: it is there for the first time; it was there before, and is not
+// known; it is known, and was seen more often than before.
+const (
+	findingNew   = "NEW"
+	findingOpen  = "OPEN"
+	findingWorse = "WORSE"
+)
+
+func (a *app) campaignCommand() *cobra.Command {
+	var store string
+	var canaries []string
+	var partial bool
+	cmd := &cobra.Command{
+		Use:   "campaign --store DIR SHARD...",
+		Short: "Remember what a campaign found, and say what is new",
+		Long: `Remember what the shards of a campaign found, the folders of lockchaos run --seeds or lockchaos simulate with --shard, and
+say what is new since the nights before: findings.json in the store has each finding with its rate of each night and the run that
+came to it first. What people know of stands in known.yaml there, and is no reason to fail. A campaign of which seeds were never
+played is not remembered: finish it with --resume, or say --partial.
+
+Exit code 1: there is a finding that known.yaml does not have, or one that was seen more often than before, by more than chance;
+2: seeds were never played, runs are unknown, or a host did not convict the canary; else 0.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, dirs []string) error {
+			if store == "" {
+				return errors.New("--store: name the folder that remembers; an empty one to begin with")
+			}
+			if !exists(store) {
+				return fmt.Errorf("--store: there is no folder %s", store)
+			}
+			return a.remember(store, dirs, canaries, partial)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&store, "store", "", "the folder with findings.json and known.yaml, which is kept from night to night")
+	f.BoolVar(&partial, "partial", false, "remember a campaign of which seeds were never played, and will not be")
+	f.StringArrayVar(&canaries, "canary", nil, "the folder of a campaign with a planted bug (--lock broken-…): each host of the campaign must have convicted it; may be repeated")
+	return cmd
+}
+
+// remember adds a campaign to a store.
+func (a *app) remember(store string, dirs, canaries []string, partial bool) error {
+	known, err := fleet.KnownIn(store)
+	if err != nil {
+		return err
+	}
+	m, err := fleet.Remember(store)
+	if err != nil {
+		return err
+	}
+	c, err := fleet.Join(dirs)
+	if err != nil {
+		return err
+	}
+	runs, unknown, err := judgedRuns(c)
+	if err != nil {
+		return err
+	}
+	var doubts []string
+	if len(c.Missing) > 0 && !partial {
+		a.printf("not remembered, since it is not whole: never played: %s\n", firstOf(c.Missing, 20, ", "))
+		return verdictExit(checker.Unknown)
+	}
+	if unknown > 0 {
+		doubts = append(doubts, say.Count(unknown, "run")+" could not be decided")
+	}
+	if len(canaries) > 0 {
+		convicted, err := canaryRuns(canaries, c)
+		if err != nil {
+			return err
+		}
+		if hosts := fleet.Unconvicted(runs, convicted); len(hosts) > 0 {
+			doubts = append(doubts, "the planted bug was not convicted on "+strings.Join(hosts, ", ")+": what is valid there shows nothing")
+		}
+	}
+	tonight := m.Add(c, runs, time.Now())
+	if err := m.Write(store); err != nil {
+		return harnessError{err}
+	}
+	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), unseen)), "kind"))
+	alarm, err := a.printFindings(tonight, known)
+	for _, doubt := range doubts {
+		a.printf("unknown: %s\n", doubt)
+	}
+	switch {
+	case err != nil:
+		return err
+	case alarm:
+		a.printf("what is known of a finding stands in %s; the rest is in %s\n", filepath.Join(store, fleet.KnownFile), filepath.Join(store, fleet.FindingsFile))
+		return verdictExit(checker.Invalid)
+	case len(doubts) > 0 || len(runs) == 0:
+		return verdictExit(checker.Unknown)
+	default:
+		return nil
+	}
+}
+
+// unseen reports whether a finding of earlier nights was not seen in the last.
+func unseen(f fleet.Found) bool {
+	seen, _ := f.Rate(true)
+	return seen == 0
+}
+
+// printFindings prints the findings of a night, and tells whether one is new or worse.
+func (a *app) printFindings(tonight []fleet.Found, known []fleet.Known) (alarm bool, err error) {
+	if len(tonight) == 0 {
+		return false, nil
+	}
+	t := table{columns: []string{"finding", "now", "before", "first seen", "last seen", "state", "again"}}
+	for i := range tonight {
+		f := &tonight[i]
+		rate := func(last bool) string {
+			seen, of := f.Rate(last)
+			if of == 0 {
+				return "-"
+			}
+			in := reports.Interval(seen, of)
+			return fmt.Sprintf("%d of %d (%.0f-%.0f %%)", seen, of, 100*in[0], 100*in[1])
+		}
+		seen := f.Seen()
+		state := findingNew
+		if len(seen) > 1 {
+			state = findingOpen
+		}
+		if at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) }); at >= 0 {
+			state = "known: " + known[at].Why
+		}
+		switch {
+		case unseen(*f):
+			state = "not seen"
+		case f.Worse():
+			state = findingWorse
+		}
+		alarm = alarm || slices.Contains([]string{findingNew, findingOpen, findingWorse}, state)
+		day := func(n fleet.Night) string { return n.Date.Format(time.DateOnly) + " " + n.Program }
+		t.add(f.String(), rate(true), rate(false), day(seen[0]), day(seen[len(seen)-1]), state, f.Command)
+	}
+	return alarm, t.text(a.stdout)
+}
+
+// judgedRuns are the runs of a campaign that have a verdict, and how many have none.
+func judgedRuns(c fleet.Campaign) (runs []fleet.Judged, unknown int, err error) {
+	for _, line := range c.Runs {
+		run := fleet.Judged{Host: line.Host, Kinds: map[string]time.Duration{}}
+		if c.Same {
+			n, err := simulatedNoteOf(line.Run, line.Folder)
+			if err != nil {
+				return nil, 0, err
+			}
+			if n.Result.Error != "" || n.Result.Granted == 0 {
+				unknown++
+				continue
+			}
+			run.Lock, run.Topology, run.Seed = n.Result.Case.Lock, n.Result.Case.Topology, n.Result.Case.Seed
+			run.Command = fmt.Sprintf("%s --seeds %d", c.Command, run.Seed)
+			for _, kind := range n.Result.Findings {
+				run.Kinds[kind] = 0
+			}
+			runs = append(runs, run)
+			continue
+		}
+		r, err := noted(line.Run, line.Folder, "")
+		if err != nil {
+			return nil, 0, err
+		}
+		if r.Verdict == checker.Unknown {
+			unknown++
+			continue
+		}
+		run.Lock, run.Topology, run.Faults, run.Seed, run.Command = r.Results.Lock, r.Results.Topology, r.Mix, r.Seed, r.Command
+		for _, property := range r.Results.Properties {
+			for _, v := range property.Violations {
+				if at, there := run.Kinds[v.Kind]; !there || v.From < at {
+					run.Kinds[v.Kind] = v.From
+				}
+			}
+		}
+		runs = append(runs, run)
+	}
+	return runs, unknown, nil
+}
+
+// canaryRuns are the runs of campaigns with planted bugs, by the same program.
+func canaryRuns(dirs []string, of fleet.Campaign) (all []fleet.Judged, err error) {
+	for _, dir := range dirs {
+		c, err := fleet.Join([]string{dir})
+		if err != nil {
+			return nil, fmt.Errorf("--canary: %w", err)
+		}
+		if c.Program != of.Program || c.Build != of.Build {
+			return nil, fmt.Errorf("--canary: %s was played by another program than the campaign", dir)
+		}
+		runs, _, err := judgedRuns(c)
+		if err != nil {
+			return nil, fmt.Errorf("--canary: %w", err)
+		}
+		for _, r := range runs {
+			if !strings.HasPrefix(r.Lock, "broken-") {
+				return nil, fmt.Errorf("--canary: %s has runs of %s, which has no planted bug: want a lock broken-…, see lockchaos mutants", dir, r.Lock)
+			}
+		}
+		all = append(all, runs...)
+	}
+	return all, nil
+}
