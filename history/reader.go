@@ -10,8 +10,7 @@ import (
 	"iter"
 	"runtime"
 	"slices"
-
-	"github.com/lockchaos/lockchaos/internal/crew"
+	"sync"
 )
 
 // maxLine is the longest line a Reader accepts.
@@ -78,9 +77,9 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 		r.from = plain
 		decoders := runtime.GOMAXPROCS(0)
 		work := make(chan *block, decoders)
-		var crew crew.Crew
+		var running sync.WaitGroup
 		for range decoders {
-			crew.Go(func() {
+			running.Go(func() {
 				d := newDecoder()
 				for b := range work {
 					d.block(b)
@@ -88,7 +87,7 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 				}
 			})
 		}
-		defer crew.Wait()
+		defer running.Wait()
 		defer close(work)
 		var under, spare []*block // those that are decoded, in order
 		for err == nil {
