@@ -39,13 +39,14 @@ zcat history.jsonl.gz | lockchaos check --explain -`,
 		"lockchaos simulate": `lockchaos simulate --lock mutex --topology sentinel --seeds 1-10000
 lockchaos simulate --lock redislock --search sweep
 lockchaos simulate --replay reports/runs/latest`,
-		"lockchaos merge":   `lockchaos merge --out night shard-1 shard-2`,
-		"lockchaos causes":  `lockchaos causes reports/runs/latest`,
-		"lockchaos report":  `lockchaos report --format markdown reports/runs/latest`,
-		"lockchaos compare": `lockchaos compare --fail-on worse before after`,
-		"lockchaos serve":   `lockchaos serve reports/runs`,
-		"lockchaos mutants": `lockchaos mutants fence-wall-clock`,
-		"lockchaos list":    `lockchaos list faults`,
+		"lockchaos merge":    `lockchaos merge --out night shard-1 shard-2`,
+		"lockchaos campaign": `lockchaos campaign --store store --canary canary shard-1 shard-2`,
+		"lockchaos causes":   `lockchaos causes reports/runs/latest`,
+		"lockchaos report":   `lockchaos report --format markdown reports/runs/latest`,
+		"lockchaos compare":  `lockchaos compare --fail-on worse before after`,
+		"lockchaos serve":    `lockchaos serve reports/runs`,
+		"lockchaos mutants":  `lockchaos mutants fence-wall-clock`,
+		"lockchaos list":     `lockchaos list faults`,
 		"lockchaos bench": `lockchaos bench --lock mutex,redislock --topology sentinel
 lockchaos bench --lock 'exec:python3 driver.py' --workload uncontended-1`,
 		"lockchaos driver": `lockchaos driver check -- python3 driver.py
@@ -62,12 +63,13 @@ lockchaos findings redlock-using --control`,
 // needed is what to say where a command lacks arguments, or has too many.
 func needed() map[string]string {
 	return map[string]string{
-		"lockchaos check":   "name what to judge: a file of JSON lines, a run directory, or - for standard input",
-		"lockchaos merge":   "name the folders of the shards",
-		"lockchaos causes":  "name the run directory whose violations are to be explained",
-		"lockchaos report":  "name the run directories whose reports are to be written",
-		"lockchaos compare": "name two run directories to compare",
-		"lockchaos serve":   "name one folder with run directories, or none for " + runsDir,
+		"lockchaos check":    "name what to judge: a file of JSON lines, a run directory, or - for standard input",
+		"lockchaos merge":    "name the folders of the shards",
+		"lockchaos campaign": "name the folders of the shards",
+		"lockchaos causes":   "name the run directory whose violations are to be explained",
+		"lockchaos report":   "name the run directories whose reports are to be written",
+		"lockchaos compare":  "name two run directories to compare",
+		"lockchaos serve":    "name one folder with run directories, or none for " + runsDir,
 	}
 }
 
