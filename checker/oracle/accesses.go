@@ -14,13 +14,13 @@ func (o *Opinion) accessed() []operation {
 }
 
 // uses compares what is said of the use of a resource under a lock.
-func (c *comparison) uses(o *Opinion) {
+func (c *comparison) uses() {
 	f := c.report["use-within-lease"]
 	wrong, all := false, true
-	for _, a := range o.accessed() {
+	for _, a := range c.accessed() {
 		if a.Lock != "" {
-			within, late := o.use(&a)
-			all, wrong = all && within, wrong || late || !within && o.withoutLock(&a)
+			within, late := c.use(&a)
+			all, wrong = all && within, wrong || late || !within && c.withoutLock(&a)
 		}
 	}
 	c.alarm(f.Verdict == invalid && all, "use-within-lease", "no access was late")
@@ -84,15 +84,15 @@ func (o *Opinion) withoutLock(a *operation) bool {
 }
 
 // resource compares what is said of the protected resource.
-func (c *comparison) resource(o *Opinion) {
+func (c *comparison) resource() {
 	f, is := c.report["protected-resource"]
 	if !is {
 		return
 	}
 	// What a version is older than can be told where all outcomes are known.
-	unsure := slices.ContainsFunc(o.ops, func(a operation) bool { return a.is(history.Access, history.Info) })
+	unsure := slices.ContainsFunc(c.ops, func(a operation) bool { return a.is(history.Access, history.Info) })
 	stale, lost, perhaps, twice := false, false, false, false
-	done := o.accessed()
+	done := c.accessed()
 	for i, a := range done {
 		for j, b := range done {
 			if i == j || cmp.Or(a.Resource, "\x00"+a.Lock) != cmp.Or(b.Resource, "\x00"+b.Lock) {

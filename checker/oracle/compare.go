@@ -18,8 +18,8 @@ type Violation struct{ Kind, Lock string }
 
 // A Difference is something that a report says otherwise than the documents.
 type Difference struct {
-	// Property is what the report judged, or several properties where the
-	// documents tell no more than that one of them is broken.
+	// Property is what the report judged, or several properties where the documents tell no more than that one of them
+	// is broken.
 	Property string
 	Text     string
 }
@@ -35,15 +35,14 @@ func (f Finding) has(lock string, kinds ...string) bool {
 	return slices.ContainsFunc(f.Violations, func(v Violation) bool { return v.Lock == lock && slices.Contains(kinds, v.Kind) })
 }
 
-// sure reports whether a finding leaves nothing open: an invalid one may be of
-// one lock, and say nothing of another.
+// sure reports whether a finding leaves nothing open: an invalid one may be of one lock, and say nothing of another.
 func (f Finding) sure() bool { return f.Verdict == valid || f.Verdict == "" }
 
 type comparison struct {
-	report map[string]Finding
-	found  []Difference
-	// lenient says that what is missing in the report is no difference, where it is not called valid.
-	lenient bool
+	*Opinion
+	report  map[string]Finding
+	lenient bool // what is missing in the report is no difference, where it is not called valid
+	found   []Difference
 }
 
 // alarm is something that the report finds and the documents do not.
@@ -58,39 +57,21 @@ func (c *comparison) miss(missing bool, property, text string, of ...Finding) {
 	c.alarm(missing && (!c.lenient || !slices.ContainsFunc(of, func(f Finding) bool { return !f.sure() })), property, text)
 }
 
-// Compare says where a report, by property, differs from what the documents say.
-// A property that the report left out has no finding.
-func (o *Opinion) Compare(report map[string]Finding) []Difference {
-	return o.compare(&comparison{report: report})
-}
+// Compare says where a report, by property, differs from what the documents say. A property that the report left out has
+// no finding.
+func (o *Opinion) Compare(report map[string]Finding) []Difference { return o.compare(report, false) }
 
-// CompareLenient is Compare with a report of the same history whose stamps are less certain: what is
-// invalid in it must be so, and what is valid, but all may be unknown.
+// CompareLenient is Compare with a report of the same history whose stamps are less certain: what is invalid in it must be
+// so, and what is valid, but all may be unknown.
 func (o *Opinion) CompareLenient(report map[string]Finding) []Difference {
-	return o.compare(&comparison{report: report, lenient: true})
+	return o.compare(report, true)
 }
 
-// misread reports whether its times are in another unit, so that nothing is compared: no lease is as long as a
-// millisecond, or several grants have an end, and each before its request.
-func (o *Opinion) misread() bool {
-	leases, ends, long, ahead := 0, 0, o.until < time.Millisecond, false
-	for _, op := range o.ops {
-		if op.asksLease() && (op.Lease > 0 || op.recorded > 0) {
-			leases++
-			long = long || max(op.Lease, op.recorded-op.Time) >= time.Millisecond
-		}
-		if op.asksLease() && op.recorded > 0 {
-			ends++
-			ahead = ahead || op.recorded >= op.Time
-		}
-	}
-	return leases > 0 && !long || ends > 1 && !ahead
-}
-
-func (o *Opinion) compare(c *comparison) []Difference {
+func (o *Opinion) compare(report map[string]Finding, lenient bool) []Difference {
 	if o.misread() {
 		return nil
 	}
+	c := &comparison{Opinion: o, report: report, lenient: lenient}
 	for _, l := range o.Locks {
 		if len(l.ops) > 0 {
 			c.lock(l)
@@ -98,19 +79,34 @@ func (o *Opinion) compare(c *comparison) []Difference {
 		c.fairness(l)
 		c.fencing(l)
 	}
-	c.unknowns(o)
-	c.uses(o)
-	c.resource(o)
-	c.contention(o)
+	c.unknowns()
+	c.contention()
+	c.uses()
+	c.resource()
 	const shortestWait = 10 * time.Second
-	c.alarm(c.report["progress"].Verdict == invalid && o.until < shortestWait, "progress", "stuck for longer than the history")
+	c.alarm(report["progress"].Verdict == invalid && o.until < shortestWait, "progress", "stuck for longer than the history")
 	return c.found
 }
 
-func (o *operation) asksLease() bool { return o.Op == history.Acquire || o.Op == history.Extend }
+// misread reports whether its times are in another unit, so that nothing is compared: no lease is as long as a millisecond,
+// or several grants have an end, and each before its request.
+func (o *Opinion) misread() bool {
+	leases, ends, long, ahead := 0, 0, o.until < time.Millisecond, false
+	for _, op := range o.ops {
+		if !op.asksLease() {
+			continue
+		}
+		if op.Lease > 0 || op.recorded > 0 {
+			leases, long = leases+1, long || max(op.Lease, op.recorded-op.Time) >= time.Millisecond
+		}
+		if op.recorded > 0 {
+			ends, ahead = ends+1, ahead || op.recorded >= op.Time
+		}
+	}
+	return leases > 0 && !long || ends > 1 && !ahead
+}
 
-// lock compares what is said of one lock by mutual-exclusion, capacity,
-// ownership and linearizability.
+// lock compares what is said of one lock by mutual-exclusion, capacity, ownership and linearizability.
 func (c *comparison) lock(l *Lock) {
 	exclusion := c.report["mutual-exclusion"]
 	if l.spec.Kind == history.KindSemaphore {
@@ -134,44 +130,38 @@ func (c *comparison) lock(l *Lock) {
 }
 
 // unknowns compares the reasons for an unknown verdict.
-func (c *comparison) unknowns(o *Opinion) {
+func (c *comparison) unknowns() {
 	for _, name := range []string{"mutual-exclusion", "capacity", "ownership", "linearizability"} {
-		if c.report[name].Verdict != unknown || c.lenient {
-			continue
-		}
 		reason, granted, modes := false, false, ""
-		for _, l := range o.Locks {
+		for _, l := range c.Locks {
 			semaphore := l.spec.Kind == history.KindSemaphore
-			judged := name == "capacity" && semaphore || name == "mutual-exclusion" && !semaphore // by the sweep
+			swept := name == "capacity" && semaphore || name == "mutual-exclusion" && !semaphore
 			modes += l.Mode + " "
-			granted = granted || len(l.grants) > 0 && (judged || name == "ownership" || name == "linearizability")
-			reason = reason || l.changed || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || judged && l.late()
-			reason = reason || judged && !l.certain()
+			granted = granted || len(l.grants) > 0 && (swept || name == "ownership" || name == "linearizability")
+			reason = reason || l.changed || len(l.Doubts) > 0 || semaphore && l.spec.Capacity == 0 || swept && (l.late() || !l.certain())
 		}
-		c.alarm(!reason && granted, name, "unknown without a reason, "+modes)
+		c.alarm(c.report[name].Verdict == unknown && !c.lenient && !reason && granted, name, "unknown without a reason, "+modes)
 	}
 }
 
-// contention compares whether the history shows anything: whether a process asked
-// for a lock while another one held it.
-func (c *comparison) contention(o *Opinion) {
+// contention compares whether the history shows anything: whether a process asked for a lock while another one held it.
+func (c *comparison) contention() {
 	may, must := false, false
-	for _, l := range o.Locks {
+	for _, l := range c.Locks {
 		for i := range l.ops {
 			for j := range l.ops {
 				hold, request := &l.ops[i], &l.ops[j]
-				if !hold.granted() || request.Op != history.Acquire || hold.Process == request.Process || request.complete < hold.Time {
-					continue
+				if hold.granted() && request.Op == history.Acquire && hold.Process != request.Process && request.complete >= hold.Time {
+					may = true
+					must = must || !l.Doubts[hold.Owner] && hold.kind == history.OK && hold.complete < request.complete &&
+						l.untouched(hold) > max(hold.complete, request.Time)
 				}
-				may = true
-				must = must || !l.Doubts[hold.Owner] && hold.kind == history.OK && hold.complete < request.complete &&
-					l.untouched(hold) > max(hold.complete, request.Time)
 			}
 		}
 	}
 	f := c.report["assumptions"]
 	c.alarm(f.Verdict == valid && !may, "assumptions", "there was no contention")
-	c.miss(f.Verdict == unknown && must && !o.faults, "assumptions", "there was contention", f)
+	c.miss(f.Verdict == unknown && must && !c.faults, "assumptions", "there was contention", f)
 }
 
 // fencing compares what is said of the tokens of a lock.
@@ -191,35 +181,27 @@ func (c *comparison) fencing(l *Lock) {
 				switch {
 				case a == b || a.Token == 0 || b.Token == 0:
 				case a.Token == b.Token && !readers:
-					may = true
-					must = must || a.Owner != b.Owner && l.first(a) && l.first(b)
+					may, must = true, must || a.Owner != b.Owner && l.first(a) && l.first(b)
 				case a.Token > b.Token && a.complete < b.Time:
-					may = true
 					// Unless a is the inner grant of a hold that was granted without a token, which is not seen.
-					must = must || l.first(b) && !l.earlier(a, func(o *operation) bool { return o.Token == 0 })
+					may, must = true, must || l.first(b) && !l.earlier(a, func(o *operation) bool { return o.Token == 0 })
 				}
 			}
 		}
 	default:
 		twice := func(g *operation) bool { return !l.first(g) } // what became of the first hold may not be told
+		unseen := func(o operation) bool { return o.granted() && (o.kind != history.OK || o.Token == 0) }
 		inner := c.report["mutual-exclusion"].has(l.Name, "reentrancy")
 		c.alarm(l.inner && !l.inOrder && inner, property, "tokens out of order are no reentrancy")
 		may = !l.inOrder // the order of grants that can't have been is judged by nothing here
-		must = l.Possible && !l.inOrder && !inner && l.allTokens() && (f.Verdict != unknown || !slices.ContainsFunc(l.grants, twice))
+		must = l.Possible && !l.inOrder && !inner && !slices.ContainsFunc(l.ops, unseen) && (f.Verdict != unknown || !slices.ContainsFunc(l.grants, twice))
 	}
 	c.alarm(convicted && !may, property, "tokens that can be in order are convicted")
 	c.miss(!convicted && must && len(l.Doubts) == 0, property, "tokens that can't be in order are not convicted", f)
 }
 
-// allTokens reports whether every grant is known with its token: others are not
-// seen by the property.
-func (l *Lock) allTokens() bool {
-	return !slices.ContainsFunc(l.ops, func(o operation) bool { return o.granted() && (o.kind != history.OK || o.Token == 0) })
-}
-
-// fairness compares what is said of the order of a queue: of two grants that
-// were granted in the other order in every world, or of which the later was
-// asked for after the other was answered.
+// fairness compares what is said of the order of a queue: of two grants that were granted in the other order in every world,
+// or of which the later was asked for after the other was answered.
 func (c *comparison) fairness(l *Lock) {
 	f, is := c.report["fairness"]
 	if !is || !l.spec.Fair {
