@@ -2,10 +2,12 @@ package oracle
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -14,22 +16,25 @@ import (
 // unit is the step between stamps: leases are at least a millisecond, and the steps are so coarse that many stamps are equal.
 const unit = 10 * time.Millisecond
 
+// maxLength is how many operations a client has at the most.
+const maxLength = 16
+
 // A Generator makes small random histories: what a correct lock answers to clients whose requests and answers are late or
 // lost, and for most of them a few changes that may make them impossible.
 type Generator struct {
 	r *rand.Rand
 	shape
 
-	specs             []history.Event
-	ops               []operation
-	processes, owners int
+	specs []history.Event
+	ops   []operation
+	used  int // of the numbers of processes and owners
 }
 
 // A shape is how large a history may be, and how likely it is in percent what happens in it.
 type shape struct {
 	clients, length, locks, capacity, pause int // at the most; a length is of what a client does, in operations, and pauses between operations are in units
-	crash, lost, unsure                     int // of a client, a lease, and a request
-	leases, fresh, sharing                  int // of requests with a lease, holds with an owner of their own, and clients with one owner
+	crash, unsure                           int // of a client, and a request
+	leases, renamed, sharing                int // of requests with a lease, holds with an owner of their own, and clients with one owner
 	careless, unnamed, exclusive, late      int // of wrong answers, owners without a name, writes that are called exclusive, and late answers of extends
 }
 
@@ -51,50 +56,30 @@ func pick[T any](g *Generator, of ...T) T { return of[g.r.IntN(len(of))] }
 func (g *Generator) Next() *history.History {
 	for {
 		g.shape = shape{
-			clients: 4, length: 8, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, lost: 5, leases: 80, unsure: 11, pause: 3,
-			sharing: pick(g, 0, 0, 0, 0, 40), fresh: pick(g, 0, 0, 100), careless: pick(g, 0, 12),
+			clients: 4, length: 8, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, leases: 80, unsure: 11, pause: 3,
+			sharing: pick(g, 0, 0, 0, 0, 40), renamed: pick(g, 0, 0, 100), careless: pick(g, 0, 12),
 			unnamed: pick(g, 0, 0, 0, 0, 0, 0, 25), exclusive: pick(g, 0, 0, 0, 0, 0, 50), late: pick(g, 0, 0, 0, 0, 0, 50),
 		}
 		for range pick(g, 0, 0, 1, 2) {
 			pick(g,
-				func() { g.clients = 7 }, func() { g.length = 16 }, func() { g.locks = 3 }, func() { g.capacity = 6 },
-				func() { g.crash, g.lost = 40, 20 }, func() { g.leases = pick(g, 0, 30, 100) }, func() { g.unsure = 35 },
+				func() { g.clients = 7 }, func() { g.length = maxLength }, func() { g.locks = 3 }, func() { g.capacity = 6 },
+				func() { g.crash = 40 }, func() { g.leases = pick(g, 0, 30, 100) }, func() { g.unsure = 35 },
 				func() { g.sharing = 80 }, func() { g.pause = 1 },
 			)()
 		}
-		g.specs, g.ops, g.processes, g.owners = nil, nil, 0, 0
+		g.specs, g.ops, g.used = nil, nil, 0
 		g.declare()
-		for range 2 + g.r.IntN(g.clients-1) {
-			before := len(g.ops)
-			if g.live(); crowded(g.ops, maxOperations) {
-				g.ops = g.ops[:before]
-			}
+		for clients := 2 + g.r.IntN(g.clients-1); clients > 0 && len(g.ops) <= maxOperations-maxLength; clients-- {
+			g.live()
 		}
 		ops := g.answer()
-		if g.chance(75) {
-			for range 1 + g.r.IntN(4) {
-				ops = g.change(ops)
-			}
+		for range pick(g, 0, 1, 2, 3, 4) {
+			ops = g.change(ops)
 		}
-		if len(ops) == 0 || crowded(ops, maxGrants) {
-			continue
-		}
-		if h := render(g.specs, ops); h != nil {
+		if h := render(g.specs, ops); h != nil && len(ops) > 0 {
 			return h
 		}
 	}
-}
-
-// crowded reports whether a lock has more operations than a search follows, or more than so many grants.
-func crowded(ops []operation, grants int) bool {
-	number, granted := make(map[string]int), make(map[string]int)
-	return slices.ContainsFunc(ops, func(o operation) bool {
-		number[o.Lock]++
-		if o.granted() {
-			granted[o.Lock]++
-		}
-		return number[o.Lock] > maxOperations || granted[o.Lock] > grants
-	})
 }
 
 // declare says what each lock is, and plans the changes of capacities.
@@ -120,21 +105,17 @@ func (g *Generator) declare() {
 	}
 }
 
-// process is a number that no process had before.
-func (g *Generator) process() int {
-	g.processes++
-	return g.processes
+// fresh is a number that was not used before, of a process or of an owner.
+func (g *Generator) fresh() int {
+	g.used++
+	return g.used
 }
 
-// owner is a name that no owner had before, unless there are too many.
-func (g *Generator) owner() string {
-	g.owners++
-	return string(rune('a' + (g.owners-1)%26))
-}
+func (g *Generator) owner() string { return string(rune('a' + g.fresh()%26)) }
 
 // live plans what one client does: it acquires a lock, does something, mostly releases, and may begin again with another one.
 func (g *Generator) live() {
-	process, owner, free, before := g.process(), g.owner(), g.units(0, 2), len(g.ops)
+	process, owner, free := g.fresh(), g.owner(), g.units(0, 2)
 	if g.chance(g.sharing) {
 		owner = "a"
 	}
@@ -156,41 +137,32 @@ func (g *Generator) live() {
 			o.complete += g.units(3, 20)
 			fallthrough
 		default:
-			o.Process = g.process()
+			o.Process = g.fresh()
 		}
 		if g.chance(g.unsure) {
 			o.kind, o.complete = history.Info, pick(g, never, o.complete, o.complete, o.complete, o.complete)
 			if !watchdog {
-				process, owner = g.process(), pick(g, owner, g.owner())
+				process, owner = g.fresh(), pick(g, owner, g.owner())
 			}
 		}
-		if g.ops = append(g.ops, o); o.Lease > 0 && g.chance(g.lost) {
-			g.ops = append(g.ops, g.notice(history.Lost, o, o.ends+g.units(0, 5)))
-		}
+		g.ops = append(g.ops, o)
 		switch op = pick(g, history.Acquire, history.Extend, history.Extend, history.Access, history.Release, history.Release); {
 		case o.Op == history.Release:
 			op, spec, mode = pick(g, history.Acquire, history.Acquire, op), pick(g, g.specs...), pick(g, history.Read, history.Write)
-			if g.chance(g.fresh) {
+			if g.chance(g.renamed) {
 				owner = g.owner()
 			}
 		case op == history.Acquire && g.chance(20):
 			mode = pick(g, history.Read, history.Write)
 		}
 	}
-	if g.chance(g.crash) {
-		g.crashAt(g.units(2, 14), process, before)
-	}
-}
-
-// crashAt lets the process of a client crash, whose operations are those from a place on.
-func (g *Generator) crashAt(when time.Duration, process, from int) {
-	g.ops = append(g.ops[:from], slices.DeleteFunc(g.ops[from:], func(o operation) bool { return o.Time >= when })...)
-	for i := range g.ops[from:] {
-		if o := &g.ops[from+i]; o.complete >= when {
-			o.kind, o.complete, process = history.Info, never, o.Process
+	if last := &g.ops[len(g.ops)-1]; g.chance(g.crash) {
+		crash := last.Time + g.units(0, 4)
+		if last.complete >= crash {
+			last.kind, last.complete = history.Info, never
 		}
+		g.ops = append(g.ops, g.notice(history.Crash, *last, crash))
 	}
-	g.ops = append(g.ops, g.notice(history.Crash, operation{Event: history.Event{Process: process}}, when))
 }
 
 // notice is a crash of the process of an operation, or tells its owner that the lock is lost.
@@ -256,7 +228,7 @@ func (g *Generator) answer() (answered []operation) {
 		}
 		answered = append(answered, o)
 	}
-	nameless, unnamed := pick(g, "a", "b", "c"), g.chance(g.unnamed)
+	nameless, unnamed := pick(g, g.ops...).Owner, g.chance(g.unnamed)
 	for i := range answered {
 		o := &answered[i]
 		if o.Owner != "" && (unnamed && o.Owner == nameless || g.chance(g.unnamed/3)) {
@@ -283,7 +255,7 @@ func (s *service) answer(g *Generator, o *operation) {
 		}
 		return
 	}
-	at := slices.IndexFunc(s.effects, func(e effect) bool { return e.first == o.first })
+	at := s.at(o)
 	can := func(kind history.Type) bool { // and does, with what it needs
 		clear(s.seen)
 		s.effects[at].kind = kind
@@ -297,7 +269,7 @@ func (s *service) answer(g *Generator, o *operation) {
 	switch {
 	case unsure && g.chance(50):
 	case careless && o.Op != history.Acquire:
-		o.kind = pick(g, history.OK, history.Fail)
+		o.kind = pick(g, history.OK, history.Fail, history.Fail)
 	case can(history.OK):
 	case o.Op == history.Acquire:
 		w.done |= 1 << at
@@ -337,26 +309,17 @@ func (g *Generator) change(ops []operation) []operation {
 	}
 	at := g.r.IntN(len(ops))
 	o, other := &ops[at], ops[g.r.IntN(len(ops))]
-	if o.Op == history.Declare || other.Op == history.Declare {
-		return ops
-	}
-	step, shifted := g.units(-6, 6), *o
-	shifted.From = min(shifted.From, shifted.Time+step)
-	if shifted.Time += step; o.complete != never {
-		shifted.complete += step
-	}
 	switch n := g.r.IntN(14); {
 	case n == 0:
 		return slices.Delete(ops, at, at+1)
-	case n == 1 && !single(o.Op):
-		shifted.Process += 300
-		return append(ops, shifted)
-	case n < 4:
-		*o = shifted
-	case n < 6 && o.Op == history.Crash, n == 4:
-		return append(ops, g.notice(history.Lost, *o, o.Time+g.units(-3, 8)))
-	case n == 5:
-		return append(ops, g.notice(history.Crash, *o, other.Time+g.units(-2, 6)))
+	case n < 3:
+		step := g.units(-6, 6)
+		if o.Time, o.From = o.Time+step, min(o.From, o.Time+step); o.complete != never {
+			o.complete += step
+		}
+		o.recorded = 0
+	case n < 5:
+		return append(ops, g.notice(pick(g, history.Lost, history.Lost, history.Crash), *o, other.Time+g.units(-2, 6)))
 	case single(o.Op):
 	case n < 8:
 		if o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info); o.complete == never {
@@ -364,17 +327,14 @@ func (g *Generator) change(ops []operation) []operation {
 		}
 	case n == 8 && o.complete != never:
 		o.complete += g.units(-4, 6)
-	case n == 9 && other.Op != history.Crash && o.Op != history.Access:
-		o.Owner = other.Owner
+	case n == 9 && o.Op != history.Access:
+		o.Owner = cmp.Or(other.Owner, o.Owner)
 	case n == 10 && o.asksLease():
-		o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(0, 12))
-	case n == 11:
-		if o.Token > 0 {
-			o.Token = max(1, o.Token+int64(g.r.IntN(4))-2)
-		}
-		if o.Queued != nil {
-			o.Queued = new(max(0, *o.Queued+int64(g.r.IntN(6))-3))
-		}
+		o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(1, 12))
+	case n == 11 && o.Queued != nil && g.chance(50):
+		o.Queued = new(max(0, *o.Queued+int64(g.r.IntN(6))-3))
+	case n == 11 && o.Token > 0:
+		o.Token = max(1, o.Token+int64(g.r.IntN(4))-2)
 	case n == 12 && o.Mode == history.Permit && o.Op != history.Extend:
 		o.Permits = g.r.IntN(max(4, g.capacity))
 	case n == 12 && o.Mode != history.Permit && o.Mode != "":
@@ -383,4 +343,36 @@ func (g *Generator) change(ops []operation) []operation {
 		o.Op, o.Lease, o.recorded, o.Token, o.Queued = pick(g, history.Acquire, history.Release, history.Extend), 0, 0, 0, nil
 	}
 	return ops
+}
+
+// Shrink makes a history smaller for as long as it still is what is asked for: it leaves out one operation or two.
+func Shrink(h *history.History, still func(*history.History) bool) *history.History {
+	specs := slices.DeleteFunc(declared(h), func(e history.Event) bool { return e.Op != history.Declare })
+	ops, progress := operations(h), true
+	try := func(less []operation) {
+		if smaller := render(specs, less); smaller != nil && still(smaller) {
+			h, ops, progress = smaller, less, true
+		}
+	}
+	for progress {
+		progress = false
+		for i := len(ops) - 1; i >= 0; i-- { //nolint:modernize // ops shrinks meanwhile
+			for j := i; j >= 0 && i < len(ops); j-- {
+				try(slices.DeleteFunc(slices.Clone(ops), func(o operation) bool { return o.first == ops[i].first || o.first == ops[j].first }))
+			}
+		}
+	}
+	return h
+}
+
+// Lines is a history as its file.
+func Lines(h *history.History) string {
+	var b strings.Builder
+	out := json.NewEncoder(&b)
+	for i := range h.Events {
+		if err := out.Encode(&h.Events[i]); err != nil {
+			panic(err)
+		}
+	}
+	return b.String()
 }

@@ -18,17 +18,8 @@ const (
 
 // maxGrants is how many grants a search follows at a time, and maxOperations how many operations of a lock.
 const (
-	maxGrants     = 12
+	maxGrants     = 16
 	maxOperations = 31
-)
-
-// A mode is how a lock is held.
-type mode int8
-
-const (
-	writes mode = iota
-	reads
-	permits
 )
 
 // A grant is what the lock knows of one.
@@ -52,30 +43,26 @@ type world struct {
 type effect struct {
 	operation
 
-	mode   mode
+	mode   history.Mode // read, write or permit
 	token  int16
 	end    time.Duration // the earliest end of the lease; never: crashes tell
-	before uint32        // what its owner was answered before it was sent
+	before uint32        // what comes before it: what its owner was answered before it was sent
 }
-
-// must reports whether it took effect: it was answered ok or fail.
-func (e *effect) must() bool { return e.kind != history.Info }
 
 // A search looks for one world that explains the operations of a lock.
 type search struct {
-	effects []effect
-	crashes []operation
-	changes []operation // of the capacity, in order
-	spec    history.Event
-	tokens  int
-	precede [2]int // two acquires of which the first takes effect before the second; the same if there are none
-	seen    map[world]bool
-	found   world // that explains them
+	effects    []effect
+	crashes    []operation
+	capacities []history.Event // in order
+	spec       history.Event
+	tokens     int
+	seen       map[world]bool
+	found      world // that explains them
 }
 
 // newSearch prepares the operations of one lock. Refused acquires need nothing and do nothing, so they are left out.
 func newSearch(spec history.Event, ops []operation) *search {
-	s := &search{spec: spec, effects: make([]effect, 0, len(ops)), seen: make(map[world]bool)}
+	s := &search{spec: spec, capacities: []history.Event{spec}, effects: make([]effect, 0, len(ops)), seen: make(map[world]bool)}
 	tokens := []int64{0}
 	for i := range ops {
 		tokens = append(tokens, ops[i].Token)
@@ -88,7 +75,7 @@ func newSearch(spec history.Event, ops []operation) *search {
 			s.crashes = append(s.crashes, *o)
 		case o.Lock != spec.Lock:
 		case o.Op == history.Declare:
-			s.changes = append(s.changes, *o)
+			s.capacities = append(s.capacities, o.Event)
 		case o.Op != history.Lost && o.Op != history.Access && !o.is(history.Acquire, history.Fail):
 			token, _ := slices.BinarySearch(tokens, o.Token)
 			e := effect{operation: *o, mode: modeOf(spec, o, ops), token: int16(token), end: o.ends}
@@ -103,7 +90,7 @@ func newSearch(spec history.Event, ops []operation) *search {
 	}
 	for i := range s.effects {
 		for j := range s.effects {
-			if a, b := &s.effects[i], &s.effects[j]; a.Owner == b.Owner && a.last < b.first && a.must() {
+			if a, b := &s.effects[i], &s.effects[j]; a.Owner == b.Owner && a.last < b.first && a.kind != history.Info {
 				b.before |= 1 << i
 			}
 		}
@@ -116,34 +103,34 @@ func newSearch(spec history.Event, ops []operation) *search {
 	return s
 }
 
-// modeOf is the mode of an operation. One that names none belongs to the mode of the owner's acquires that were not
+// modeOf is the mode of an operation: read, write or permit. One that names none belongs to the mode of the owner's acquires that were not
 // refused and were sent before its completion.
-func modeOf(spec history.Event, o *operation, ops []operation) mode {
+func modeOf(spec history.Event, o *operation, ops []operation) history.Mode {
 	switch {
 	case spec.Kind == history.KindSemaphore:
-		return permits
+		return history.Permit
 	case spec.Kind != history.KindRW, o.Mode == history.Write, o.Mode == history.Exclusive:
-		return writes
+		return history.Write
 	case o.Mode == history.Read, o.Op != history.Acquire && slices.ContainsFunc(ops, func(a operation) bool {
 		return a.granted() && a.Lock == o.Lock && a.Owner == o.Owner && a.first < o.last && a.Mode == history.Read
 	}):
-		return reads
+		return history.Read
 	default:
-		return writes
+		return history.Write
 	}
 }
 
 // lost lets the lease that the notice speaks of end with the notice: that of the last operation that was an acquire
 // answered ok, or an extend answered ok and sent, before it. Of permits that counts for each grant, and so for each of
 // these operations.
-func (s *search) lost(notice *operation, of mode) {
+func (s *search) lost(notice *operation, of history.Mode) {
 	var last *effect
 	for i := range s.effects {
 		e := &s.effects[i]
 		before := e.Op == history.Acquire && e.last < notice.first || e.Op == history.Extend && e.first < notice.first
 		switch {
 		case e.Owner != notice.Owner || e.mode != of || e.kind != history.OK || !before:
-		case of == permits:
+		case of == history.Permit:
 			e.end = min(e.end, notice.Time)
 		case last == nil || last.first < e.first:
 			last = e
@@ -165,7 +152,7 @@ func (s *search) possible(tokens int) bool {
 func (s *search) explore(w world) bool {
 	latest, over := never, true
 	for i := range s.effects {
-		if e := &s.effects[i]; e.must() && w.done&(1<<i) == 0 {
+		if e := &s.effects[i]; e.kind != history.Info && w.done&(1<<i) == 0 {
 			latest, over = min(latest, e.complete), false
 		}
 	}
@@ -195,6 +182,11 @@ func (s *search) explore(w world) bool {
 	return false
 }
 
+// at is the place of an operation.
+func (s *search) at(o *operation) int {
+	return slices.IndexFunc(s.effects, func(e effect) bool { return e.first == o.first })
+}
+
 // of is an acquire that is part of a grant: all are by one owner, in one mode.
 func (s *search) of(g *grant) *effect { return &s.effects[bits.TrailingZeros32(g.parts)] }
 
@@ -221,9 +213,6 @@ func (s *search) end(g *grant) time.Duration {
 // after is the worlds in which an operation has taken effect: one for each way in which it can. This is the table of effects.
 func (s *search) after(w world, at int) (next []world) {
 	e := &s.effects[at]
-	if s.precede[1] == at && s.precede[0] != at && w.done&(1<<s.precede[0]) == 0 {
-		return nil
-	}
 	w.done |= 1 << at
 	w.until = max(w.until, e.Time)
 	has := 0
@@ -234,7 +223,7 @@ func (s *search) after(w world, at int) (next []world) {
 		}
 	}
 	switch {
-	case e.Op == history.Acquire && e.mode == permits:
+	case e.Op == history.Acquire && e.mode == history.Permit:
 		return s.takeOut(w, at)
 	case e.Op == history.Acquire:
 		return s.acquire(w, at, mine)
@@ -248,7 +237,7 @@ func (s *search) after(w world, at int) (next []world) {
 			extended.grants[i].setter = int8(at)
 			next = append(next, extended)
 		}
-	case e.mode == permits:
+	case e.mode == history.Permit:
 		return s.giveBack(w, mine, e.Permits)
 	case len(mine) > 0:
 		if w.grants[mine[0]].count--; w.grants[mine[0]].count == 0 {
@@ -263,12 +252,12 @@ func (s *search) after(w world, at int) (next []world) {
 func (s *search) acquire(w world, at int, mine []int) []world {
 	e, g := &s.effects[at], grant{}
 	for _, h := range w.held() {
-		if other := s.of(&h); other.Owner != e.Owner && (e.mode == writes || other.mode == writes) {
+		if other := s.of(&h); other.Owner != e.Owner && (e.mode == history.Write || other.mode == history.Write) {
 			return nil
 		}
 	}
 	if len(mine) > 0 {
-		if e.mode == writes && !s.spec.Reentrant {
+		if e.mode == history.Write && !s.spec.Reentrant {
 			return nil
 		}
 		g = w.grants[mine[0]]
@@ -287,27 +276,19 @@ func (s *search) acquire(w world, at int, mine []int) []world {
 
 // takeOut grants permits of a semaphore: at once, or at the instant of a change of its capacity, if there are enough then.
 func (s *search) takeOut(w world, at int) (next []world) {
-	e, out, capacity := &s.effects[at], 0, s.spec.Capacity
+	e, out := &s.effects[at], s.effects[at].Amount()
 	for _, h := range w.held() {
 		out += s.of(&h).Amount()
 	}
-	grant := func() {
-		if capacity == 0 || out+e.Amount() <= capacity {
-			granted := w
+	for i, c := range s.capacities {
+		granted := w
+		granted.until = max(w.until, c.From)
+		over := i+1 < len(s.capacities) && s.capacities[i+1].From <= granted.until || granted.until > e.complete && e.kind != history.Info
+		if !over && (c.Capacity == 0 || out <= c.Capacity) {
 			granted.add(grant{parts: 1 << at, count: 1, setter: int8(at)})
 			next = append(next, granted)
 		}
 	}
-	for i := range s.changes {
-		if c := &s.changes[i]; c.From > w.until {
-			if grant(); c.From > e.complete {
-				return next
-			}
-			w.until = c.From
-		}
-		capacity = s.changes[i].Capacity
-	}
-	grant()
 	return next
 }
 
