@@ -173,8 +173,7 @@ func (c *comparison) fencing(l *Lock) {
 // fairness compares what is said of the order of a queue: of two grants that were granted in the other order in every world,
 // or of which the later was asked for after the other was answered.
 func (c *comparison) fairness(l *Lock) {
-	f := c.report["fairness"]
-	convicted := f.has(l.Name, "overtaken")
+	f, convicted := c.report["fairness"], c.report["fairness"].has(l.Name, "overtaken")
 	may, must := false, false
 	for _, late := range l.grants {
 		for _, early := range l.grants {
@@ -206,8 +205,7 @@ func (o *Opinion) accessed() []operation {
 
 // uses compares what is said of the use of a resource under a lock.
 func (c *comparison) uses() {
-	f := c.report["use-within-lease"]
-	wrong, all := false, true
+	f, wrong, all := c.report["use-within-lease"], false, true
 	for _, a := range c.accessed() {
 		if a.Lock != "" {
 			within, late := c.use(&a)

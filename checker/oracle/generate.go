@@ -229,10 +229,9 @@ func (g *Generator) answer() (answered []operation) {
 		answered = append(answered, o)
 	}
 	nameless, unnamed := pick(g, g.ops...).Owner, g.chance(g.unnamed)
-	for i := range answered {
-		o := &answered[i]
+	for i, o := range answered {
 		if o.Owner != "" && (unnamed && o.Owner == nameless || g.chance(g.unnamed/3)) {
-			o.Owner = processOwner(o.Process)
+			answered[i].Owner = processOwner(o.Process)
 		}
 	}
 	return answered
@@ -314,10 +313,9 @@ func (g *Generator) change(ops []operation) []operation {
 		return slices.Delete(ops, at, at+1)
 	case n < 3:
 		step := g.units(-6, 6)
-		if o.Time, o.From = o.Time+step, min(o.From, o.Time+step); o.complete != never {
+		if o.Time, o.From, o.recorded = o.Time+step, min(o.From, o.Time+step), 0; o.complete != never {
 			o.complete += step
 		}
-		o.recorded = 0
 	case n < 5:
 		return append(ops, g.notice(pick(g, history.Lost, history.Lost, history.Crash), *o, other.Time+g.units(-2, 6)))
 	case single(o.Op):
