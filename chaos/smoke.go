@@ -51,7 +51,7 @@ func Smoke(t *testing.T, l Lock) {
 		g := &guard{}
 		var unmapped *conformance.UnmappedError
 		if errors.As(conformance.Refusal(t.Context(), process.Backend{}, g.of(l)), &unmapped) && len(g.noted()) == 0 {
-			t.Fatalf("chaos.Smoke: %v.\nSay what it means where the lock is opened: chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", unmapped)
+			t.Fatalf("chaos.Smoke: %v: say what it means where the lock is opened, chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", unmapped)
 		}
 	}
 	came := make([]played, len(parts))

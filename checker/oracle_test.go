@@ -90,6 +90,9 @@ func TestOracle(t *testing.T) {
 func TestOracleOnTheCorpus_NoRace(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpusFiles(t) {
+		if strings.Contains(file, "-unit") || strings.Contains(file, "duration") || strings.Contains(file, "milliseconds") {
+			continue // of which the oracle knows nothing: times are what they say
+		}
 		h := corpusHistory(t, file)
 		o := oracle.Judge(h)
 		for _, d := range againstOracle(t.Context(), o, h) {
@@ -130,7 +133,7 @@ func corpusHistory(t *testing.T, file string) *history.History {
 // againstOracle is what a report on the history says otherwise than the oracle.
 func againstOracle(ctx context.Context, o *oracle.Opinion, h *history.History) []oracle.Difference {
 	findings := findingsOf(checker.Check(ctx, h))
-	differences := o.Compare(findings)
+	differences := o.Compare(findings, false)
 	if _, differ := findings["engines-agree"]; differ {
 		differences = append(differences, oracle.Difference{Property: "engines-agree", Text: "the engines differ"})
 	}

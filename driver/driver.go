@@ -223,7 +223,13 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		if err == nil {
 			err = errors.New("exit status 0")
 		}
-		d.fail(fmt.Errorf("it ended: %w%s", err, log.lastWords()))
+		when := ""
+		d.mu.Lock()
+		if _, waits := d.open[0]; waits {
+			when = " before it answered hello"
+		}
+		d.mu.Unlock()
+		d.fail(fmt.Errorf("it ended%s: %w%s", when, err, log.lastWords()))
 	})
 	timeout := c.Timeout
 	if timeout == 0 {
@@ -259,9 +265,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	defer cancel()
 	silent := time.NewTimer(helloUsual)
 	defer silent.Stop()
-	why := func(limit time.Duration) string {
-		said := cmp.Or(log.lastWords(), "; it wrote nothing to stdout or stderr")
-		return fmt.Sprintf("it did not answer hello within %v: is its output flushed after each line? It was sent %s%s", limit, bytes.TrimSpace(hello), said)
+	sent := func() string { // and what came
+		return fmt.Sprintf("It was sent %s%s", bytes.TrimSpace(hello), cmp.Or(log.lastWords(), "; it wrote nothing to stdout or stderr"))
 	}
 	for waits := true; waits; {
 		select {
@@ -269,10 +274,10 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 			return d.greet(r)
 		case <-silent.C:
 			if c.Silent != nil {
-				c.Silent(fmt.Sprintf("driver %q: %s", c.name(), why(helloUsual)))
+				c.Silent(fmt.Sprintf("driver %q: no answer to hello after %v: it is still starting, or does not flush its output after each line. %s", c.name(), helloUsual, sent()))
 			}
 		case <-ctx.Done():
-			return errors.New(why(helloLimit))
+			return fmt.Errorf("it did not answer hello within %v: is its output flushed after each line? %s", helloLimit, sent())
 		case <-d.stopped.Done():
 			waits = false
 		}

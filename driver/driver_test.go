@@ -283,7 +283,7 @@ func TestStart_Refuses(t *testing.T) {
 			cancel()
 		}
 		_, err := driver.Start(ctx, c)
-		require.ErrorContains(t, err, "did not answer hello")
+		require.ErrorContains(t, err, "it did not answer hello within 30s: is its output flushed after each line? It was sent {")
 		requireTold(t, "silent", told)
 	})
 }

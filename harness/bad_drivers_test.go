@@ -173,9 +173,9 @@ func TestBadDrivers_ExitsInTheMiddle(t *testing.T) {
 func TestBadDrivers_NoStart(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
-		"/no/such/driver --fast": `start driver "/no/such/driver --fast": the driver can't be used: it ended: exit status 127`,
+		"/no/such/driver --fast": `start driver "/no/such/driver --fast": the driver can't be used: it ended before it answered hello: exit status 127`,
 		"echo hello":             `start driver "echo hello": the driver can't be used: it sent the line "hello", which is no message`,
-		"false":                  `start driver "false": the driver can't be used: it ended: exit status 1`,
+		"false":                  `start driver "false": the driver can't be used: it ended before it answered hello: exit status 1`,
 		`echo '{"re":0,"result":"fail","why":"no library"}'`:                `it refused hello with "fail": "no library"`,
 		"sh -c 'printf \"main: no library\\n  in frame 7\\n\" >&2; exit 3'": "exit status 3; it logged \"in frame 7\"\nits log ends with:\n  main: no library\n    in frame 7",
 		" ": "needs a command",
@@ -189,7 +189,7 @@ func TestBadDrivers_NoStart(t *testing.T) {
 func TestBadDrivers_NoStartOfARun(t *testing.T) {
 	t.Parallel()
 	for does, want := range map[string]string{
-		"echo no such module >&2; exit 3":                                 `it ended: exit status 3; it logged "no such module"`,
+		"echo no such module >&2; exit 3":                                 `it ended before it answered hello: exit status 3; it logged "no such module"`,
 		`echo '{"re":0,"result":"fail","why":"it has no such topology"}'`: `it refused hello with "fail": "it has no such topology"`,
 	} {
 		config := runtest.Setup(t)

@@ -104,11 +104,7 @@ func TestMutatedHistoriesAreRefusedOrJudgedAlike_NoRace(t *testing.T) {
 }
 
 func anyField(rnd *rand.Rand, l line) (string, any) {
-	var names []string
-	for name := range l {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(l))
 	name := names[rnd.IntN(len(names))]
 	return name, l[name]
 }
@@ -129,9 +125,8 @@ func endOf(lines []line, at int) int {
 
 // mutate changes one thing of the lines; nil if there is nothing to change.
 func mutate(rnd *rand.Rand, lines []line) (kind string, mutated []line) {
-	mutated = make([]line, len(lines))
-	for i, l := range lines {
-		mutated[i] = maps.Clone(l)
+	for _, l := range lines {
+		mutated = append(mutated, maps.Clone(l))
 	}
 	at := rnd.IntN(len(lines))
 	l := mutated[at]
@@ -149,8 +144,7 @@ func mutate(rnd *rand.Rand, lines []line) (kind string, mutated []line) {
 		if to == at {
 			return "", nil
 		}
-		mutated = slices.Delete(mutated, at, at+1)
-		return "move line", slices.Insert(mutated, to, l)
+		return "move line", slices.Insert(slices.Delete(mutated, at, at+1), to, l)
 	case 3: // to the other end
 		name, value := anyField(rnd, l)
 		other := endOf(lines, at)

@@ -250,7 +250,7 @@ func (p *permits) givenBack(busy []int, possible int, op *Op) {
 	case !op.OK() || len(back) == len(busy):
 	case p.vague:
 		why = "gave back one of several grants after an operation with an unknown outcome, and nothing tells which"
-	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }):
+	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }), p.mayBeOver(busy, back, op):
 		why = "gave back one of several grants, one of which was over when it was answered, and nothing tells which"
 	}
 	// An unknown release of several grants needs them all at once.
@@ -280,6 +280,13 @@ func (p *permits) givenBack(busy []int, possible int, op *Op) {
 		}
 		s.asked = true
 	}
+}
+
+// mayBeOver reports whether one of the grants may have ended, by a crash, before it was answered, and those that are given back
+// when that was asked for.
+func (p *permits) mayBeOver(busy, back []int, op *Op) bool {
+	return slices.ContainsFunc(busy, func(i int) bool { return p.ends(&p.slots[i], op) <= p.slots[i].start }) &&
+		slices.ContainsFunc(back, func(i int) bool { return p.ends(&p.slots[i], op) < op.Invoke.Time })
 }
 
 // given are the grants that a release of so many permits gives back: one, or

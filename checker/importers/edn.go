@@ -1,14 +1,14 @@
 package importers
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
-	"text/scanner"
+	"unicode/utf8"
 )
 
 // Values of EDN (github.com/edn-format/edn), as far as Jepsen writes them, are nil, bool, int64, string, []any (a list,
@@ -18,6 +18,7 @@ type (
 	symbol  string // also a character
 	number  string // that is no int64
 	dict    []any  // a map: its keys, each followed by its value
+	end     string // what closes a list; empty: the end of the file
 )
 
 // get is the value of a keyword; nil if there is none.
@@ -33,131 +34,113 @@ func (d dict) get(key keyword) any {
 // maxDepth bounds how deep values lie within one another.
 const maxDepth = 1000
 
-// An ednReader reads one value after another.
-type ednReader struct {
-	scanner.Scanner
-	failed error
-	depth  int
-}
+// ednToken is what comes next, behind blanks and comments: a string, a bracket or a word.
+var ednToken = regexp.MustCompile(`(?s)^(?:[\s,]|;[^\n]*)*("(?:[^\\"]|\\.)*"|#\{|[\[\](){}"]|[^\s,;"()\[\]{}]+|)`)
 
-func newEDNReader(r io.Reader) *ednReader {
-	e := &ednReader{}
-	e.Init(r)
-	e.Mode = scanner.ScanIdents | scanner.ScanStrings
-	e.Whitespace = 1<<' ' | 1<<'\t' | 1<<'\r' | 1<<'\n' | 1<<'\f' | 1<<','
-	e.IsIdentRune = func(c rune, _ int) bool { return c > ' ' && !strings.ContainsRune(`,;"()[]{}`, c) }
-	e.Error = func(_ *scanner.Scanner, message string) { e.failed = cmp.Or(e.failed, e.errorf("%s", message)) }
-	return e
+// An ednReader reads one value after another, up to the first error.
+type ednReader struct {
+	data   []byte // that is left
+	line   int
+	depth  int
+	failed error
 }
 
 // errorf names the line, and is cut off: it may repeat what it is about.
 func (e *ednReader) errorf(format string, args ...any) error {
-	return fmt.Errorf("line %d: %.200s", e.Pos().Line, fmt.Sprintf(format, args...))
+	return fmt.Errorf("line %d: %.200s", e.line, fmt.Sprintf(format, args...))
+}
+
+func (e *ednReader) fail(format string, args ...any) any {
+	e.failed = cmp.Or(e.failed, e.errorf(format, args...))
+	return nil
 }
 
 // read is the next value; io.EOF at the end of the file.
 func (e *ednReader) read() (any, error) {
-	v, err := e.next()
-	switch {
-	case errors.Is(err, io.EOF) && e.depth > 0:
-		return nil, e.errorf("the file ends in the middle of a value")
-	case errors.Is(err, errEnd):
-		return nil, e.errorf("found %q, want a value", v)
+	v := e.next()
+	if v == end("") && e.failed == nil {
+		return nil, io.EOF
 	}
-	return v, err
+	return e.value(v), e.failed
 }
 
-var errEnd = errors.New("the end of a list")
+// value is v, if that is one.
+func (e *ednReader) value(v any) any {
+	switch bracket, is := v.(end); {
+	case is && bracket == "":
+		return e.fail("the file ends in the middle of a value")
+	case is:
+		return e.fail("found %q, want a value", bracket)
+	}
+	return v
+}
 
-// next is the next value; io.EOF if there is none, and errEnd, with the bracket, at the end of a list.
-func (e *ednReader) next() (any, error) {
+// next is the next value, or an end.
+func (e *ednReader) next() any {
 	if e.depth++; e.depth > maxDepth {
-		return nil, e.errorf("values lie more than %d deep in one another", maxDepth)
+		return e.fail("values lie more than %d deep in one another", maxDepth)
 	}
 	defer func() { e.depth-- }()
-	token := e.Scan()
-	for ; token == ';'; token = e.Scan() {
-		for e.Peek() != '\n' && e.Peek() != scanner.EOF {
-			e.Next()
-		}
-	}
-	if e.failed != nil {
-		return nil, e.failed
-	}
-	switch token {
-	case scanner.EOF:
-		return nil, io.EOF
-	case '(':
-		return e.list(')')
-	case '[':
-		return e.list(']')
-	case '{':
-		list, err := e.list('}')
-		if len(list)%2 != 0 {
-			return nil, e.errorf("a map ends after a key, want its value")
-		}
-		return dict(list), err
-	case ')', ']', '}':
-		return token, errEnd
-	case scanner.Ident:
-		return e.word(e.TokenText())
-	case scanner.String:
-		text, err := strconv.Unquote(e.TokenText())
-		if err != nil || !ednString.MatchString(e.TokenText()) {
-			return nil, e.errorf(`a string has an escape other than \t \n \r \b \f \" \\ \uXXXX: %s`, e.TokenText())
-		}
-		return text, nil
-	default:
-		return nil, e.errorf("found %q, want a value", token)
-	}
-}
-
-func (e *ednReader) list(end rune) ([]any, error) {
-	list := []any{}
-	for {
-		v, err := e.next()
-		switch {
-		case errors.Is(err, errEnd) && v == end:
-			return list, nil
-		case errors.Is(err, io.EOF):
-			return nil, e.errorf("the file ends, want %q", end)
-		case errors.Is(err, errEnd):
-			return nil, e.errorf("found %q, want %q", v, end)
-		case err != nil:
-			return nil, err
-		}
-		list = append(list, v)
-	}
-}
-
-var (
-	ednString = regexp.MustCompile(`^"(?:[^\\]|\\[tnrbf"\\]|\\u[[:xdigit:]]{4})*"$`)
-	ednNumber = regexp.MustCompile(`^[+-]?\d+(N|/\d+|(\.\d*)?([eE][+-]?\d+)?M?)$`)
-)
-
-func (e *ednReader) word(text string) (any, error) {
+	found := ednToken.FindSubmatch(e.data)
+	text := string(found[1])
+	e.data, e.line = e.data[len(found[0]):], e.line+bytes.Count(found[0], []byte("\n"))
 	switch {
-	case text == "#" && e.Scan() == '{':
-		return e.list('}')
+	case text == "(":
+		return e.list(")")
+	case text == "[":
+		return e.list("]")
+	case text == "{", text == "#{":
+		list := e.list("}")
+		if text == "#{" {
+			return list
+		} else if len(list)%2 != 0 {
+			return e.fail("a map ends after a key, want its value")
+		}
+		return dict(list)
+	case strings.Contains(")]}", text): // also where there is none
+		return end(text)
+	case text == `"`:
+		return e.fail("a string does not end")
+	case text[0] == '"':
+		s, err := strconv.Unquote(strings.ReplaceAll(text, "\n", `\n`))
+		if err != nil || !utf8.ValidString(text) {
+			return e.fail(`a string is no UTF-8, or has an escape other than \t \n \r \b \f \" \\ \uXXXX: %s`, text)
+		}
+		return s
 	case text == "#" || strings.HasPrefix(text, "#_"):
-		return nil, e.errorf("found %s, want a value, or a tag or a set of some", text)
+		return e.fail("found %s, want a value, or a tag or a set of some", text)
 	case text[0] == '#' && !strings.HasPrefix(text, "##"):
-		return e.read()
+		return e.value(e.next())
 	case text[0] == ':':
-		return keyword(text[1:]), nil
+		return keyword(text[1:])
 	case text == "nil":
-		return nil, nil
+		return nil
 	case text == "true", text == "false":
-		return text == "true", nil
+		return text == "true"
 	}
 	if digits := strings.TrimLeft(text, "+-"); digits == "" || digits[0] < '0' || digits[0] > '9' {
-		return symbol(text), nil
+		return symbol(text)
 	}
 	if n, err := strconv.ParseInt(strings.TrimSuffix(text, "N"), 10, 64); err == nil {
-		return n, nil
+		return n
 	}
-	if !ednNumber.MatchString(text) {
-		return nil, e.errorf("%q is no number", text)
+	return number(text)
+}
+
+func (e *ednReader) list(until end) []any {
+	list := []any{}
+	for e.failed == nil {
+		v := e.next()
+		switch bracket, is := v.(end); {
+		case !is:
+			list = append(list, v)
+		case bracket == until:
+			return list
+		case bracket == "":
+			e.fail("the file ends, want %q", until)
+		default:
+			e.fail("found %q, want %q", bracket, until)
+		}
 	}
-	return number(text), nil
+	return nil
 }

@@ -33,7 +33,11 @@ const JepsenLock = "lock"
 // processes. Else each process is a thread, and the release of one without a holder is of unknown outcome, if it may go with
 // an earlier process.
 func Jepsen(r io.Reader) (*history.History, error) {
-	j := jepsen{edn: newEDNReader(r), open: map[int]*history.Event{}}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	j := jepsen{edn: &ednReader{data: data, line: 1}, open: map[int]*history.Event{}}
 	for {
 		v, err := j.edn.read()
 		if errors.Is(err, io.EOF) {
@@ -132,7 +136,7 @@ func (j *jepsen) add(e history.Event) error {
 		delete(j.open, e.Process)
 	}
 	j.events = append(j.events, e)
-	j.lines = append(j.lines, j.edn.Pos().Line)
+	j.lines = append(j.lines, j.edn.line)
 	return nil
 }
 

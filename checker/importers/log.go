@@ -103,6 +103,7 @@ func logEvents() []logEvent {
 type logRow struct {
 	where              string // in the log
 	time               time.Time
+	stamp, form        string // its text, and what tells how that is to be read
 	host, client, lock string
 	event              logEvent
 	lease              time.Duration
@@ -124,39 +125,30 @@ func (r *logRow) name() string {
 
 func (r *logRow) key() [2]string { return [2]string{r.name(), r.lock} }
 
-// A logColumn is one of the columns of a log, and how its text is read.
-type logColumn struct {
-	name string
-	want string
-	read func(row *logRow, text string) (ok bool)
-}
-
-func logColumns() []logColumn {
+// read reads the columns of a line. It returns the first one that it can't read, and what there should be; none if it can.
+func (r *logRow) read(columns map[string]string) (column, want string) {
 	var events []string
 	for _, e := range logEvents() {
 		events = append(events, e.name)
 	}
-	return []logColumn{
-		{"time", "RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds", (*logRow).readTime},
-		{"client", "a name", func(r *logRow, text string) bool { r.client = text; return text != "" }},
-		{"event", "one of " + strings.Join(events, ", "), func(r *logRow, text string) bool {
-			at := slices.Index(events, strings.ToLower(text))
-			r.event = logEvents()[max(at, 0)]
-			return at >= 0
-		}},
-		{"host", "", func(r *logRow, text string) bool { r.host = text; return true }},
-		{"lock", "", func(r *logRow, text string) bool { r.lock = cmp.Or(text, JepsenLock); return true }},
-		{"lease_ms", "milliseconds", func(r *logRow, text string) bool {
-			ms, err := strconv.ParseFloat(cmp.Or(text, "0"), 64)
-			r.lease = time.Duration(ms * float64(time.Millisecond))
-			return err == nil && ms >= 0 && ms < float64(logLongest/time.Millisecond)
-		}},
-		{"token", "a whole number", func(r *logRow, text string) bool {
-			token, err := strconv.ParseInt(cmp.Or(text, "0"), 10, 64)
-			r.token = token
-			return err == nil && token >= 0
-		}},
+	event := slices.Index(events, strings.ToLower(columns["event"]))
+	ms, err := strconv.ParseFloat(cmp.Or(columns["lease_ms"], "0"), 64)
+	r.host, r.client, r.lock, r.stamp = columns["host"], columns["client"], cmp.Or(columns["lock"], JepsenLock), columns["time"]
+	r.event, r.lease = logEvents()[max(event, 0)], time.Duration(ms*float64(time.Millisecond))
+	switch {
+	case !r.readTime():
+		return "time", "RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds"
+	case r.client == "":
+		return "client", "a name"
+	case event < 0:
+		return "event", "one of " + strings.Join(events, ", ")
+	case err != nil || !(ms >= 0 && ms < float64(logLongest/time.Millisecond)):
+		return "lease_ms", "milliseconds"
 	}
+	if r.token, err = strconv.ParseInt(cmp.Or(columns["token"], "0"), 10, 64); err != nil || r.token < 0 {
+		return "token", "a whole number"
+	}
+	return "", ""
 }
 
 // logLongest is the longest time that is taken for one, between two lines and as a lease.
@@ -164,18 +156,18 @@ const logLongest = history.MaxTime / 2
 
 // readTime reads a wall clock. The size of a number tells its unit, as Unix time is of our days; of a smaller one, which
 // counts from the start of a program, nothing does.
-func (r *logRow) readTime(text string) bool {
-	whole, fraction, _ := strings.Cut(text, ".")
+func (r *logRow) readTime() (ok bool) {
+	whole, fraction, _ := strings.Cut(r.stamp, ".")
 	unit := map[int]time.Duration{10: time.Second, 13: time.Millisecond, 16: time.Microsecond, 19: time.Nanosecond}[len(whole)]
 	n, err1 := strconv.ParseInt(whole, 10, 64)
 	part, err2 := strconv.ParseFloat("0."+fraction+"0", 64)
 	digits := strings.Trim(whole+fraction, "0123456789") == "" // no sign or exponent
 	if unit > 0 && digits && err1 == nil && err2 == nil && n < math.MaxInt64/int64(unit) {
-		r.time = time.Unix(0, n*int64(unit)+int64(math.Round(part*float64(unit))))
+		r.form, r.time = unit.String(), time.Unix(0, n*int64(unit)+int64(math.Round(part*float64(unit))))
 		return true
 	}
-	for _, layout := range []string{"T15:04:05.999999999Z07:00", " 15:04:05.999999999Z07:00", " 15:04:05.999999999Z07", " 15:04:05.999999999"} {
-		if t, err := time.Parse(time.DateOnly+layout, text); err == nil {
+	for _, r.form = range []string{"T15:04:05.999999999Z07:00", " 15:04:05.999999999Z07:00", " 15:04:05.999999999Z07", " 15:04:05.999999999"} {
+		if t, err := time.Parse(time.DateOnly+r.form, r.stamp); err == nil {
 			r.time = t
 			return true
 		}
@@ -187,25 +179,28 @@ func (r *logRow) readTime(text string) bool {
 func logRows(data []byte) (rows []logRow, err error) {
 	cut := !bytes.HasSuffix(data, []byte("\n"))                      // the last token of a CSV file may go on
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff"))) // spreadsheets write it
-	read, columns := csvRecords, logColumns()
+	read := csvRecords
 	if bytes.HasPrefix(data, []byte("{")) || bytes.HasPrefix(data, []byte("[")) {
 		read, cut = jsonRecords, false
 	}
 	err = read(data, func(where string, names, texts []string) error {
-		row, fields := logRow{where: where}, map[string]string{}
+		row, columns := logRow{where: where}, map[string]string{}
 		for i, name := range names {
 			name = strings.ToLower(strings.TrimSpace(name))
-			if _, twice := fields[name]; twice && name != "" {
+			if _, twice := columns[name]; twice && name != "" {
 				return fmt.Errorf("%s: there are two columns %q", where, name)
 			}
-			fields[name] = strings.TrimSpace(texts[i])
+			columns[name] = strings.TrimSpace(texts[i])
 		}
-		for _, c := range columns {
-			if text := fields[c.name]; !c.read(&row, text) {
-				return fmt.Errorf("%s: %s is %q: give %s; the columns are %s", where, c.name, text, c.want, strings.Join(names, ", "))
-			}
+		column, want := row.read(columns)
+		if text, is := columns[column]; is {
+			return fmt.Errorf("%s: %s is %q: give %s; the columns are %s", where, column, text, want, strings.Join(names, ", "))
+		} else if column != "" {
+			return fmt.Errorf("%s has no column %q: give %s; the columns are %s", where, column, want, strings.Join(names, ", "))
 		}
-		rows = append(rows, row)
+		if rows = append(rows, row); row.form != rows[0].form { // stamps of several units: what one of them is worth is not told
+			return fmt.Errorf("%s: time is %q, and %q in %s: give one form of stamps in a log", where, row.stamp, rows[0].stamp, rows[0].where)
+		}
 		return nil
 	})
 	if n := len(rows); cut && n > 0 {
@@ -237,34 +232,29 @@ func csvRecords(data []byte, record func(where string, names, texts []string) er
 func jsonRecords(data []byte, record func(where string, names, texts []string) error) error {
 	values := json.NewDecoder(bytes.NewReader(data))
 	values.UseNumber()
-	for n := 0; ; {
-		var v any
-		if err := values.Decode(&v); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("after object %d: %w", n, err)
+	array := data[0] == '['
+	if array {
+		_, _ = values.Token() // which it begins with
+	}
+	for n := 1; values.More(); n++ {
+		var object map[string]any
+		if err := values.Decode(&object); err != nil {
+			return fmt.Errorf("object %d: %w", n, err)
 		}
-		list, ok := v.([]any)
-		if !ok {
-			list = []any{v}
+		var names, texts []string
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			if v := object[name]; v != nil {
+				names, texts = append(names, name), append(texts, fmt.Sprint(v))
+			}
 		}
-		for _, v := range list {
-			n++
-			var names, texts []string
-			object, ok := v.(map[string]any)
-			if !ok {
-				return fmt.Errorf("object %d is no JSON object", n)
-			}
-			for _, name := range slices.Sorted(maps.Keys(object)) {
-				if v := object[name]; v != nil {
-					names, texts = append(names, name), append(texts, fmt.Sprint(v))
-				}
-			}
-			if err := record(fmt.Sprint("object ", n), names, texts); err != nil {
-				return err
-			}
+		if err := record(fmt.Sprint("object ", n), names, texts); err != nil {
+			return err
 		}
 	}
+	if _, err := values.Token(); array && err != nil {
+		return fmt.Errorf("the array does not end: %w", err)
+	}
+	return nil
 }
 
 // untied puts the lines of one stamp, of which any may have been the first, in the order that convicts the fewest locks. A

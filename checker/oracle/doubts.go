@@ -1,168 +1,105 @@
 package oracle
 
 import (
-	"math"
 	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// doubts are the owners of a lock whose account may not be told, by the
-// reasons that the documents list. Where the words of a reason can be read in
-// two ways, the wider one counts: it is what a verdict may be unknown for.
+// doubts are the owners of a lock whose account may not be told, by the reasons that the documents list. Where the words of
+// a reason can be read in two ways, the wider one counts: it is what a verdict may be unknown for.
 func doubts(spec history.Event, ops []operation) map[string]bool {
 	found := make(map[string]bool)
-	accounts := make(map[string]*account)
 	for i := range ops {
-		if o := &ops[i]; o.Op.OfHolder() {
-			if accounts[o.Owner] == nil {
-				accounts[o.Owner] = &account{spec: spec, all: ops}
-			}
-			accounts[o.Owner].ops = append(accounts[o.Owner].ops, o)
-		}
-	}
-	for owner, a := range accounts {
-		if slices.ContainsFunc(a.ops, func(o *operation) bool {
-			return a.besideOthers(o) || a.grantedAgain(o) || a.severalGrants(o) || a.noMode(o)
-		}) {
-			found[owner] = true
-		}
-	}
-	for i := range ops {
+		o := &ops[i]
 		for j := range ops {
-			if x, y := &ops[i], &ops[j]; renamed(x, y, ops) {
-				found[x.Owner], found[y.Owner] = true, true
+			if renamed(o, &ops[j], ops) {
+				found[o.Owner], found[ops[j].Owner] = true, true
 			}
+		}
+		if o.Op.OfHolder() && doubtful(spec, o, ops) {
+			found[o.Owner] = true
 		}
 	}
 	return found
 }
 
-// renamed reports whether two owners that are named after their processes may be one client: an
-// operation of the first ended info, and an operation of the second, whose process began
-// later, may be about what the first one held.
+// renamed reports whether two owners that are named after their processes may be one client: an operation of the first
+// ended info, and one of the second, whose process began later, may be about what the first one held.
 func renamed(x, y *operation, ops []operation) bool {
-	if !x.unnamed() || !y.unnamed() || single(x.Op) || y.Op == history.Crash || x.kind != history.Info || x.complete == never || y.kind == history.Fail {
-		return false
-	}
-	began := math.MaxInt
-	for _, o := range ops {
-		if o.Process == y.Process {
-			began = min(began, o.first)
-		}
-	}
-	return began > x.last
+	return x.unnamed() && y.unnamed() && !single(x.Op) && y.Op != history.Crash && x.kind == history.Info && x.complete != never && y.kind != history.Fail &&
+		!slices.ContainsFunc(ops, func(o operation) bool { return o.Process == y.Process && o.first <= x.last })
 }
 
-// An account is what one owner did with one lock.
-type account struct {
-	spec history.Event
-	all  []operation
-	ops  []*operation
-}
-
-func (a *account) mode(o *operation) mode { return modeOf(a.spec, o, a.all) }
-
-func (o *operation) prolongs() bool { return o.Op == history.Extend || o.granted() }
-
-// confirmed reports whether it is a release or extend that was answered ok.
-func (o *operation) confirmed() bool {
-	return o.is(history.Release, history.OK) || o.is(history.Extend, history.OK)
-}
-
-// besideOthers reports whether an operation overlaps others of its owner in a way that hides their order; or is of an
-// owner that is used again after it, though its outcome is not known.
-func (a *account) besideOthers(x *operation) bool {
+// doubtful reports whether an operation is a reason to doubt the account of its owner, beside what else its owner did.
+func doubtful(spec history.Event, x *operation, ops []operation) bool {
+	semaphore, mode := spec.Kind == history.KindSemaphore, modeOf(spec, x, ops)
 	takes := func(o *operation) bool { return o.Op == history.Acquire || o.Op == history.Release }
-	prolong := 0
-	return slices.ContainsFunc(a.ops, func(y *operation) bool {
-		if x.kind == history.Info && (y.granted() || y.confirmed()) && x != y && x.first < y.last {
-			return true
+	prolonged := 0                                                           // how many leases were set at the same time as that of x
+	disorder := false                                                        // it overlaps others in a way that hides their order, or its outcome was not known when its owner went on
+	over, more := false, false                                               // the lease may have run out, and something is confirmed later
+	var sizes []int                                                          // of the grants that its owner had asked for when x was answered
+	late, gone, vague, reading, writing := false, false, false, false, false // what may have become of those, and their modes
+	for i := range ops {
+		y := &ops[i]
+		if y.Owner != x.Owner || !y.Op.OfHolder() {
+			continue
 		}
-		// One that ended info was under way until its completion.
-		if x == y || x.first >= y.last || y.first >= x.last || a.mode(x) != a.mode(y) {
-			return false
+		end, another := earliestEnd(spec, y, ops), y.first != x.first
+		disorder = disorder || another && x.kind == history.Info && (y.granted() || y.confirmed()) && x.first < y.last
+		if another && modeOf(spec, y, ops) == mode {
+			over = over || y.prolongs() && y.kind != history.Fail && y.first < x.last && end <= x.complete
+			more = more || y.confirmed() && y.last > x.first
+			if x.first < y.last && y.first < x.last { // one that ended info was under way until its completion
+				disorder = disorder || x.Op == history.Extend && y.granted() || takes(x) && takes(y) && (!semaphore || x.Op == history.Release)
+				if x.prolongs() && y.prolongs() {
+					prolonged++
+				}
+			}
 		}
-		if x.prolongs() && y.prolongs() {
-			prolong++
+		if y.first >= x.last {
+			continue
 		}
-		return prolong == 2 || x.Op == history.Extend && y.granted() ||
-			takes(x) && takes(y) && (a.spec.Kind != history.KindSemaphore || x.Op == history.Release)
-	})
+		if y.granted() {
+			sizes, reading, writing = append(sizes, y.Amount()), reading || y.Mode == history.Read, writing || y.Mode != history.Read
+		}
+		gone = gone || y.granted() && y.kind == history.Info || y.prolongs() && y.kind != history.Fail && end <= x.Time
+		late = late || (y.granted() || y.is(history.Extend, history.OK)) && y.complete >= end
+		vague = vague || another && y.is(history.Release, history.Info)
+	}
+	sum := 0
+	for _, size := range sizes {
+		sum += size
+	}
+	several := len(sizes) > 1
+	unlike := func(size int) bool { return size != sizes[0] || x.Permits > 0 && x.Permits%size != 0 }
+	switch {
+	case disorder || prolonged > 1, x.granted() && (spec.Reentrant || mode == history.Read) && over && more && !semaphore,
+		spec.Kind == history.KindRW && x.Op != history.Acquire && x.Mode == "" && reading && writing:
+		return true
+	case !semaphore || x.Op == history.Acquire:
+		return false
+	case x.kind == history.Fail:
+		return several && x.Permits > 1
+	case x.Op == history.Extend:
+		return several
+	default:
+		return several && (x.kind == history.OK && (late || vague) || x.kind == history.Info && x.Permits > 1 && (gone || vague)) ||
+			x.Permits <= sum && slices.ContainsFunc(sizes, unlike)
+	}
 }
 
-// end is the earliest end of the lease that an operation set, as far as it can
-// be told without knowing what is part of its grant.
-func (a *account) end(o *operation) time.Duration {
+// earliestEnd is that of the lease that an operation set, as far as it can be told without knowing what is part of its grant.
+func earliestEnd(spec history.Event, o *operation, ops []operation) time.Duration {
 	least := o.ends
 	if least != never {
-		least -= a.spec.Drift
+		least -= spec.Drift
 	}
-	for _, c := range a.all {
+	for _, c := range ops {
 		if c.Op == history.Lost && c.Owner == o.Owner || c.Op == history.Crash && o.ends == never {
 			least = min(least, c.gone())
 		}
 	}
 	return least
-}
-
-// grantedAgain reports whether an acquire was granted again when the lease may have run out, and more was confirmed.
-func (a *account) grantedAgain(again *operation) bool {
-	mode, over, more := a.mode(again), false, false
-	if !again.granted() || !a.spec.Reentrant && mode != reads || mode == permits {
-		return false
-	}
-	for _, o := range a.ops {
-		if o != again && a.mode(o) == mode {
-			over = over || o.prolongs() && o.kind != history.Fail && o.first < again.last && a.end(o) <= again.complete
-			more = more || o.confirmed() && o.last > again.first
-		}
-	}
-	return over && more
-}
-
-// severalGrants is what can't be told of the grants of a semaphore.
-func (a *account) severalGrants(o *operation) bool {
-	if a.spec.Kind != history.KindSemaphore || o.Op == history.Acquire {
-		return false
-	}
-	var sizes []int
-	sum, late, released, gone := 0, false, false, false
-	for _, g := range a.ops {
-		if g.first >= o.last {
-			continue
-		}
-		if g.granted() {
-			sizes, sum = append(sizes, g.Amount()), sum+g.Amount()
-			gone = gone || g.kind == history.Info
-		}
-		gone = gone || g.prolongs() && g.kind != history.Fail && a.end(g) <= o.Time
-		late = late || (g.granted() || g.is(history.Extend, history.OK)) && g.complete >= a.end(g)
-		released = released || g != o && g.is(history.Release, history.Info)
-	}
-	several := len(sizes) > 1
-	switch {
-	case o.kind == history.Fail:
-		return several && o.Permits > 1
-	case o.Op == history.Extend:
-		return several
-	case several && (o.kind == history.OK && (late || released) || o.kind == history.Info && o.Permits > 1 && (gone || released)):
-		return true
-	default:
-		return o.Permits <= sum && slices.ContainsFunc(sizes, func(size int) bool {
-			return size != sizes[0] || o.Permits > 0 && o.Permits%size != 0
-		})
-	}
-}
-
-// noMode is a release, extend or lost without a mode, of an owner that had asked
-// both to read and to write when it was answered.
-func (a *account) noMode(o *operation) bool {
-	asked := func(read bool) bool {
-		return slices.ContainsFunc(a.ops, func(g *operation) bool {
-			return g.granted() && g.first < o.last && (g.Mode == history.Read) == read
-		})
-	}
-	return a.spec.Kind == history.KindRW && o.Op != history.Acquire && o.Mode == "" && asked(true) && asked(false)
 }

@@ -25,7 +25,8 @@ func (a *app) driverCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var servers serverFlags
-	var topology, only string
+	var topology string
+	var only []string
 	check := &cobra.Command{
 		Use:   "check -- COMMAND [ARGUMENT...]",
 		Short: "Check that a driver keeps the protocol, on healthy servers",
@@ -45,14 +46,14 @@ func (a *app) driverCommand() *cobra.Command {
 	}
 	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
 	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster, independent, etcd or zookeeper (default: single; for a driver that promises a quorum, independent; for one that promises a store, that)")
-	check.Flags().StringVar(&only, "only", "", "make only the checks that have these words in their name")
+	check.Flags().StringArrayVar(&only, "only", nil, "make only the checks that have these words in their name; may be repeated")
 	parent.AddCommand(check)
 	return parent
 }
 
 // checkDriver prints a line for each check. A check that fails is a violation of
 // the protocol.
-func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, only string, args []string) error {
+func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology string, only, args []string) error {
 	words := slices.Clone(args)
 	for i, word := range words {
 		words[i] = quoted(word)
@@ -65,14 +66,18 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology, on
 		return names.Unknown("topology", topology, topologies.Names())
 	}
 	all := conformance.Checks()
-	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool { return !strings.Contains(c.Name, only) })
-	if len(checks) == 0 {
-		var known []string
-		for _, c := range all {
-			known = append(known, "\n  "+c.Name)
+	for _, words := range only {
+		if !slices.ContainsFunc(all, func(c conformance.Check) bool { return strings.Contains(c.Name, words) }) {
+			var known []string
+			for _, c := range all {
+				known = append(known, "\n  "+c.Name)
+			}
+			return fmt.Errorf("no check has %q in its name; the checks are:%s", words, strings.Join(known, ""))
 		}
-		return fmt.Errorf("no check has %q in its name; the checks are:%s", only, strings.Join(known, ""))
 	}
+	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
+	})
 	l, err := lockNamed(a.stderr, nil, harness.ProgramPrefix+command)
 	if err != nil {
 		return err
