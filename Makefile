@@ -257,7 +257,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(VerdictsKeepRelations|ALikelyOrderIsAProof|WhatIsReadIsJudgedAlike)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
-	LOCKCHAOS_TEST_NIGHTLY=1 LOCKCHAOS_SEEDS=20 go test -count=1 -vet=off -timeout 30m ./causes ./history ./topologies/process ./workload
+	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -timeout 30m ./causes ./history ./topologies/process ./workload
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 20m ./locktests ./lock ./drivers ./internal/locks
 	$(MAKE) fuzz FUZZTIME=200000x
 

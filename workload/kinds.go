@@ -120,14 +120,13 @@ func Kinds() []Kind {
 	}
 }
 
-// kindByName is the kind with that name.
-func kindByName(name string) (Kind, bool) {
-	for _, k := range Kinds() {
-		if k.Name == name {
-			return k, true
-		}
+// kindByName is the kind with that name; nil for none.
+func kindByName(name string) *Kind {
+	kinds := Kinds()
+	if at := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); at >= 0 {
+		return &kinds[at]
 	}
-	return Kind{}, false
+	return nil
 }
 
 // accesses is how many times the resource is used in one hold.
@@ -172,13 +171,7 @@ func contended(ctx context.Context, w *worker) {
 	})
 }
 
-func skewed(ctx context.Context, w *worker) {
-	if w.skewed == nil {
-		contended(ctx, w)
-		return
-	}
-	w.hold(ctx, w.names[w.skewed.Uint64()], w.length())
-}
+func skewed(ctx context.Context, w *worker) { w.hold(ctx, w.names[w.skewed.Uint64()], w.length()) }
 
 // Of bursts: how many holds there are in one, and how much shorter than others
 // they are.

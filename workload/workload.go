@@ -1,3 +1,10 @@
+// Package workload has the clients that use a lock and record what happened:
+// clients in zones that contend for locks, hold them for a while, and change a
+// protected resource by a read and a write that nothing but the lock protects.
+//
+// What they do with the locks is one of [Kinds], or several in turn: hold and
+// release, enter again, read and write, take permits or several locks, wait in
+// line, give up, crash.
 package workload
 
 import (
@@ -79,10 +86,9 @@ func (c Config) WithDefaults() Config {
 		c.Kinds = []string{Contended}
 	}
 	for _, name := range c.Kinds {
-		k, _ := kindByName(name)
-		c.Locks = cmp.Or(c.Locks, k.locks)
-		c.Lease = cmp.Or(c.Lease, k.lease)
-		c.Wait = cmp.Or(c.Wait, k.wait)
+		if k := kindByName(name); k != nil {
+			c.Locks, c.Lease, c.Wait = cmp.Or(c.Locks, k.locks), cmp.Or(c.Lease, k.lease), cmp.Or(c.Wait, k.wait)
+		}
 	}
 	if c.Endless {
 		c.Lease = 0
@@ -120,7 +126,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("lease must be at least %v", leastLease))
 	}
 	for _, name := range c.Kinds {
-		if _, ok := kindByName(name); !ok {
+		if kindByName(name) == nil {
 			errs = append(errs, fmt.Errorf("unknown kind of workload %q", name))
 		}
 	}
@@ -172,9 +178,9 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 	}
 	arrivals := arrive(ctx, c)
 	owed := make([]sync.Map, len(zones))
-	var kinds []Kind
+	var kinds []*Kind
 	for _, name := range c.Kinds {
-		k, _ := kindByName(name)
+		k := kindByName(name)
 		kinds = append(kinds, k)
 		for i := range owed {
 			if k.seldom && c.Soon {
@@ -187,7 +193,8 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		zone := zones[i%len(zones)]
 		rng := rand.New(c.source(uint64(i) + 1))
 		w := &worker{
-			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
+			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
+			rng: rng, skewed: rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1)),
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
@@ -195,9 +202,6 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		}
 		if w.resources == nil {
 			w.resources = registers
-		}
-		if len(names) > 1 {
-			w.skewed = rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1))
 		}
 		ctx, end := ctx, context.CancelFunc(func() {})
 		if c.Calm > 0 && i >= calmClients {
@@ -285,12 +289,12 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // A worker is one client with its habits.
 type worker struct {
 	Config
-	kinds     []Kind
+	kinds     []*Kind
 	names     []string
 	resources map[string]Resource
 	arrivals  <-chan struct{}
 	rng       *rand.Rand
-	skewed    *rand.Zipf // nil for one lock
+	skewed    *rand.Zipf
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
