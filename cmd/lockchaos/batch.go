@@ -2,38 +2,38 @@ package main
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"errors"
 
-	"github.com/lockchaos/lockchaos/internal/crew"
+	"golang.org/x/sync/errgroup"
 )
 
-// batch does jobs, several at a time, which begin in their order. The first error ends it: no further job begins, and the
-// context of those under way ends. It waits for all and returns the most severe of the errors; that ctx ended is none. A
-// panic of a job is passed on.
+// batch does jobs, several at a time, in their order as far as they begin one by one. The first error ends it: no further job begins, and the
+// context of those under way ends. It waits for all and returns the most severe of the errors; that ctx ended is none.
 func batch[J any](ctx context.Context, workers int, jobs []J, do func(context.Context, J) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var mu sync.Mutex
-	var severest error
-	var next atomic.Int64
-	all := crew.Crew{Failed: stop}
-	for range min(workers, len(jobs)) {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(jobs) {
-					return
-				}
-				if err := do(ctx, jobs[i]); err != nil {
-					mu.Lock()
-					severest = mostSevere(severest, err)
-					mu.Unlock()
-					stop()
-				}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	errs := make([]error, len(jobs))
+	for i, job := range jobs {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				errs[i] = do(ctx, job)
 			}
+			return errs[i]
 		})
 	}
-	all.Wait()
+	_ = group.Wait() // which has the first of them
+	var severest error
+	for _, err := range errs {
+		severest = mostSevere(severest, err)
+	}
 	return severest
+}
+
+// mostSevere is the worst of two errors, of which one that says no more than that
+// the user ended it hides no other.
+func mostSevere(a, b error) error {
+	if errors.Is(a, context.Canceled) {
+		a, b = b, a
+	}
+	return worst(a, b)
 }

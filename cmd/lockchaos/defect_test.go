@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lockchaos/lockchaos/internal/crew"
 )
 
 // defects are programs with one defect each, which [TestMain] makes commands of.
@@ -24,11 +22,6 @@ func defects() map[string]func() {
 	}
 	return map[string]func(){
 		"panics": program(func() { panic("a defect") }),
-		"panics-beside": program(func() {
-			var c crew.Crew
-			c.Go(func() { panic("a defect") })
-			c.Wait()
-		}),
 		"panics-alone": program(func() {
 			go panic("a defect")
 			select {}
@@ -54,7 +47,6 @@ func TestADefectIsNoVerdict(t *testing.T) {
 		says    string
 	}{
 		{"panics", exitHarness, "defects.func"},
-		{"panics-beside", exitHarness, "defects.func"},
 		{"panics-alone", aborted, "defects.func"},
 		{"recurses", aborted, "stack overflow"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,6 +37,27 @@ const (
 
 func main() {
 	os.Exit(guarded(os.Stderr, func() int { return run(os.Args[1:], os.Stdout, os.Stderr) }))
+}
+
+// maxStack bounds the stack of a goroutine, in bytes: an endless recursion ends
+// before it has taken the memory of the machine.
+const maxStack = 64 << 20
+
+// guarded runs the program so that no defect of its own reads as a verdict. By
+// itself Go ends a program that panics with the code 2, which is that of
+// "unknown". Here a panic gives the code 255 and says where it was. What can't be
+// recovered from (a stack that is too deep, no memory left, a panic in another
+// goroutine) ends the program by the signal SIGABRT, which a shell shows as 134.
+func guarded(stderr io.Writer, run func() int) (code int) {
+	debug.SetTraceback("crash")
+	debug.SetMaxStack(maxStack)
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(stderr, "lockchaos: this is a defect of lockchaos and says nothing of what it looked at: %v\n\n%s", p, debug.Stack())
+			code = exitHarness
+		}
+	}()
+	return run()
 }
 
 // run is main, with everything from outside passed in.

@@ -289,15 +289,6 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	return worst(o.verdict(c.exit()), c.end(cmd.Context(), failure))
 }
 
-// mostSevere is the worst of two errors, of which one that says no more than that
-// the user ended it hides no other.
-func mostSevere(a, b error) error {
-	if errors.Is(a, context.Canceled) {
-		a, b = b, a
-	}
-	return worst(a, b)
-}
-
 // runSeedTwice makes one run, and makes it again if it is unknown: how far its faults and its clients came may be chance.
 // The directory of the first stays.
 func (c *campaign) runSeedTwice(ctx context.Context, j seedJob) (seedResult, error) {
