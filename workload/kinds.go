@@ -252,18 +252,14 @@ func reentrant(ctx context.Context, w *worker) {
 	})
 }
 
-// shortReleaseWait is how long at most a client waits for the answer to a release that it gives
-// up on: about as long as one takes, so that some of them are on their way by then.
-const shortReleaseWait = time.Millisecond
-
 // releaseTwice releases what it has released, when others have had time to be
 // granted the lock. Half of the clients gave up on the first release: the handle that
 // they have does not know then that the grant is over, and the service is asked again.
 func releaseTwice(ctx context.Context, w *worker) {
 	name, length, pause := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	patience := requestTimeout
-	if w.rng.IntN(2) == 0 {
-		patience = time.Duration(w.rng.Int64N(int64(shortReleaseWait)))
+	if w.rng.IntN(2) == 0 { // at most about as long as an answer takes, so that some are on their way by then
+		patience = time.Duration(w.rng.Int64N(int64(time.Millisecond)))
 	}
 	if !w.ask(ctx, w.one(name)) {
 		return
@@ -277,10 +273,6 @@ func releaseTwice(ctx context.Context, w *worker) {
 	}
 }
 
-// nearEnd is how long before the end of the lease a release is sent at the most that may be
-// under way when it ends: about twice as long as one takes over slow links.
-const nearEnd = 200 * time.Millisecond
-
 // lateRelease has three of eight holders release when their lease is over: as the service
 // sees it, and not only by the holder's own clock, which is earlier. They do not use the
 // resource after it, so that only the release can do harm, to the client that holds the
@@ -289,7 +281,7 @@ const nearEnd = 200 * time.Millisecond
 // One of eight crashes, so that only its lease ends its hold.
 func lateRelease(ctx context.Context, w *worker) {
 	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
-	before := time.Duration(w.rng.Int64N(int64(min(nearEnd, w.Lease/2)) + 1))
+	before := time.Duration(w.rng.Int64N(int64(min(200*time.Millisecond, w.Lease/2)) + 1)) // twice as long as a release takes
 	when := w.rng.IntN(8)
 	w.under(ctx, w.one(name), func() {
 		if w.isFirst("late-release") || w.lateSoon {

@@ -122,8 +122,8 @@ func (c Config) Validate() error {
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
 		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
-	if c.Lease > 0 && c.Lease < leastLease {
-		errs = append(errs, fmt.Errorf("lease must be at least %v", leastLease))
+	if least := 10 * time.Millisecond; c.Lease > 0 && c.Lease < least { // within which a client can do nothing
+		errs = append(errs, fmt.Errorf("lease must be at least %v", least))
 	}
 	for _, name := range c.Kinds {
 		if kindByName(name) == nil {
@@ -132,9 +132,6 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-// leastLease is a lease within which a client can do anything.
-const leastLease = 10 * time.Millisecond
 
 // LockNames are the names of the locks: lock-1, lock-2 and so on.
 func (c Config) LockNames() []string {
@@ -145,8 +142,7 @@ func (c Config) LockNames() []string {
 	return names
 }
 
-// requestTimeout bounds one request beyond the time that it may wait for the
-// lock.
+// requestTimeout bounds one request beyond the time that it may wait for the lock.
 const requestTimeout = 2 * time.Second
 
 // A Zone is a group of clients that share a way to the servers.
@@ -276,10 +272,8 @@ func arrive(ctx context.Context, c Config) <-chan struct{} {
 
 // Pause lets time pass, and reports false if the context ended before.
 func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
@@ -435,10 +429,8 @@ func (w *worker) use(ctx context.Context, d time.Duration) {
 	if w.Careless {
 		lost = nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-lost:
 	case <-ctx.Done():
 	}

@@ -189,7 +189,9 @@ func (w *Client) listen(ctx context.Context, out io.Reader) {
 	end = errors.Join(end, exit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.exit = exit
+	if !w.killed {
+		w.exit = exit
+	}
 	if !w.ending {
 		w.died = fmt.Errorf("the process of client %s ended by itself: %w", w.config.Name, end)
 	}
@@ -208,9 +210,6 @@ func (w *Client) Died() error {
 func (w *Client) Exit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.killed {
-		return nil
-	}
 	return w.exit
 }
 
@@ -478,11 +477,9 @@ func (w *Client) Close() error {
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
 	}
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
 	select {
 	case <-w.gone:
-	case <-timer.C:
+	case <-time.After(closeTimeout):
 		if killed := w.signal(spawn.Kill); killed == nil {
 			<-w.gone
 		}
