@@ -257,8 +257,7 @@ func TestAClientBelievesNoLongerThanItsRecordClaims(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		var register workload.Register
 		require.Error(t, c.Read(t.Context(), "l", &register), "the third grant lasts for 3 s, and the claim is over")
-		again := workload.Request{Locks: []string{"l"}, Lease: 3 * time.Second, Again: true}
-		require.Equal(t, history.OK, c.Ask(t.Context(), again))
+		require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: 3 * time.Second, Again: true}))
 		require.NoError(t, c.Read(t.Context(), "l", &register), "the new claim is the end of the third grant")
 		require.Equal(t, history.OK, c.Write(t.Context(), "l", &register))
 	})

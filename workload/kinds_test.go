@@ -48,16 +48,6 @@ func TestEveryKindMeetsWhatItIsFor(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfManySkewedLocksIsAskedForMost(t *testing.T) {
-	h := record(t, workload.Config{Kinds: []string{"many-locks-skewed"}, Wait: time.Second}, 8*time.Second, memory.New())
-	asked := map[string]int{}
-	for _, e := range requests(h) {
-		asked[e.Lock]++
-	}
-	require.Greater(t, len(asked), 30)
-	require.Greater(t, asked["lock-1"], 10*asked["lock-50"])
-}
-
 func TestReEntriesAreReleasedInEitherOrder(t *testing.T) {
 	var mu sync.Mutex
 	depths := map[string][]int{} // of the grants of each owner, in the order of their releases

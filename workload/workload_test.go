@@ -140,29 +140,27 @@ func requests(h *history.History) []history.Event {
 	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool { return e.Op != history.Acquire || e.Type != history.Invoke })
 }
 
-func TestAnOpenLoopKeepsItsRate(t *testing.T) {
-	const rate, length = 50, 20 * time.Second
-	h := record(t, workload.Config{Rate: rate, Clients: 20}, length, memory.New())
-	// A Poisson process of 1,000 arrivals strays by 32 or so.
-	require.InDelta(t, rate*length.Seconds(), len(requests(h)), 150)
-}
-
-func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
-	names := func(seed uint64) (locks []string) {
-		h := record(t, workload.Config{Seed: seed, Clients: 1}, 2*time.Second, memory.New())
-		for _, e := range requests(h) {
-			locks = append(locks, fmt.Sprint(e.Lock, e.Time))
+// An open loop keeps its rate, the same seed makes the same choices, and the first of many skewed locks is asked for most.
+func TestChoices(t *testing.T) {
+	asked := func(c workload.Config, length time.Duration) (all []string, of map[string]int) {
+		of = map[string]int{}
+		for _, e := range requests(record(t, c, length, memory.New())) {
+			all = append(all, fmt.Sprint(e.Lock, e.Time))
+			of[e.Lock]++
 		}
-		return locks
+		return all, of
 	}
-	require.Equal(t, names(1), names(1))
-	require.NotEqual(t, names(1), names(2))
+	all, _ := asked(workload.Config{Rate: 50, Clients: 20}, 20*time.Second)
+	require.InDelta(t, 1000, len(all), 150, "a Poisson process of 1,000 arrivals strays by 32 or so")
+	one, _ := asked(workload.Config{Seed: 1, Clients: 1}, 2*time.Second)
+	again, _ := asked(workload.Config{Seed: 1, Clients: 1}, 2*time.Second)
+	two, _ := asked(workload.Config{Seed: 2, Clients: 1}, 2*time.Second)
+	require.Equal(t, one, again)
+	require.NotEqual(t, one, two)
+	_, of := asked(workload.Config{Kinds: []string{"many-locks-skewed"}, Wait: time.Second}, 8*time.Second)
+	require.Greater(t, len(of), 30)
+	require.Greater(t, of["lock-1"], 10*of["lock-50"])
 }
-
-// fails is a locker whose every answer is the same error, or neither a hold nor an error.
-type fails struct{ err error }
-
-func (f fails) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, f.err }
 
 func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	for _, tt := range []struct {
@@ -179,7 +177,7 @@ func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	}
 	for want, err := range map[string]error{"no answer": errors.New("no answer"), "the lock under test returned neither a hold nor an error": nil} {
 		processes := map[int]bool{}
-		h := record(t, workload.Config{Clients: 1}, time.Second, fails{err})
+		h := record(t, workload.Config{Clients: 1}, time.Second, lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, err }))
 		for _, op := range h.Operations() {
 			require.True(t, op.Unknown(), "whether it was granted is not known")
 			require.Contains(t, op.Complete.Error, want)
