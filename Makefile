@@ -119,7 +119,7 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # Packages whose tests start no server and no other program but Go's: their results may come from Go's
 # cache. Those of all others never do, since the servers are part of them (-count=1).
-CACHED := ./checker/... ./fleet ./history ./internal/await ./internal/crew ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
+CACHED := ./checker/... ./fleet ./history ./internal/await ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
 	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
 # The others, beginning with those that take longest, but not with both that start containers: side by
 # side those starve each other.
@@ -257,7 +257,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
 	LOCKCHAOS_CASES=8000 go test -run '^Test(VerdictsKeepRelations|ALikelyOrderIsAProof|WhatIsReadIsJudgedAlike)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
-	LOCKCHAOS_TEST_NIGHTLY=1 LOCKCHAOS_SEEDS=20 go test -count=1 -vet=off -timeout 30m ./causes ./history ./topologies/process ./workload
+	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -timeout 30m ./causes ./history ./topologies/process ./workload
 	LOCKCHAOS_TEST_REQUIRE=1 LOCKCHAOS_TEST_ADVERSARY=4m LOCKCHAOS_TEST_NIGHTLY=1 go test -race -count 1 -timeout 20m ./locktests ./lock ./drivers ./internal/locks
 	$(MAKE) fuzz FUZZTIME=200000x
 

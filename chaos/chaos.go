@@ -17,10 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -54,15 +52,20 @@ type Plan struct {
 // defaultLength is how long the clients of a run work.
 const defaultLength = 5 * time.Second
 
+// topologies are those of the plan.
+func (p Plan) topologies(l Lock) []string {
+	usual := topologies.Single
+	if l.Independent {
+		usual = topologies.Independent
+	}
+	return strings.Split(cmp.Or(p.Topology, usual), ",")
+}
+
 // runs are those of the plan, without their seeds.
 func (p Plan) runs(l Lock) ([]harness.RandomRun, error) {
-	topology := topologies.Single
-	if l.Independent {
-		topology = topologies.Independent
-	}
 	var all []harness.RandomRun
 	var errs []error
-	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
+	for _, name := range p.topologies(l) {
 		r := harness.RandomRun{
 			Topology: name, Lock: l, Kind: cmp.Or(p.Workload, l.ForeignWorkload()), Faults: cmp.Or(p.Faults, faults.MixSafe), Length: cmp.Or(p.Length, defaultLength),
 		}
@@ -103,9 +106,7 @@ func Run(t *testing.T, l Lock, p Plan) {
 			t.Run(fmt.Sprintf("%s-seed-%d", r.Topology, seed), func(t *testing.T) {
 				g := &guard{}
 				r.Lock = g.of(l)
-				p := playTwice(t, "", g, random(r), longer(r), seed)
-				p.leases = !l.Endless
-				report(t, p)
+				report(t, playTwice(t, "", g, random(r), longer(r), seed))
 			})
 		}
 	}
@@ -157,7 +158,6 @@ type played struct {
 	problems   []string // what the lock did not do, in the run before, too
 	first      *played  // the run before, whose verdict was unknown; nil if there was none
 	cut        bool     // the test ended before the run
-	leases     bool     // each grant of the lock ends with its lease, at the latest
 }
 
 // playTwice runs it, and if the verdict is unknown runs the second. The test may have
@@ -218,7 +218,9 @@ func report(t *testing.T, p played) {
 	for _, note := range notes {
 		t.Log(note)
 	}
-	p.keep(t)
+	for run := &p; run != nil; run = run.first {
+		keep(t, run.dir)
+	}
 }
 
 // told is what a test says of a run: why it fails, or what came of the run.
@@ -251,49 +253,5 @@ func (p played) told() (failures, notes []string) {
 	if p.first != nil && p.in.Report.Verdict == checker.Unknown {
 		often = ", twice"
 	}
-	failures = append(failures, fmt.Sprintf("%v%s\n%s", p.unexpected, often, text.String()))
-	if p.leases && outlivesLease(p.in.History) {
-		failures = append(failures, "a lock was refused long after the lease of its holder had ended. "+hintEndless)
-	}
-	return failures, nil
-}
-
-// keep removes the folders of the runs of a test that passed.
-func (p played) keep(t *testing.T) {
-	t.Helper()
-	if p.first != nil {
-		keep(t, p.first.dir)
-	}
-	keep(t, p.dir)
-}
-
-// fewestRefusals is how many refusals tell that a lock was not free after a lease.
-const fewestRefusals = 3
-
-// outlivesLease reports whether a lock was refused when half a lease had passed since that of
-// its holder ended, and no other client can have been granted it.
-func outlivesLease(h *history.History) bool {
-	ops := h.Operations()
-	for _, hold := range holding.Of(h) {
-		if hold.Ended != holding.EndExpired {
-			continue
-		}
-		refusals, next := 0, history.Never
-		for i := range ops {
-			op := &ops[i]
-			if op.Invoke.Op == history.Acquire && op.Invoke.Lock == hold.Lock && !op.Failed() && op.Complete.Time > hold.Start {
-				next = min(next, op.Invoke.Time)
-			}
-		}
-		for i := range ops {
-			op := &ops[i]
-			if op.Invoke.Op == history.Acquire && op.Invoke.Lock == hold.Lock && op.Failed() && op.Invoke.Time > hold.End+hold.Acquire.Invoke.Lease/2 && op.Complete.Time < next {
-				refusals++
-			}
-		}
-		if refusals >= fewestRefusals {
-			return true
-		}
-	}
-	return false
+	return append(failures, fmt.Sprintf("%v%s\n%s", p.unexpected, often, text.String())), nil
 }

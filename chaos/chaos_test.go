@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -76,65 +77,64 @@ func locker(rdb redis.UniversalClient, release string, unit time.Duration) lock.
 	})
 }
 
-// caseVariable names the case that a sub-process of these tests is.
-const caseVariable = "LOCKCHAOS_CHAOS_CASE"
-
-// opened is a lock of that kind.
-func opened(l lock.Locker) harness.LockSpec {
-	return chaos.New("odd", func(chaos.Servers) (lock.Locker, func() error, error) { return l, nil, nil })
+// wraps is a lock of one key of which each grant, or what stands in its way, is changed.
+func wraps(name string, change func(*lock.Hold, error) (*lock.Hold, error)) harness.LockSpec {
+	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
+		own := locker(s.Redis, deleteOwn, time.Millisecond)
+		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+			return change(own.Acquire(ctx, name, o))
+		}), nil, nil
+	})
 }
 
 // panicsInAClient is a lock that panics once it is granted.
 func panicsInAClient() harness.LockSpec {
-	return chaos.New("panics-in-a-client", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, time.Millisecond)
-		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			if _, err := own.Acquire(ctx, name, o); err != nil {
-				return nil, err
-			}
+	return wraps("panics-in-a-client", func(h *lock.Hold, err error) (*lock.Hold, error) {
+		if err == nil {
 			panic("no client")
-		}), nil, nil
+		}
+		return h, err
+	})
+}
+
+// unmapped is a lock that refuses by an error of its own.
+func unmapped() harness.LockSpec {
+	return wraps("unmapped", func(h *lock.Hold, err error) (*lock.Hold, error) {
+		if errors.Is(err, lock.ErrNotAcquired) {
+			err = errors.New("taken")
+		}
+		return h, err
 	})
 }
 
 func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient()) }
 
-// TestCase is what a sub-process runs: what a test of a lock may do.
+// caseVariable names the case that a sub-process of these tests is: what a test of a lock may do.
+const caseVariable = "LOCKCHAOS_CHAOS_CASE"
+
+func cases() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"smoke":       func(t *testing.T) { chaos.Smoke(t, correct()) },
+		"buggy smoke": func(t *testing.T) { chaos.Smoke(t, buggy()) },
+		"unmapped":    func(t *testing.T) { chaos.Smoke(t, unmapped()) },
+		"buggy run": func(t *testing.T) {
+			chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
+		},
+		"long":               func(t *testing.T) { chaos.Run(t, correct(), chaos.Plan{Length: time.Minute}) },
+		"buggy reproduce":    func(t *testing.T) { chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid) },
+		"panics in a client": func(t *testing.T) { chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid) },
+		"buggy simulate":     func(t *testing.T) { chaos.Simulate(t, buggy(), chaos.Plan{}) },
+		"simulate: panics": func(t *testing.T) {
+			chaos.Simulate(t, wraps("odd", func(*lock.Hold, error) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
+		},
+		"bad history": func(t *testing.T) { chaos.Judge(t, granted(t, 2900*time.Millisecond)) },
+	}
+}
+
+// TestCase is what a sub-process runs.
 func TestCase(t *testing.T) {
-	switch name := os.Getenv(caseVariable); name {
-	case "":
-		t.Skip("it is for the sub-processes of the other tests")
-	case "smoke":
-		chaos.Smoke(t, correct())
-	case "buggy smoke":
-		chaos.Smoke(t, buggy())
-	case "unmapped":
-		chaos.Smoke(t, chaos.New("unmapped", func(s chaos.Servers) (lock.Locker, func() error, error) {
-			own := locker(s.Redis, deleteOwn, time.Millisecond)
-			return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-				h, err := own.Acquire(ctx, name, o)
-				if errors.Is(err, lock.ErrNotAcquired) {
-					err = errors.New("taken")
-				}
-				return h, err
-			}), nil, nil
-		}))
-	case "buggy run":
-		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
-	case "long":
-		chaos.Run(t, correct(), chaos.Plan{Length: time.Minute})
-	case "buggy reproduce":
-		chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid)
-	case "panics in a client":
-		chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid)
-	case "buggy simulate":
-		chaos.Simulate(t, buggy(), chaos.Plan{})
-	case "simulate: panics":
-		chaos.Simulate(t, opened(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") })), chaos.Plan{})
-	case "bad history":
-		chaos.Judge(t, twice(t))
-	default:
-		t.Fatalf("there is no case %q", name)
+	if name := os.Getenv(caseVariable); name != "" {
+		cases()[name](t)
 	}
 }
 
@@ -204,20 +204,31 @@ func TestFailures(t *testing.T) {
 		"buggy simulate":     {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"simulate: panics":   {"panic: out of order", "chaos_test.go"},
 		"bad history":        {"expected valid, got invalid", "Two clients held the lock k at the same time"},
+		"buggy reproduce":    {"expected valid, got invalid", "go test -run '^TestCase$/^late-release-double-grant$'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := sub(t, name, nil, nil)
+			var flags []string
+			artifacts := t.TempDir()
+			if name == "buggy reproduce" {
+				flags = []string{"-test.artifacts", "-test.outputdir=" + artifacts}
+			}
+			f := sub(t, name, flags, nil)
 			require.Error(t, f.err, f.out)
 			for _, w := range want {
 				require.Contains(t, f.out, w)
 			}
-			if at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out); at != nil {
-				require.FileExists(t, at[1])
-				require.Contains(t, at[1], filepath.Join(f.dir, chaos.ReportsDir))
-				require.FileExists(t, filepath.Join(f.dir, chaos.ReportsDir, ".gitignore"))
-			} else {
+			at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out)
+			switch {
+			case at == nil:
 				require.NotContains(t, f.out, "INVALID")
+			case flags != nil:
+				require.Contains(t, at[1], artifacts)
+				require.FileExists(t, at[1])
+			default:
+				require.Contains(t, at[1], filepath.Join(f.dir, chaos.ReportsDir))
+				require.FileExists(t, at[1])
+				require.FileExists(t, filepath.Join(f.dir, chaos.ReportsDir, ".gitignore"))
 			}
 		})
 	}
@@ -238,24 +249,26 @@ func TestSmoke(t *testing.T) {
 
 // Tests that run at once have servers of their own. On Sentinel, that of the examples runs. On a cluster nothing
 // is broken: after a broken connection go-redis asks a cluster again by itself, so that a release whose first
-// reply was lost is answered as if the lock had not been held.
+// reply was lost is answered as if the lock had not been held. A lock may have leases of whole seconds: no release
+// after a shorter one is late.
 func TestRun(t *testing.T) {
-	for topology, p := range map[string]chaos.Plan{"single": {Seeds: "1-2"}, "cluster": {Faults: faults.MixNone}} {
-		t.Run(topology, func(t *testing.T) {
-			t.Parallel()
-			p.Topology, p.Length = topology, 2*time.Second
-			chaos.Run(t, correct(), p)
-		})
-	}
-}
-
-// A lock may have leases of whole seconds: no release after a shorter one is late.
-func TestRunWithWholeSeconds(t *testing.T) {
-	t.Parallel()
 	seconds := chaos.New("whole-seconds", func(s chaos.Servers) (lock.Locker, func() error, error) {
 		return locker(s.Redis, deleteOwn, time.Second), nil, nil
 	})
-	chaos.Run(t, seconds, chaos.Plan{Workload: "late-release", Faults: faults.MixNone, Length: 2 * time.Second})
+	for name, c := range map[string]struct {
+		lock harness.LockSpec
+		plan chaos.Plan
+	}{
+		"single":        {correct(), chaos.Plan{Seeds: "1-2"}},
+		"cluster":       {correct(), chaos.Plan{Topology: "cluster", Faults: faults.MixNone}},
+		"whole seconds": {seconds, chaos.Plan{Workload: "late-release", Faults: faults.MixNone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.plan.Length = 2 * time.Second
+			chaos.Run(t, c.lock, c.plan)
+		})
+	}
 }
 
 // The examples reproduce other failures, also with clients that are paused.
@@ -264,29 +277,31 @@ func TestReproduce(t *testing.T) {
 	chaos.Reproduce(t, correct(), "late-release-double-grant/owner-checked", chaos.Valid)
 }
 
-// Without a redis-server a test is skipped, and says why; if it is required, it fails.
-func TestWithoutAServer(t *testing.T) {
+// Without a redis-server a test is skipped, and says why; if it is required, it fails. A run that the time of the
+// tests cuts short is no pass, and is told of before the binary is ended.
+func TestTheEnvironmentOfATest(t *testing.T) {
 	t.Parallel()
-	f := sub(t, "smoke", nil, []string{"PATH=" + t.TempDir(), chaos.RequireVariable + "="})
-	require.NoError(t, f.err, f.out)
-	require.Contains(t, f.out, "no redis-server (install it")
-	require.Contains(t, f.out, "--- SKIP: TestCase")
-	f = sub(t, "smoke", nil, []string{"PATH=" + t.TempDir(), chaos.RequireVariable + "=1"})
-	require.Error(t, f.err, f.out)
-	require.Contains(t, f.out, "LOCKCHAOS_TEST_REQUIRE is 1, and")
-	f = sub(t, "smoke", []string{"-test.short"}, nil)
-	require.NoError(t, f.err, f.out)
-	require.Contains(t, f.out, "-short leaves them out")
-}
-
-// A run that the time of the tests cuts short is no pass, and is told of before the
-// binary is ended.
-func TestTheTimeOfTheTestsEndsARun(t *testing.T) {
-	t.Parallel()
-	f := sub(t, "long", []string{"-test.timeout=12s"}, nil)
-	require.Error(t, f.err, f.out)
-	require.Contains(t, f.out, "the test was ended before the run (-timeout)")
-	require.NotContains(t, f.out, "panic: test timed out")
+	for name, c := range map[string]struct {
+		test       string
+		flags, env []string
+		passes     bool
+		want       []string
+	}{
+		"no server":         {"smoke", nil, []string{"PATH=/nowhere", chaos.RequireVariable + "="}, true, []string{"no redis-server (install it", "--- SKIP: TestCase"}},
+		"a required server": {"smoke", nil, []string{"PATH=/nowhere", chaos.RequireVariable + "=1"}, false, []string{"LOCKCHAOS_TEST_REQUIRE is 1, and"}},
+		"short":             {"smoke", []string{"-test.short"}, nil, true, []string{"-short leaves them out"}},
+		"the time is over":  {"long", []string{"-test.timeout=12s"}, nil, false, []string{"the test was ended before the run (-timeout)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := sub(t, c.test, c.flags, c.env)
+			require.Equal(t, c.passes, f.err == nil, f.out)
+			require.NotContains(t, f.out, "panic: test timed out")
+			for _, want := range c.want {
+				require.Contains(t, f.out, want)
+			}
+		})
+	}
 }
 
 // A binary that is killed leaves no server.
@@ -308,42 +323,29 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	require.ErrorContains(t, f.err, "killed")
 }
 
-// Artifacts go where go test wants them.
-func TestArtifacts(t *testing.T) {
-	t.Parallel()
-	out := t.TempDir()
-	f := sub(t, "buggy reproduce", []string{"-test.artifacts", "-test.outputdir=" + out}, nil)
-	require.Error(t, f.err, f.out)
-	require.Contains(t, f.out, "expected valid, got invalid")
-	require.Contains(t, f.out, "go test -run '^TestCase$/^late-release-double-grant$'")
-	at := regexp.MustCompile(`report +(/\S+)`).FindStringSubmatch(f.out)
-	require.NotNil(t, at, f.out)
-	require.FileExists(t, at[1])
-	require.Contains(t, at[1], out)
-}
-
-// twice is a history in which a lock was granted twice.
-func twice(t *testing.T) *history.History {
+// granted is a history in which a second client is granted a lock at an instant, and the lease of the first ends at 3 s.
+func granted(t *testing.T, second time.Duration) *history.History {
 	t.Helper()
-	h, err := history.ReadAll(strings.NewReader(`
+	h, err := history.ReadAll(strings.NewReader(fmt.Sprintf(`
 {"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
 {"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
 {"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
-{"time":2900000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
-`))
+{"time":%d,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
+`, second)))
 	require.NoError(t, err)
 	return h
 }
 
-func TestJudge(t *testing.T) {
-	h, err := history.ReadAll(strings.NewReader(`
-{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
-{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
-{"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
-{"time":3100000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
-`))
-	require.NoError(t, err)
-	chaos.Judge(t, h)
+func TestJudge(t *testing.T) { chaos.Judge(t, granted(t, 3100*time.Millisecond)) }
+
+// A correct lock passes a simulation, without a server.
+func TestSimulate(t *testing.T) {
+	t.Setenv("PATH", "") // there is no redis-server
+	before := runtime.GOMAXPROCS(0)
+	chaos.Simulate(t, correct(), chaos.Plan{Seeds: "1-20"})
+	chaos.Simulate(t, correct(), chaos.Plan{Topology: "sentinel", Seeds: "1-5"})
+	chaos.Simulate(t, correct(), chaos.Plan{Topology: "cluster", Faults: "none", Seeds: "1-2"})
+	require.Equal(t, before, runtime.GOMAXPROCS(0))
 }
 
 // A test of one's own lock compiles no other locks, no etcd, no Docker and no command line.

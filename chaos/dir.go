@@ -50,7 +50,9 @@ func newDir(t *testing.T, name string) (string, error) {
 		return "", fmt.Errorf("make a folder for the report: %w", err)
 	}
 	for _, e := range left {
-		if pid, ok := strings.CutPrefix(e.Name(), fileName(name)+"."); ok && gone(pid) {
+		number, ok := strings.CutPrefix(e.Name(), fileName(name)+".")
+		number, _, _ = strings.Cut(number, "-")
+		if pid, err := strconv.Atoi(number); ok && err == nil && spawn.Gone(pid) { // the process that made it
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
 				return "", fmt.Errorf("remove the report of an earlier test: %w", err)
 			}
@@ -69,13 +71,6 @@ const ignore = ".gitignore"
 
 // dirs is held while folders are made and removed.
 var dirs sync.Mutex //nolint:gochecknoglobals // the folder is one for the whole process
-
-// gone reports whether the process that made a folder has ended.
-func gone(number string) bool {
-	number, _, _ = strings.Cut(number, "-")
-	pid, err := strconv.Atoi(number)
-	return err == nil && pid > 0 && spawn.Gone(pid)
-}
 
 // fileName is a test's name as that of a file.
 func fileName(test string) string {

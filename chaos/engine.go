@@ -118,11 +118,9 @@ func judgeRun(ctx context.Context, dir string) (in reports.Input, err error) {
 func (p playable) play(ctx context.Context, s harness.Config) (in reports.Input, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(ctx, s) }()
-	timer := time.NewTimer(p.limit)
-	defer timer.Stop()
 	select {
 	case err = <-ended:
-	case <-timer.C:
+	case <-time.After(p.limit):
 		where := filepath.Join(s.Dir, "goroutines.txt")
 		return in, errors.Join(
 			fmt.Errorf("the run did not end within %v: a call of the lock does not return, and ignores its context; %s shows all goroutines", p.limit, where),

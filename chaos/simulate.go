@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation"
-	"github.com/lockchaos/lockchaos/topologies"
 )
 
 const (
@@ -67,12 +65,8 @@ func (p Plan) campaigns(l Lock) ([]simulation.Campaign, []uint64, error) {
 	if p.Workload != "" || p.Length != 0 {
 		errs = append(errs, errors.New("leave out Workload and Length: each seed draws them"))
 	}
-	topology := topologies.Single
-	if l.Independent {
-		topology = topologies.Independent
-	}
 	var all []simulation.Campaign
-	for name := range strings.SplitSeq(cmp.Or(p.Topology, topology), ",") {
+	for _, name := range p.topologies(l) {
 		k := simulation.Campaign{Topology: name, Faults: p.Faults}
 		all, errs = append(all, k), append(errs, k.Validate(l))
 	}

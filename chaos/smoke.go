@@ -168,31 +168,23 @@ const linksLimit = 90 * time.Second
 func linkChecks(ctx context.Context, l Lock) (verdicts []verdict) {
 	ctx, cancel := context.WithTimeout(ctx, linksLimit)
 	defer cancel()
-	told := make(chan verdict)
-	over := make(chan struct{})
+	told := make(chan verdict, len(conformance.Checks())+1) // so that a call that returns too late waits for no reader
 	go func() {
 		defer close(told)
-		tell := func(v verdict) {
-			select {
-			case told <- v:
-			case <-over:
-			}
-		}
 		err := conformance.Lock(ctx, process.Backend{}, l, func(o conformance.Outcome) {
 			switch {
 			case o.Skipped:
-				tell(verdict{name: o.Name, skipped: "not promised"})
+				told <- verdict{name: o.Name, skipped: "not promised"}
 			case errors.Is(o.Wrong, errors.ErrUnsupported):
-				tell(verdict{name: o.Name, skipped: o.Wrong.Error()})
+				told <- verdict{name: o.Name, skipped: o.Wrong.Error()}
 			default:
-				tell(verdict{name: o.Name, err: o.Wrong})
+				told <- verdict{name: o.Name, err: o.Wrong}
 			}
 		})
 		if err != nil {
-			tell(verdict{name: "the servers", err: err})
+			told <- verdict{name: "the servers", err: err}
 		}
 	}()
-	defer close(over)
 	limit := time.NewTimer(linksLimit + 2*grace)
 	defer limit.Stop()
 	for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -13,7 +14,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
-	"github.com/lockchaos/lockchaos/internal/crew"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -102,7 +102,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 // side calls a function with each number below n, on all processors.
 func side(n int, call func(int)) {
 	var next atomic.Int64
-	var workers crew.Crew
+	var workers sync.WaitGroup
 	for range min(n, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for at := next.Add(1); at <= int64(n); at = next.Add(1) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
@@ -87,7 +88,15 @@ const manyClients = 16
 // locks refuse all that meet each other.
 func grantsOne(p *play) {
 	begin := time.Now()
-	for n := manyClients; p.race(n) == 0; n = max(n/2, 1) {
+	for n := manyClients; ; n = max(n/2, 1) {
+		granted, open := p.race(p.name, n, func(int) driver.Way { return driver.Way{} })
+		winners := granted[driver.Way{}]
+		if winners > 1 {
+			open = errors.Join(fmt.Errorf("%d of %d clients were granted the lock", winners, n), open)
+		}
+		if p.must(open); winners == 1 {
+			return
+		}
 		if time.Since(begin) > limit {
 			p.fail("none of %d clients was granted the lock, nor one that asked alone, in %v: give back what a request left that was refused, such as votes", manyClients, limit)
 		}
@@ -95,30 +104,27 @@ func grantsOne(p *play) {
 	}
 }
 
-// race has n clients ask at once, and tells how many were granted the lock.
-func (p *play) race(n int) (winners int) {
+// race has n clients of both processes ask for a lock at once, counts for each way how many were granted it, and joins the
+// answers that are no refusal.
+func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map[driver.Way]int, open error) {
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	answers := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
-		all.Go(func() { _, answers[i] = p.ask(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), p.name, long) })
+		all.Go(func() { _, answers[i] = p.askIn(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long) })
 	}
 	all.Wait()
-	var wrong []error
-	for _, err := range answers {
+	granted = map[driver.Way]int{}
+	for i, err := range answers {
 		switch {
 		case err == nil:
-			winners++
+			granted[way(i)]++
 		case !errors.Is(err, lock.ErrNotAcquired):
-			wrong = append(wrong, err)
+			open = errors.Join(open, err)
 		}
 	}
-	if winners > 1 {
-		wrong = slices.Insert(wrong, 0, fmt.Errorf("%d of %d clients were granted the lock", winners, n))
-	}
-	p.must(errors.Join(wrong...))
-	return winners
+	return granted, open
 }
 
 func endsWithLease(p *play) {
@@ -235,7 +241,7 @@ func servesInOrder(p *play) {
 			s, client = p.a, fmt.Sprintf("zone-a.%d#1", i+2)
 		}
 		waits = append(waits, p.begin(func() {
-			h, err := s.Acquire(p.ctx, p.name, lock.Options{Owner: client, Lease: long, Wait: limit})
+			h, err := s.Ask(p.ctx, p.name, driver.Way{}, lock.Options{Owner: client, Lease: long, Wait: limit})
 			mu.Lock()
 			if err == nil {
 				order = append(order, i+1)

@@ -4,27 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 )
-
-// askIn has a client ask for a lock in a way.
-func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
-	return p.of(client).Ask(ctx, name, w, lock.Options{Owner: "zone-" + client + "#1", Lease: lease})
-}
-
-// askInHere has a client ask for a lock in a way where no fault meets it.
-func (p *play) askInHere(client, name string, w driver.Way, lease time.Duration) (h *lock.Hold, err error) {
-	err = p.answered(p.of(client), func(ctx context.Context) (err error) {
-		h, err = p.askIn(ctx, client, name, w, lease)
-		return err
-	})
-	return h, err
-}
 
 // grantIn has a client be granted a lock in a way, since nothing is in its way.
 func (p *play) grantIn(client, name string, w driver.Way, who, because string) *lock.Hold {
@@ -39,36 +23,17 @@ func (p *play) grantIn(client, name string, w driver.Way, who, because string) *
 // refusedIn has a client be refused a lock in a way, since something is in its way.
 func (p *play) refusedIn(client, name string, w driver.Way, who, because string) {
 	_, err := p.askInHere(client, name, w, long)
-	switch {
-	case err == nil:
+	if err == nil {
 		p.fail("%s was granted the lock, although %s", who, because)
-	case !errors.Is(err, lock.ErrNotAcquired):
-		p.fail("the answer to %s must be fail, and is: %w", who, err)
 	}
+	p.must(notRefused(err, who))
 }
 
-// raceIn has many clients of both processes ask for a lock at once, and counts for each way how many were granted it.
+// raceIn is a race of many clients in which an answer that is open tells nothing where another client was granted the lock.
 func (p *play) raceIn(name string, way func(i int) driver.Way) map[driver.Way]int {
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	answers := make([]error, manyClients)
-	var all sync.WaitGroup
-	for i := range manyClients {
-		all.Go(func() { _, answers[i] = p.askIn(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long) })
-	}
-	all.Wait()
-	granted := map[driver.Way]int{}
-	var open []error
-	for i, err := range answers {
-		switch {
-		case err == nil:
-			granted[way(i)]++
-		case !errors.Is(err, lock.ErrNotAcquired):
-			open = append(open, err)
-		}
-	}
+	granted, open := p.race(name, manyClients, way)
 	if len(granted) == 0 {
-		p.must(errors.Join(open...))
+		p.must(open)
 	}
 	return granted
 }

@@ -79,12 +79,16 @@ func (p *play) hopeless(format string, args ...any) {
 
 func (p *play) doubt(format string, args ...any) { p.must(unsureError{fmt.Errorf(format, args...)}) }
 
-// ask has a client ask for a lock.
-func (p *play) ask(ctx context.Context, client, name string, lease time.Duration) (*lock.Hold, error) {
+// askIn has a client ask for a lock in a way, and ask in the only one of a mutex.
+func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
 	if !strings.Contains(client, "#") {
 		client += "#1"
 	}
-	return p.of(client).Acquire(ctx, name, lock.Options{Owner: "zone-" + client, Lease: lease})
+	return p.of(client).Ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
+}
+
+func (p *play) ask(ctx context.Context, client, name string, lease time.Duration) (*lock.Hold, error) {
+	return p.askIn(ctx, client, name, driver.Way{}, lease)
 }
 
 // of is the process of a client.
@@ -120,15 +124,15 @@ func (p *play) answered(s subject, request func(context.Context) error) error {
 
 // grant has a client be granted a lock.
 func (p *play) grant(client, name string, lease time.Duration) *lock.Hold {
-	h, err := p.askHere(client, name, lease)
+	h, err := p.askInHere(client, name, driver.Way{}, lease)
 	p.must(err)
 	return h
 }
 
-// askHere has a client ask for a lock where no fault meets it.
-func (p *play) askHere(client, name string, lease time.Duration) (h *lock.Hold, err error) {
+// askInHere has a client ask for a lock in a way where no fault meets it.
+func (p *play) askInHere(client, name string, w driver.Way, lease time.Duration) (h *lock.Hold, err error) {
 	err = p.answered(p.of(client), func(ctx context.Context) (err error) {
-		h, err = p.ask(ctx, client, name, lease)
+		h, err = p.askIn(ctx, client, name, w, lease)
 		return err
 	})
 	return h, err
@@ -139,7 +143,7 @@ func (p *play) release(h *lock.Hold) { p.must(h.Release(p.ctx)) }
 
 // refused has a client be refused a lock that another one holds.
 func (p *play) refused(client, name string, lease time.Duration, whose string) {
-	_, err := p.askHere(client, name, lease)
+	_, err := p.askInHere(client, name, driver.Way{}, lease)
 	p.must(notRefused(err, whose))
 }
 

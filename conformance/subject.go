@@ -16,8 +16,7 @@ import (
 
 // A subject is what is checked: a driver, or a lock in Go.
 type subject interface {
-	lock.Locker
-	// Ask asks for a lock that is no mutex.
+	// Ask asks for a lock; one that is no mutex in a way.
 	Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error)
 	// ReleaseAgain asks for a release whatever is known of the hold.
 	ReleaseAgain(ctx context.Context, h *lock.Hold) error
@@ -70,11 +69,6 @@ func (e openError) Error() string { return e.error.Error() + " (it may have been
 
 // Unwrap returns the error of the lock.
 func (e openError) Unwrap() error { return e.error }
-
-// Acquire asks the lock.
-func (l lockInGo) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return told(l.Locker.Acquire(ctx, name, o))
-}
 
 // Ask asks the lock, which is a [workload.Service].
 func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {

@@ -5,6 +5,7 @@ package driver_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -66,10 +69,6 @@ func act(role string) int {
 		}
 		return 0
 	}
-	in := bufio.NewScanner(os.Stdin)
-	out := json.NewEncoder(os.Stdout)
-	type line = map[string]any
-	good := line{"re": 0, "protocol": 1, "name": "script", "parallel": 1}
 	switch role {
 	case "silent":
 		signal.Ignore(syscall.SIGTERM)
@@ -77,111 +76,85 @@ func act(role string) int {
 	case "exits":
 		fmt.Fprintln(os.Stderr, "ModuleNotFoundError: no module named redis\n    ^^^")
 		return 3
-	case "other-protocol":
-		_ = out.Encode(line{"re": 0, "protocol": 2, "name": "script"})
-	case "nameless":
-		_ = out.Encode(line{"re": 0, "protocol": 1})
-	case "other-kind":
-		_ = out.Encode(line{"re": 0, "protocol": 1, "name": "script", "promises": line{"kind": "latch"}})
-	case "refuses":
-		_ = out.Encode(line{"re": 0, "result": "fail", "why": "no topology cluster"})
-	case "prints":
-		fmt.Fprintln(os.Stdout, "connecting...")
-	case "no-extend":
-		good["promises"] = line{"extend": true}
-		_ = out.Encode(good)
-	case "lost-late":
-		good["promises"] = line{"extend": true, "lost": true}
-		_ = out.Encode(good)
-	case "no-token":
-		good["promises"] = line{"token": true}
-		_ = out.Encode(good)
-	case "wrong-type":
-		_ = out.Encode(line{"re": 0, "protocol": 1, "name": 7})
-	default:
-		_ = out.Encode(good)
 	}
-	for in.Scan() {
+	say := func(line string, id int64) { fmt.Println(strings.ReplaceAll(line, "N", strconv.FormatInt(id, 10))) } //nolint:forbidigo // the protocol
+	promised := map[string]string{"no-extend": `"extend":true`, "lost-late": `"extend":true,"lost":true`, "no-token": `"token":true`}[role]
+	say(cmp.Or(hellos()[role], `{"re":N,"protocol":1,"name":"script","parallel":1,"promises":{`+promised+`}}`), 0)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var q struct {
 			ID int64  `json:"id"`
 			Op string `json:"op"`
 		}
-		if json.Unmarshal(in.Bytes(), &q) != nil || q.Op == "hello" {
-			continue
-		}
-		grant := line{"re": q.ID, "result": "ok", "hold": fmt.Sprint("h", q.ID)}
-		if role == "lost-late" && q.Op == "extend" {
-			return 5
-		}
-		if q.Op != "acquire" {
-			_ = out.Encode(line{"re": q.ID, "result": map[string]string{"extend": "unsupported"}[q.Op] + map[string]string{"ping": "ok", "release": "ok"}[q.Op]})
-			continue
-		}
-		switch role {
-		case "unsupported":
-			_ = out.Encode(line{"re": q.ID, "result": "unsupported", "why": "permits"})
-		case "dies":
-			return 4
-		case "twice":
-			_ = out.Encode(grant)
-			_ = out.Encode(grant)
-		case "never-asked":
-			_ = out.Encode(line{"re": q.ID + 99, "result": "ok", "hold": "h"})
-		case "new-result":
-			_ = out.Encode(line{"re": q.ID, "result": "granted"})
-		case "no-hold":
-			_ = out.Encode(line{"re": q.ID, "result": "ok"})
-		case "no-token":
-			_ = out.Encode(grant)
-		case "seconds":
-			grant["valid_ms"] = 60_000_000
-			_ = out.Encode(grant)
-		case "leases":
-			grant["valid_ms"] = 60
-			_ = out.Encode(grant)
-		case "negative":
-			grant["valid_ms"] = -5
-			_ = out.Encode(grant)
-		case "latin-1":
-			fmt.Fprintf(os.Stdout, `{"re":%d,"result":"fail","why":"caf%s"}`+"\n", q.ID, "\xe9")
-		case "field-twice":
-			fmt.Fprintf(os.Stdout, `{"re":%d,"result":"fail","Result":"ok","hold":"h%d"}`+"\n", q.ID, q.ID)
-		case "same-hold":
-			_ = out.Encode(line{"re": q.ID, "result": "ok", "hold": "h"})
-		case "no-address":
-			_ = out.Encode(line{"result": "ok"})
-		case "array":
-			_ = out.Encode([]int{1})
-		case "long":
-			fmt.Fprintln(os.Stdout, strings.Repeat("x", 1<<21))
-		case "closes":
-			_ = os.Stdout.Close()
-			select {}
-		case "floods":
-			for range 300 {
-				_, _ = os.Stderr.Write(bytes.Repeat([]byte("warning\n"), 1<<13))
+		switch _ = json.Unmarshal(in.Bytes(), &q); q.Op {
+		case "ping", "release":
+			say(`{"re":N,"result":"ok"}`, q.ID)
+		case "extend":
+			if role == "lost-late" {
+				return 5
 			}
-			_ = out.Encode(grant)
-		case "info":
-			_ = out.Encode(line{"re": q.ID, "result": "info", "why": "read timeout"})
-		case "lost-first":
-			_ = out.Encode(line{"event": "lost", "hold": grant["hold"]})
-			_ = out.Encode(line{"event": "news", "hold": "x"})
-			_ = out.Encode(grant)
-		case "lost-late":
-			_ = out.Encode(grant)
-			time.Sleep(lateLoss)
-			_ = out.Encode(line{"event": "lost", "hold": grant["hold"]})
-		case "slow":
-			in.Scan() // the next request: nothing is answered before it
-		default:
-			_ = out.Encode(grant)
+			say(`{"re":N,"result":"unsupported"}`, q.ID)
+		case "acquire":
+			switch role {
+			case "dies":
+				return 4
+			case "closes":
+				_ = os.Stdout.Close()
+				select {}
+			case "floods":
+				for range 300 {
+					_, _ = os.Stderr.Write(bytes.Repeat([]byte("warning\n"), 1<<13))
+				}
+			case "slow":
+				in.Scan() // the next request: nothing is answered before it
+				continue
+			}
+			say(cmp.Or(grants()[role], grant), q.ID)
+			if role == "lost-late" {
+				time.Sleep(lateLoss)
+				say(`{"event":"lost","hold":"hN"}`, q.ID)
+			}
 		}
 	}
 	if role == "stays" {
 		select {}
 	}
 	return 0
+}
+
+// hellos are what roles answer to hello.
+func hellos() map[string]string {
+	return map[string]string{
+		"other-protocol": `{"re":N,"protocol":2,"name":"script"}`,
+		"nameless":       `{"re":N,"protocol":1}`,
+		"other-kind":     `{"re":N,"protocol":1,"name":"script","promises":{"kind":"latch"}}`,
+		"refuses":        `{"re":N,"result":"fail","why":"no topology cluster"}`,
+		"prints":         "connecting...",
+		"wrong-type":     `{"name":7,"protocol":1,"re":N}`,
+	}
+}
+
+const grant = `{"hold":"hN","re":N,"result":"ok"}`
+
+// grants are what roles answer to a request for a lock, which has the number N.
+func grants() map[string]string {
+	return map[string]string{
+		"unsupported": `{"re":N,"result":"unsupported","why":"permits"}`,
+		"twice":       grant + "\n" + grant,
+		"never-asked": `{"hold":"h","re":9N,"result":"ok"}`,
+		"new-result":  `{"re":N,"result":"granted"}`,
+		"no-hold":     `{"re":N,"result":"ok"}`,
+		"seconds":     `{"re":N,"result":"ok","hold":"hN","valid_ms":60000000}`,
+		"leases":      `{"re":N,"result":"ok","hold":"hN","valid_ms":60}`,
+		"negative":    `{"re":N,"result":"ok","hold":"hN","valid_ms":-5}`,
+		"latin-1":     `{"re":N,"result":"fail","why":"caf` + "\xe9" + `"}`,
+		"field-twice": `{"re":N,"result":"fail","Result":"ok","hold":"hN"}`,
+		"same-hold":   `{"re":N,"result":"ok","hold":"h"}`,
+		"no-address":  `{"result":"ok"}`,
+		"array":       "[1]",
+		"long":        strings.Repeat("x", 1<<21),
+		"info":        `{"re":N,"result":"info","why":"read timeout"}`,
+		"lost-first":  `{"event":"lost","hold":"hN"}` + "\n" + `{"event":"news","hold":"x"}` + "\n" + grant,
+	}
 }
 
 func config(t *testing.T, role string) driver.Config {
@@ -383,7 +356,7 @@ func TestDriver_LostBeforeItsGrant(t *testing.T) {
 // A driver's log neither stops the driver nor fills the disk.
 func TestDriver_FloodedLog(t *testing.T) {
 	t.Parallel()
-	var log limited
+	var log counted
 	c := config(t, "floods")
 	c.Log = &log
 	d, err := driver.Start(t.Context(), c)
@@ -392,7 +365,7 @@ func TestDriver_FloodedLog(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, d.Close())
-	require.Equal(t, 8<<20, log.size())
+	require.EqualValues(t, 8<<20, log.Load())
 }
 
 // Close leaves no process behind, also of a driver that does not exit.
@@ -458,21 +431,25 @@ func eventually(t *testing.T, ready func() bool) {
 	require.Eventually(t, ready, time.Minute, time.Millisecond)
 }
 
-// limited counts what it is given.
-type limited struct {
-	mu sync.Mutex
-	n  int
+// What drivers of several languages log as they end, and which lines of it are told.
+func TestLastWords(t *testing.T) {
+	files, err := filepath.Glob("testdata/ended/*.log")
+	require.NoError(t, err)
+	var got strings.Builder
+	for _, file := range files {
+		log, err := os.ReadFile(file)
+		require.NoError(t, err)
+		got.WriteString(strings.TrimSuffix(filepath.Base(file), ".log") + driver.LastWords(string(log)) + "\n")
+	}
+	golden, err := os.ReadFile("testdata/ended.golden")
+	require.NoError(t, err)
+	require.Equal(t, string(golden), got.String())
 }
 
-func (l *limited) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.n += len(b)
+// counted counts the bytes that it is given.
+type counted struct{ atomic.Int64 }
+
+func (c *counted) Write(b []byte) (int, error) {
+	c.Add(int64(len(b)))
 	return len(b), nil
-}
-
-func (l *limited) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.n
 }

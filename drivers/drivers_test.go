@@ -37,6 +37,8 @@ type language struct {
 	topology          string // on which it is driven
 }
 
+func TestMain(m *testing.M) { runtest.Main(m) }
+
 func languages() []language {
 	return []language{
 		{
@@ -77,23 +79,14 @@ func need(t *testing.T, l language) {
 	runtest.Lacks(t, fmt.Errorf("%s is missing (make drivers installs it): %w", l.needs, err))
 }
 
-// mutated is a copy of a driver with the planted bug.
-func mutated(t *testing.T, l language) string {
+// replaced is a copy of a driver with a bug in place of what is right.
+func replaced(t *testing.T, file, right, wrong string) string {
 	t.Helper()
-	return replaced(t, l, l.right, l.wrong)
-}
-
-// replaced is a copy of a driver with some text in place of other: what, by what, and so on.
-func replaced(t *testing.T, l language, pairs ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(l.file)
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for pair := range slices.Chunk(pairs, 2) {
-		require.Equal(t, 1, strings.Count(string(text), pair[0]), "the driver has changed: plant the bug again")
-		text = []byte(strings.Replace(string(text), pair[0], pair[1], 1))
-	}
-	path := filepath.Join(t.TempDir(), filepath.Base(l.file))
-	require.NoError(t, os.WriteFile(path, text, 0o755)) //nolint:gosec // a program
+	require.Equal(t, 1, strings.Count(string(text), right), "the driver has changed: plant the bug again")
+	path := filepath.Join(t.TempDir(), filepath.Base(file))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), right, wrong, 1)), 0o755)) //nolint:gosec // a program
 	return path
 }
 
@@ -144,17 +137,8 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 	}
 	r.Options.Watchdog = 2 * time.Second
 	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Servers(), BackendName: "process", Seed: seed}))
-	f, err := os.Open(filepath.Join(dir, history.EventsFile))
-	require.NoError(t, err)
-	defer f.Close()
-	h, err := history.ReadAll(f)
-	require.NoError(t, err)
-	record, err := os.Open(filepath.Join(dir, history.RunFile))
-	require.NoError(t, err)
-	defer record.Close()
-	told, err := history.ReadRun(record)
-	require.NoError(t, err)
-	return told, harness.Judge(context.Background(), told, h)
+	told, _, report := runtest.Judged(t, dir)
+	return told, report
 }
 
 // judged runs a driver with one seed after the other until a run has the wanted verdict.
@@ -182,7 +166,7 @@ func TestDrivers(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			need(t, l)
-			command, bug := absolute(t, l.file), mutated(t, l)
+			command, bug := absolute(t, l.file), replaced(t, l.file, l.right, l.wrong)
 			few := some("refused to another process", "late release", "exits")
 			if l.name == "python" {
 				few = some("given back", "refused to another process", "late release", "late extension", "reply is lost is unknown", "unsupported", "exits")
@@ -209,17 +193,16 @@ func TestDrivers(t *testing.T) {
 func TestDrivers_Redlock(t *testing.T) {
 	t.Parallel()
 	need(t, languages()[0])
-	l := language{file: "redlock/driver.py", right: "votes > len(self.servers) // 2", wrong: "votes >= len(self.servers) // 2"}
-	command, bug := absolute(t, l.file), mutated(t, l)
+	const file = "redlock/driver.py"
+	command, bug := absolute(t, file), replaced(t, file, "votes > len(self.servers) // 2", "votes >= len(self.servers) // 2")
 	require.Empty(t, check(t, command, topologies.Independent, some("majority of the servers", "refused to another process", "late release")...))
 	require.Contains(t, strings.Join(check(t, bug, topologies.Independent, "majority of the servers"), "\n"), "the lock was granted with 2 of 5 servers")
 	judged(t, checker.Valid, command, topologies.Independent, "contended", "latency", 2*time.Second)
 	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 
 	// One that asks the first server alone is no lock on a majority.
-	first := l
-	first.right, first.wrong = `for s in q["servers"]]`, `for s in q["servers"][:1]]`
-	_, report := run(t, 1, mutated(t, first), topologies.Independent, "contended", faults.MixNone, 2*time.Second)
+	first := replaced(t, file, `for s in q["servers"]]`, `for s in q["servers"][:1]]`)
+	_, report := run(t, 1, first, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
 
@@ -297,7 +280,7 @@ func TestDrivers_NotCertain(t *testing.T) {
 			file, topology := c[0], topologies.Single
 			all := languages()
 			need(t, all[max(slices.IndexFunc(all, func(l language) bool { return l.file == file }), 0)])
-			command := replaced(t, language{file: file}, c[2], c[3])
+			command := replaced(t, file, c[2], c[3])
 			switch file {
 			case inGo:
 				command = built(t, command)
@@ -318,10 +301,7 @@ func TestDrivers_HandOver(t *testing.T) {
 	require.Empty(t, check(t, promising, topologies.Single, some("refused to another process", "the next holder alone")...))
 	judged(t, checker.Valid, promising, topologies.Single, "contended", faults.MixNone, 2*time.Second)
 
-	text, err := os.ReadFile(promising)
-	require.NoError(t, err)
-	silent := filepath.Join(t.TempDir(), "driver.sh")
-	require.NoError(t, os.WriteFile(silent, []byte(strings.Replace(string(text), `, "hands_over": True`, "", 1)), 0o755)) //nolint:gosec // a program
+	silent := replaced(t, promising, `, "hands_over": True`, "")
 	require.Contains(t, strings.Join(check(t, silent, topologies.Single, "a grant asks the servers"), "\n"), "a grant asks the servers: no request reached the servers")
 }
 

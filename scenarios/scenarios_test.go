@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -36,13 +38,6 @@ func parsed(t *testing.T, text string) scenarios.Scenario {
 	s, err := scenarios.Parse("x.yaml", []byte(text), locks.All())
 	require.NoError(t, err)
 	return s
-}
-
-// refused checks that a script can't be played, and what is said of it.
-func refused(t *testing.T, text, want string) {
-	t.Helper()
-	_, err := scenarios.Parse("x.yaml", []byte(text), locks.All())
-	require.ErrorContains(t, err, want)
 }
 
 // play plays a scenario, and judges what was recorded.
@@ -140,33 +135,23 @@ func givesItsVerdict(t *testing.T, s scenarios.Scenario) {
 	}
 }
 
-func TestParseSaysWhatIsWrongWithAScenario(t *testing.T) {
-	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n"
-	tests := []struct{ name, give, want string }{
-		{"unknown field", head + "stepz: []\n", `[7:1] unknown field "stepz"`},
-		{"not yaml", "name: [\n", "x.yaml"},
-		{"no name", "topology: single\n", "needs a name"},
-		{"no steps", head, "needs steps"},
-		{"misspelt lock", head + "steps: [{client: a, acquire: l}, {client: a, release: k}]", "releases k, and asked for l last"},
-		{"release amid an access", head + "steps: [{client: a, acquire: l}, {client: a, read: r}, {client: a, release: l}]", "must write it first"},
-		{"lease", head + "steps: [{client: a, acquire: l, lease: 10us}]", "at least 10ms"},
-		{"wait", head + "steps: [{client: a, acquire: l, wait: 45s}]", "how long a step may take"},
-		{"nothing to fail over to", head + "steps: [{inject: crash-failover}]", "nothing to fail over to"},
-		{"target", head + "steps: [{inject: cut, target: nonsense}]", "no link of topology single"},
-		{"two things", head + "steps: [{client: a, acquire: l, inject: cut}]", "exactly one of client, inject"},
-		{"nothing to do", head + "steps: [{client: a}]", "exactly one of acquire"},
-		{"unknown client", head + "steps: [{client: c, acquire: l}]", `unknown client "c" (known: a)`},
-		{"unknown fault", head + "steps: [{inject: cutt}]", "did you mean cut?"},
-		{"unknown server", head + "steps: [{require: held, of: a, on: [redis-9]}]", `unknown server "redis-9"`},
-		{"unknown variant", head + "steps: [{client: a, acquire: l, only: [z]}]", `unknown variant "z"`},
-		{"unknown zone", "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-q}\nexpect: {verdict: valid}\n", `unknown zone "zone-q"`},
-		{"memory apart", strings.Replace(head, "lock: mutex", "lock: memory", 1) + "steps: [{client: a, acquire: l}, {inject: pause-client, target: a}, {heal: pause-client}]", "the harness's own memory"},
-		{"nothing to ask", strings.Replace(head, "lock: mutex", "lock: memory", 1) + "steps: [{client: a, acquire: l}, {require: held, of: a, on: [redis-1]}]", "require asks servers, and lock memory has none"},
-		{"verdict", "name: x\ntitle: y\ntopology: single\nlock: mutex\nexpect: {verdict: maybe}\n", `not "maybe"`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			refused(t, tt.give, tt.want)
+// What is wrong with a script is said before anything begins. testdata/wrong.txtar has a script for each sentence.
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	archive, err := txtar.ParseFile("testdata/wrong.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, archive.Files)
+	for _, f := range archive.Files {
+		name, want, _ := strings.Cut(f.Name, " :: ")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := string(f.Data)
+			if lock, steps, _ := strings.Cut("\n"+text, "\nsteps:\n"); !strings.Contains(lock, "name: ") && steps != "" {
+				lock = strings.TrimPrefix(strings.TrimSpace(lock), "lock: ")
+				text = script(cmp.Or(lock, "mutex"), two, steps)
+			}
+			_, err := scenarios.Parse("x.yaml", []byte(text), locks.All())
+			require.ErrorContains(t, err, want)
 		})
 	}
 }

@@ -365,38 +365,22 @@ func (p *scriptRun) insist(ctx context.Context, c harness.Client, step ScriptSte
 	began, unknowns := time.Now(), 0
 	for {
 		p.asks(step)
-		outcome := p.once(ctx, c, step, unknowns > 0)
-		again, err := step.judge(outcome)
-		if !again {
-			return err
-		}
-		if outcome == history.Info {
+		e := ended{step, p.once(ctx, c, step, unknowns > 0)}
+		switch {
+		case e.met(step.Until):
+			return nil
+		case step.Until == untilUnknown, step.Until == untilRefused && e.outcome == history.OK,
+			step.Acquire == "" && (step.Until != "" || e.outcome != history.Info): // it does not become what is wanted
+			return e.differs(step.Until)
+		case e.outcome == history.Info:
 			unknowns++
 		}
-		if err := p.hopeless(step, outcome, unknowns, time.Since(began)); err != nil {
+		if err := p.hopeless(step, e.outcome, unknowns, time.Since(began)); err != nil {
 			return err
-		}
-		if step.Acquire == "" && (step.Until != "" || outcome != history.Info) {
-			return ended{step, outcome}.differs(step.Until)
 		}
 		if !workload.Pause(ctx, askAgain) {
 			return fmt.Errorf("not %s: %w", cmp.Or(step.Until, untilAnswered), context.Cause(ctx))
 		}
-	}
-}
-
-// judge reports whether an outcome is not what the step wants, and may become
-// it; and if it may not, in what it differs.
-func (step ScriptStep) judge(outcome history.Type) (again bool, err error) {
-	e := ended{step, outcome}
-	if e.met(step.Until) {
-		return false, nil
-	}
-	switch {
-	case step.Until == untilUnknown, step.Until == untilRefused && outcome == history.OK:
-		return false, e.differs(step.Until)
-	default:
-		return true, nil
 	}
 }
 
@@ -534,8 +518,11 @@ func (p *scriptRun) holderOn(ctx context.Context, server *redis.Client, name str
 // needs them to, or looks at what a ledger has of it.
 func (p *scriptRun) require(ctx context.Context, step ScriptStep) error {
 	asked := p.attempts[step.Of]
-	if step.In != "" {
-		return p.requireLedger(step, asked.owner)
+	if step.In != "" { // what was written is there, and what was not never will be without a step that writes it
+		if written := p.Written(step.In, asked.owner); written != (step.Require == requireWritten) {
+			return fmt.Errorf("%s has a change by %s: %t", step.In, asked.owner, written)
+		}
+		return nil
 	}
 	if p.scenario.other && step.Require == requireHeld && p.beliefs.refused(step.Of) {
 		return differentError{fmt.Errorf("client %s was refused, and a server should have its grant", step.Of), false}
@@ -557,19 +544,6 @@ func (p *scriptRun) require(ctx context.Context, step ScriptStep) error {
 				return fmt.Errorf("%s says held: %t (%w)", server, held, cmp.Or(err, context.Cause(ctx)))
 			}
 		}
-	}
-	return nil
-}
-
-// requireLedger demands of a ledger that it has a change by the owner, or none. It
-// does not wait: what was written is there, and what was not written never will be
-// without a step that writes it.
-func (p *scriptRun) requireLedger(step ScriptStep, owner string) error {
-	if owner == "" {
-		return fmt.Errorf("client %s has asked for no lock", step.Of)
-	}
-	if written := p.Written(step.In, owner); written != (step.Require == requireWritten) {
-		return fmt.Errorf("%s has a change by %s: %t", step.In, owner, written)
 	}
 	return nil
 }

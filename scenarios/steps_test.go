@@ -85,41 +85,6 @@ func TestStepsAsk(t *testing.T) {
 	}
 }
 
-// What a lock can't be asked for is said before anything begins.
-func TestParseSaysHowAStepAsksWrongly(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, lock, step, want string }{
-		{"mode of a mutex", "mutex", "acquire: l, mode: read", "a acquires l in mode read, and lock mutex has no readers and writers"},
-		{"mode", "rwmutex", "acquire: l, mode: reed", `unknown mode "reed" (did you mean read?`},
-		{"permits of a mutex", "mutex", "acquire: l, permits: 2", "a acquires l with permits, and lock mutex is no semaphore"},
-		{"permits of a scenario", "mutex\npermits: 2", "acquire: l", "permits are of a semaphore, and lock mutex is none"},
-		{"too many permits", "semaphore\npermits: 2", "acquire: l, permits: 3", "a acquires l with 3 permits, and it has 2: say permits: 3 beside lock"},
-		{"no permits", "semaphore", "acquire: l, permits: -1", "permits must be at least 1, not -1"},
-		{"together", "mutex", "acquire: l, and: [m]", "a acquires l and m together, and lock mutex grants one lock at a time"},
-		{"the same", "multilock", "acquire: l, and: [l]", `"and" names other locks than l, each once`},
-		{"release in a mode", "rwmutex", "release: l, mode: read", `"mode", "permits", "and" and "again" go with acquire`},
-		{"acquire of the first", "rwmutex", "acquire: l, first: true", `"first" goes with release`},
-		{"more than there can be", "semaphore\npermits: 9223372036854775807", "acquire: l", "permits must be at most 2147483647, not 9223372036854775807"},
-		{"a part of a permit", "semaphore\npermits: 1.5", "acquire: l", "x.yaml:5: permits must be a whole number, not 1.5"},
-		{"a part of a permit in a step", "semaphore\npermits: 3", "acquire: l, permits: 1.5", "x.yaml:9: permits must be a whole number, not 1.5"},
-		{"again for the first time", "rwmutex", "acquire: l, mode: read, again: true", "client a asks again, and has asked for no lock yet"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			refused(t, script(c.lock, "a: zone-a", "  - {client: a, "+c.step+"}\n"), c.want)
-		})
-	}
-	for steps, want := range map[string]string{
-		"  - {client: a, acquire: l, background: true}\n  - {await: a, again: true}\n":                                   `x.yaml:9: step 2: "mode", "permits", "and" and "again" go with acquire`,
-		"  - {client: a, acquire: l, background: true}\n  - {await: a, first: true}\n":                                   `x.yaml:9: step 2: "first" goes with release`,
-		"  - {client: a, acquire: l}\n  - {client: a, release: m, first: true}\n":                                        "x.yaml:9: step 2: client a releases m, and asked for l",
-		"  - {client: a, acquire: l}\n  - {client: a, acquire: m}\n  - {client: a, release: l}\n":                        "x.yaml:10: step 3: client a releases l, and asked for m",
-		"  - {client: a, acquire: l}\n  - {client: a, acquire: m, again: true}\n  - {client: a, extend: n, lease: 1s}\n": "x.yaml:10: step 3: client a extends n, and asked for l and m",
-	} {
-		refused(t, script("mutex", "a: zone-a", steps), want)
-	}
-}
-
 // A step that gives back or extends what its client does not hold ends the script, also in the
 // background and where the client holds another lock.
 func TestStepsGiveBackWhatIsHeld(t *testing.T) {
@@ -145,50 +110,6 @@ func TestStepsGiveBackWhatIsHeld(t *testing.T) {
 			run, _, report := play(t, s)
 			require.Contains(t, run.AbortReason, c.want)
 			require.Equal(t, checker.Unknown, report.Verdict)
-		})
-	}
-}
-
-func TestParseSaysWhereAStepIsWrong(t *testing.T) {
-	tests := []struct{ name, give, want string }{
-		{
-			"the line", "  - {client: a, acquire: l}\n\n  # b is nobody\n  - {client: c, acquire: l}\n",
-			`x.yaml:11: step 2: unknown client "c" (known: a, b)`,
-		},
-		{
-			"what goes on", "  - {client: a, acquire: l, background: true}\n  - {client: a, release: l}\n  - {await: a}\n",
-			"x.yaml:9: step 2: client a is busy in the background (a acquires l): await it first",
-		},
-		{"never awaited", "  - {client: a, acquire: l, background: true}\n", "x.yaml: client a is still busy in the background at the end (a acquires l): await it"},
-		{"awaits nothing", "  - {await: a}\n", "step 1: client a does nothing in the background"},
-		{"awaits nobody", "  - {await: hold-comand}\n", `await: unknown client or fault "hold-comand"`},
-		{"told to nobody", "  - {await: a, until: lost}\n", "step 1: client a has asked for no lock yet"},
-		{"told to a process", "  - {client: a, acquire: l}\n  - {inject: pause-client, target: a}\n  - {await: a, until: lost}\n", "client a is a process of its own"},
-		{"not injected", "  - {await: hold-command}\n", "step 1: await hold-command: nothing has injected it"},
-		{"not armed", "  - {inject: cut, target: client}\n  - {await: cut}\n", "cut does not wait for a message, so there is nothing to await"},
-		{"one shot", "  - {inject: drop-reply, target: client, params: {command: SET}}\n  - {heal: drop-reply}\n", "drop-reply is over once it fired"},
-		{"read in the background", "  - {client: a, read: r, background: true}\n", "only acquire, extend, release and write can go on in the background"},
-		{"until in the background", "  - {client: a, acquire: l, background: true, until: granted}\n", `say "until" where the step in the background is awaited`},
-		{"until of a release", "  - {client: a, acquire: l}\n  - {client: a, release: l, until: granted}\n", `unknown until "granted" (known: answered, done, refused, unknown, ended)`},
-		{"until of what is awaited", "  - {client: a, acquire: l, background: true}\n  - {await: a, until: done}\n", `unknown until "done" (known: answered, granted, refused, unknown, ended)`},
-		{"extend by nothing", "  - {client: a, acquire: l}\n  - {client: a, extend: l}\n", "extend needs a lease"},
-		{"extend another", "  - {client: a, acquire: l}\n  - {client: a, extend: k, lease: 1s}\n", "client a extends k, and asked for l last"},
-		{"no command", "  - {inject: drop-reply, target: client}\n", `say which command in the parameter "command"`},
-		{"nth", "  - {inject: drop-reply, target: client, params: {command: SET, nth: 0}}\n", `nth must be a whole number from 1, not "0"`},
-		{"then", "  - {inject: drop-reply, target: client, params: {command: SET, then: quiet}}\n", `unknown then "quiet"`},
-		{"then of a hold", "  - {inject: hold-reply, target: client, params: {command: SET, then: reset}}\n", `hold-reply: unknown parameter "then"`},
-		{"no delay", "  - {inject: delay-reply, target: client, params: {command: SET}}\n", `say for how many ms in the parameter "for"`},
-		{"rate", "  - {inject: bandwidth, target: client}\n", `bandwidth: say how many bytes a second in the parameter "rate"`},
-		{"late by nothing", "  - {inject: slow-close, target: client}\n", `say by how many ms in the parameter "by"`},
-		{"turns", "  - {inject: flap, target: client, params: {down: soon}}\n", `flap: down must be a whole number of ms from 1, not "soon"`},
-		{"partition of nobody", "  - {inject: partition, target: redis-9}\n", `partition: unknown party "redis-9"`},
-		{"partition of one server", "  - {inject: partition-ring}\n", "partition-ring: topology single has no links between those"},
-		{"no bridge", "  - {inject: partition-bridge, target: zone-a}\n", "partition-bridge: the target is the bridge: unknown server"},
-		{"how", "  - {inject: partition, target: redis-1, params: {how: cot}}\n", "did you mean cut?"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			refused(t, script("mutex", two, tt.give), tt.want)
 		})
 	}
 }
@@ -408,44 +329,6 @@ steps:
 	}
 }
 
-func TestParseSaysWhatIsWrongWithARequirementOfALedger(t *testing.T) {
-	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nresource: ledger\nclients: {a: zone-a}\nexpect: {verdict: valid}\n" +
-		"variants: [{name: v, title: z, resource: register, expect: {verdict: valid}}, {name: w, title: z, expect: {verdict: valid}}]\n"
-	tests := []struct{ name, give, want string }{
-		{"which one", "{require: written, of: a}", `needs a resource in "in"`},
-		{"servers as well", "{require: written, of: a, in: stock, on: [redis-1]}", `no servers in "on"`},
-		{"of servers", "{require: held, of: a, in: stock, on: [redis-1]}", `not in "in"`},
-		{"no ledger", "{require: unwritten, of: a, in: stock}", "x/v: require written and unwritten need resource: ledger"},
-		{
-			"misspelt", "{client: a, access: stock}, {require: unwritten, of: a, in: stok}",
-			"x: require unwritten in stok: no step reads, writes or accesses it",
-		},
-		{
-			"not in this variant", "{client: a, access: stock, except: [w]}, {require: unwritten, of: a, in: stock}",
-			"x/w: require unwritten in stock: no step reads",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			refused(t, head+"steps: [{client: a, acquire: l}, "+tt.give+"]", tt.want)
-		})
-	}
-}
-
-func TestAScenarioHasAResource(t *testing.T) {
-	const head = "name: x\ntitle: y\ntopology: single\nclients: {a: zone-a}\nsteps: [{client: a, acquire: l}]\n"
-	for _, tt := range []struct{ name, give, want string }{
-		{"unknown", "lock: mutex\nresource: fencd\nexpect: {verdict: valid}\n", `unknown resource "fencd" (did you mean fenced?`},
-		{"no tokens", "lock: mutex\nresource: fenced-redis\nexpect: {verdict: valid}\n", "gives no fencing tokens"},
-		{"property", "lock: mutex\nexpect: {verdict: valid, holds: [fencing]}\n", `unknown property "fencing" (did you mean fencing-order?`},
-	} {
-		_, err := scenarios.Parse("x.yaml", []byte(head+tt.give), locks.All())
-		require.ErrorContains(t, err, tt.want, tt.name)
-	}
-	_, err := scenarios.Parse("x.yaml", []byte(head+"lock: mutex-fenced\nresource: fenced-ledger\nexpect: {verdict: valid, holds: [capacity]}\n"), locks.All())
-	require.NoError(t, err)
-}
-
 // A plain backend is one that can interfere with nothing.
 type plain struct{ topologies.Backend }
 
@@ -460,26 +343,6 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
 	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
 	require.ErrorIs(t, r.Run(t.Context(), setup), harness.ErrImpossible)
-}
-
-func TestParseSaysWhatIsWrongWithFaultsOfClocksAndClients(t *testing.T) {
-	t.Parallel()
-	const head = "name: x\ntitle: y\ntopology: single\nlock: mutex\nclients: {a: zone-a}\nexpect: {verdict: valid}\n"
-	tests := []struct{ name, give, want string }{
-		{"no such client", "inject: pause-client, target: b", `unknown client "b" (known: a)`},
-		{"a parameter of a client's fault that there is not", `inject: pause-client, target: a, params: {by: "5"}`, `pause-client has no parameters, and "by" is one`},
-		{"no step", "inject: clock-forward, target: redis-1", `clock-forward: say by how many ms in the parameter "by"`},
-		{"a step that is no number", `inject: clock-back, target: redis-1, params: {by: "1s"}`, `clock-back: by must be a whole number of ms from 100, not "1s"`},
-		{"no rate", "inject: clock-rate, target: redis-1", `above -100 and not 0, and not ""`},
-		{"backwards", `inject: clock-rate, target: redis-1, params: {percent: "-100"}`, "above -100"},
-		{"no such server", "inject: clock-freeze, target: zone-a", `unknown server "zone-a"`},
-		{"no disk", "inject: power-cut, target: redis-2", `unknown server "redis-2"`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			refused(t, head+"steps:\n  - {"+tt.give+"}\n", tt.want)
-		})
-	}
 }
 
 // What a client that is a process of its own recorded stands in the history

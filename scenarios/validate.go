@@ -47,7 +47,8 @@ func (s Scenario) problems() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, v := range append([]string{""}, s.VariantNames()...) {
-		errs = append(errs, s.As(v).resourceFits(), s.As(v).lockFits(), s.As(v).ledgerFits())
+		as := s.As(v)
+		errs = append(errs, as.resourceFits(), as.lockFits(), as.ledgerFits(), as.Expect.validate())
 	}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
@@ -76,14 +77,8 @@ func (s Scenario) problems() []error {
 	for _, v := range variants {
 		errs = append(errs, s.walk(v)...)
 	}
-	if s.Retries < 0 {
-		problem("retries must not be negative")
-	}
-	if s.Progress < 0 {
-		problem("progress must not be negative")
-	}
-	for _, e := range append([]Expectation{s.Expect}, s.variantExpectations()...) {
-		errs = append(errs, e.validate())
+	if s.Retries < 0 || s.Progress < 0 {
+		problem("retries and progress must not be negative")
 	}
 	return dedupe(errs)
 }
@@ -111,20 +106,16 @@ func (e Expectation) validate() error {
 	if e.Violation != "" && !slices.Contains(kinds, e.Violation) {
 		return names.Unknown("kind of violation", e.Violation, kinds)
 	}
+	var known []string
+	for _, c := range checker.Standard() {
+		known = append(known, c.Name())
+	}
 	for _, name := range e.Holds {
-		if known := properties(); !slices.Contains(known, name) {
+		if !slices.Contains(known, name) {
 			return names.Unknown("property", name, known)
 		}
 	}
 	return nil
-}
-
-func (s Scenario) variantExpectations() []Expectation {
-	var es []Expectation
-	for _, v := range s.Variants {
-		es = append(es, v.Expect)
-	}
-	return es
 }
 
 // leastLease is the shortest lease that a script may ask for.
@@ -320,7 +311,7 @@ func (s Scenario) walk(variant string) []error {
 		problem := func(format string, args ...any) {
 			errs = append(errs, stepError{i, fmt.Errorf(format, args...)})
 		}
-		open := reading[step.Client]
+		open, last := reading[step.Client], cmp.Or(strings.Join(asked[step.Client], " and "), "nothing")
 		if doing, ok := busy[step.Client]; ok {
 			problem("client %s is busy in the background (%s): await it first", step.Client, doing)
 		}
@@ -375,9 +366,9 @@ func (s Scenario) walk(variant string) []error {
 		case step.Acquire != "" && !slices.Contains(asked[step.Client], step.Acquire):
 			asked[step.Client] = append(asked[step.Client], step.Acquire)
 		case step.Extend != "" && !slices.Contains(asked[step.Client], step.Extend):
-			problem("client %s extends %s, and asked for %s last", step.Client, step.Extend, noneIfEmpty(asked[step.Client]))
+			problem("client %s extends %s, and asked for %s last", step.Client, step.Extend, last)
 		case step.Release != "" && !slices.Contains(asked[step.Client], step.Release):
-			problem("client %s releases %s, and asked for %s last", step.Client, step.Release, noneIfEmpty(asked[step.Client]))
+			problem("client %s releases %s, and asked for %s last", step.Client, step.Release, last)
 		}
 	}
 	for _, client := range slices.Sorted(maps.Keys(busy)) {
@@ -386,14 +377,7 @@ func (s Scenario) walk(variant string) []error {
 	return errs
 }
 
-func noneIfEmpty(names []string) string {
-	return cmp.Or(strings.Join(names, " and "), "nothing")
-}
-
 // takenBy reports whether a variant takes the step.
 func (step ScriptStep) takenBy(variant string) bool {
-	if slices.Contains(step.Except, variant) {
-		return false
-	}
-	return len(step.Only) == 0 || slices.Contains(step.Only, variant)
+	return !slices.Contains(step.Except, variant) && (len(step.Only) == 0 || slices.Contains(step.Only, variant))
 }

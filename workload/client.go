@@ -148,11 +148,16 @@ func (c *Client) done(i int, e history.Event, err error, refusals ...error) hist
 	}
 	e = c.Recorder.Record(e)
 	if e.Type == history.Info {
-		c.mu.Lock()
-		c.processes[i] = c.Processes.New()
-		c.mu.Unlock()
+		c.renew(i)
 	}
 	return e
+}
+
+// renew has the client go on as another process, on the i-th lock of a request.
+func (c *Client) renew(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes[i] = c.Processes.New()
 }
 
 // Outcome is the type of event that an error stands for: only a definite
@@ -482,14 +487,10 @@ func (c *Client) Owner() string {
 
 // NoticeLost records, once a hold, that the client was told that it lost what it
 // was granted last.
-func (c *Client) NoticeLost() {
-	if h := c.newest(); h != nil {
-		c.noticeLost(h)
-	}
-}
+func (c *Client) NoticeLost() { c.noticeLost(c.newest()) }
 
 func (c *Client) noticeLost(h *held) {
-	if h.toldLost || c.died() {
+	if h == nil || h.toldLost || c.died() {
 		return
 	}
 	c.overFor(h)
@@ -580,9 +581,7 @@ func (c *Client) Crash() {
 			base = history.Event{Lock: c.asked[i].Lock, Owner: c.asked[i].Owner}
 		}
 		c.Recorder.Record(c.event(i, base, history.Crash, history.Info))
-		c.mu.Lock()
-		c.processes[i] = c.Processes.New()
-		c.mu.Unlock()
+		c.renew(i)
 	}
 	c.holds = nil
 }

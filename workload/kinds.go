@@ -120,14 +120,13 @@ func Kinds() []Kind {
 	}
 }
 
-// kindByName is the kind with that name.
-func kindByName(name string) (Kind, bool) {
-	for _, k := range Kinds() {
-		if k.Name == name {
-			return k, true
-		}
+// kindByName is the kind with that name; nil for none.
+func kindByName(name string) *Kind {
+	kinds := Kinds()
+	if at := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); at >= 0 {
+		return &kinds[at]
 	}
-	return Kind{}, false
+	return nil
 }
 
 // accesses is how many times the resource is used in one hold.
@@ -172,13 +171,7 @@ func contended(ctx context.Context, w *worker) {
 	})
 }
 
-func skewed(ctx context.Context, w *worker) {
-	if w.skewed == nil {
-		contended(ctx, w)
-		return
-	}
-	w.hold(ctx, w.names[w.skewed.Uint64()], w.length())
-}
+func skewed(ctx context.Context, w *worker) { w.hold(ctx, w.names[w.skewed.Uint64()], w.length()) }
 
 // Of bursts: how many holds there are in one, and how much shorter than others
 // they are.
@@ -259,18 +252,14 @@ func reentrant(ctx context.Context, w *worker) {
 	})
 }
 
-// shortReleaseWait is how long at most a client waits for the answer to a release that it gives
-// up on: about as long as one takes, so that some of them are on their way by then.
-const shortReleaseWait = time.Millisecond
-
 // releaseTwice releases what it has released, when others have had time to be
 // granted the lock. Half of the clients gave up on the first release: the handle that
 // they have does not know then that the grant is over, and the service is asked again.
 func releaseTwice(ctx context.Context, w *worker) {
 	name, length, pause := w.lock(), w.around(w.Hold), w.around(w.Hold)
 	patience := requestTimeout
-	if w.rng.IntN(2) == 0 {
-		patience = time.Duration(w.rng.Int64N(int64(shortReleaseWait)))
+	if w.rng.IntN(2) == 0 { // at most about as long as an answer takes, so that some are on their way by then
+		patience = time.Duration(w.rng.Int64N(int64(time.Millisecond)))
 	}
 	if !w.ask(ctx, w.one(name)) {
 		return
@@ -284,10 +273,6 @@ func releaseTwice(ctx context.Context, w *worker) {
 	}
 }
 
-// nearEnd is how long before the end of the lease a release is sent at the most that may be
-// under way when it ends: about twice as long as one takes over slow links.
-const nearEnd = 200 * time.Millisecond
-
 // lateRelease has three of eight holders release when their lease is over: as the service
 // sees it, and not only by the holder's own clock, which is earlier. They do not use the
 // resource after it, so that only the release can do harm, to the client that holds the
@@ -296,7 +281,7 @@ const nearEnd = 200 * time.Millisecond
 // One of eight crashes, so that only its lease ends its hold.
 func lateRelease(ctx context.Context, w *worker) {
 	name, length, beyond := w.lock(), w.around(w.Hold), w.around(w.Hold)
-	before := time.Duration(w.rng.Int64N(int64(min(nearEnd, w.Lease/2)) + 1))
+	before := time.Duration(w.rng.Int64N(int64(min(200*time.Millisecond, w.Lease/2)) + 1)) // twice as long as a release takes
 	when := w.rng.IntN(8)
 	w.under(ctx, w.one(name), func() {
 		if w.isFirst("late-release") || w.lateSoon {

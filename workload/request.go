@@ -35,12 +35,6 @@ type Service interface {
 	Ask(ctx context.Context, r Request, o lock.Options) (*lock.Hold, error)
 }
 
-// errPlain says that a lock can't be asked for in that way.
-var errPlain = errors.New("the lock under test grants one lock at a time, to one holder")
-
-// errSilent is of a lock that says nothing, so that nothing is known of a grant.
-var errSilent = errors.New("the lock under test returned neither a hold nor an error")
-
 // Ask asks a locker, which needs to be a [Service] for anything but one lock with
 // one holder. It is an error if that returns neither a hold nor an error.
 func Ask(ctx context.Context, l lock.Locker, r Request, o lock.Options) (h *lock.Hold, err error) {
@@ -49,12 +43,12 @@ func Ask(ctx context.Context, l lock.Locker, r Request, o lock.Options) (h *lock
 	case several:
 		h, err = s.Ask(ctx, r, o)
 	case len(r.Locks) != 1 || r.Mode != "" && r.Mode != history.Exclusive:
-		return nil, errPlain
+		return nil, errors.New("the lock under test grants one lock at a time, to one holder")
 	default:
 		h, err = l.Acquire(ctx, r.Locks[0], o)
 	}
 	if h == nil && err == nil {
-		err = errSilent
+		err = errors.New("the lock under test returned neither a hold nor an error") // so that nothing is known of a grant
 	}
 	return h, err
 }

@@ -1,3 +1,10 @@
+// Package workload has the clients that use a lock and record what happened:
+// clients in zones that contend for locks, hold them for a while, and change a
+// protected resource by a read and a write that nothing but the lock protects.
+//
+// What they do with the locks is one of [Kinds], or several in turn: hold and
+// release, enter again, read and write, take permits or several locks, wait in
+// line, give up, crash.
 package workload
 
 import (
@@ -79,10 +86,9 @@ func (c Config) WithDefaults() Config {
 		c.Kinds = []string{Contended}
 	}
 	for _, name := range c.Kinds {
-		k, _ := kindByName(name)
-		c.Locks = cmp.Or(c.Locks, k.locks)
-		c.Lease = cmp.Or(c.Lease, k.lease)
-		c.Wait = cmp.Or(c.Wait, k.wait)
+		if k := kindByName(name); k != nil {
+			c.Locks, c.Lease, c.Wait = cmp.Or(c.Locks, k.locks), cmp.Or(c.Lease, k.lease), cmp.Or(c.Wait, k.wait)
+		}
 	}
 	if c.Endless {
 		c.Lease = 0
@@ -116,19 +122,16 @@ func (c Config) Validate() error {
 	if !(c.Rate >= 0) || math.IsInf(c.Rate, 0) { // also not a number
 		errs = append(errs, fmt.Errorf("rate must be 0 or more, not %v", c.Rate))
 	}
-	if c.Lease > 0 && c.Lease < leastLease {
-		errs = append(errs, fmt.Errorf("lease must be at least %v", leastLease))
+	if least := 10 * time.Millisecond; c.Lease > 0 && c.Lease < least { // within which a client can do nothing
+		errs = append(errs, fmt.Errorf("lease must be at least %v", least))
 	}
 	for _, name := range c.Kinds {
-		if _, ok := kindByName(name); !ok {
+		if kindByName(name) == nil {
 			errs = append(errs, fmt.Errorf("unknown kind of workload %q", name))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// leastLease is a lease within which a client can do anything.
-const leastLease = 10 * time.Millisecond
 
 // LockNames are the names of the locks: lock-1, lock-2 and so on.
 func (c Config) LockNames() []string {
@@ -139,8 +142,7 @@ func (c Config) LockNames() []string {
 	return names
 }
 
-// requestTimeout bounds one request beyond the time that it may wait for the
-// lock.
+// requestTimeout bounds one request beyond the time that it may wait for the lock.
 const requestTimeout = 2 * time.Second
 
 // A Zone is a group of clients that share a way to the servers.
@@ -172,9 +174,9 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 	}
 	arrivals := arrive(ctx, c)
 	owed := make([]sync.Map, len(zones))
-	var kinds []Kind
+	var kinds []*Kind
 	for _, name := range c.Kinds {
-		k, _ := kindByName(name)
+		k := kindByName(name)
 		kinds = append(kinds, k)
 		for i := range owed {
 			if k.seldom && c.Soon {
@@ -187,7 +189,8 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		zone := zones[i%len(zones)]
 		rng := rand.New(c.source(uint64(i) + 1))
 		w := &worker{
-			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, rng: rng, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
+			Config: c, kinds: kinds, names: names, resources: zone.Resources, arrivals: arrivals, lateSoon: i < len(zones), owed: &owed[i%len(zones)],
+			rng: rng, skewed: rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1)),
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
 				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
@@ -195,9 +198,6 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		}
 		if w.resources == nil {
 			w.resources = registers
-		}
-		if len(names) > 1 {
-			w.skewed = rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1))
 		}
 		ctx, end := ctx, context.CancelFunc(func() {})
 		if c.Calm > 0 && i >= calmClients {
@@ -272,10 +272,8 @@ func arrive(ctx context.Context, c Config) <-chan struct{} {
 
 // Pause lets time pass, and reports false if the context ended before.
 func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
@@ -285,12 +283,12 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // A worker is one client with its habits.
 type worker struct {
 	Config
-	kinds     []Kind
+	kinds     []*Kind
 	names     []string
 	resources map[string]Resource
 	arrivals  <-chan struct{}
 	rng       *rand.Rand
-	skewed    *rand.Zipf // nil for one lock
+	skewed    *rand.Zipf
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
@@ -431,10 +429,8 @@ func (w *worker) use(ctx context.Context, d time.Duration) {
 	if w.Careless {
 		lost = nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-lost:
 	case <-ctx.Done():
 	}

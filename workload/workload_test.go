@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,104 +81,86 @@ func (h releasedHold) Extend(ctx context.Context, _ lock.Lease, d time.Duration)
 
 func (h releasedHold) Release(ctx context.Context, _ lock.Lease) error { return h.release(ctx, h.Hold) }
 
-// seeds is how many runs of the correct lock are judged: LOCKCHAOS_SEEDS, or a
-// few.
-func seeds(t *testing.T) uint64 {
-	t.Helper()
-	value := os.Getenv("LOCKCHAOS_SEEDS")
-	if value == "" {
-		return 2
+// invalid are the properties that a report found violated.
+func invalid(r checker.Report) []string {
+	var names []string
+	for _, result := range r.Results {
+		if result.Verdict == checker.Invalid {
+			names = append(names, result.Name)
+		}
 	}
-	n, err := strconv.ParseUint(value, 10, 64)
-	require.NoError(t, err)
-	return n
+	return names
 }
 
-func TestTwinInMemoryIsNeverBlamed_NoRace(t *testing.T) {
-	for seed := range seeds(t) {
-		h := record(t, workload.Config{Seed: seed, Lease: 50 * time.Millisecond}, 10*time.Second, memory.New())
-		report := checker.Check(t.Context(), h)
-		require.Equal(t, checker.Valid, report.Verdict, "seed %d: %+v", seed, report)
-		lost := 0
-		for _, e := range h.Events {
-			if e.Op == history.Lost {
-				lost++
+// Clients find what a lock does wrong, and blame a correct one for nothing, nor for what they do themselves. A second release
+// that ends another client's grant is right for as long as all release once.
+func TestVerdicts_NoRace(t *testing.T) {
+	const short = 50 * time.Millisecond
+	twice, late := []string{"release-twice"}, []string{"late-release"}
+	defaults := []string{workload.Contended, "release-twice", "late-release"} // of a lock of the user's own
+	for _, tt := range []struct {
+		name   string
+		config workload.Config
+		locker lock.Locker
+		want   []string // the properties that are violated
+		met    []string // what a correct lock's run has met
+	}{
+		{"correct", workload.Config{Lease: short}, memory.New(), nil, []string{history.MetExpiries}},
+		{"correct, by default", workload.Config{Kinds: defaults, Locks: 1, Lease: time.Second}, memory.New(), nil, nil},
+		{"careless", workload.Config{Lease: short, Careless: true}, memory.New(), []string{"use-within-lease"}, nil},
+		{"no lock", workload.Config{}, agreeable{}, []string{"mutual-exclusion", "protected-resource", "linearizability"}, nil},
+		{"a lease that never ends", workload.Config{Kinds: defaults, Locks: 1, Lease: time.Second}, keeping{memory.New()}, []string{"progress"}, nil},
+		{"released twice", workload.Config{Kinds: twice, Wait: 300 * time.Millisecond}, distant(false), nil, []string{history.MetNotHeld, history.MetUnknown}},
+		{"released twice, the bug", workload.Config{Kinds: twice, Wait: 300 * time.Millisecond}, distant(true), []string{"mutual-exclusion"}, nil},
+		{"released late", workload.Config{Kinds: late, Wait: 300 * time.Millisecond}, distant(false), nil, []string{history.MetNotHeld}},
+		{"released late, the bug", workload.Config{Kinds: late, Wait: 300 * time.Millisecond}, distant(true), []string{"mutual-exclusion"}, nil},
+		{"released once, the bug", workload.Config{Wait: 300 * time.Millisecond}, distant(true), nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			length := 8 * time.Second
+			if slices.Contains(tt.want, "progress") { // which takes longer to be certain
+				length = 40 * time.Second
 			}
-		}
-		require.Positive(t, lost, "some holds outlive their lease")
-	}
-}
-
-func TestCarelessClientsOversleepTheirLease(t *testing.T) {
-	h := record(t, workload.Config{Lease: 50 * time.Millisecond, Careless: true}, 10*time.Second, memory.New())
-	kinds := map[string]bool{}
-	for _, r := range checker.Check(t.Context(), h).Results {
-		for _, v := range r.Violations {
-			kinds[v.Kind] = true
-		}
-	}
-	require.True(t, kinds[checker.UseAfterLease], "%v", kinds)
-	require.False(t, kinds[checker.DoubleGrant], "the lock did its job: %v", kinds)
-}
-
-// grantsAll is no lock at all.
-type grantsAll struct{}
-
-func (grantsAll) Acquire(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	l := lock.Lease{Name: name, Owner: o.Owner, Holds: 1, Expires: time.Now().Add(time.Minute)}
-	return lock.NewHold(l, grantsAll{}), nil
-}
-
-func (grantsAll) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
-	return time.Now().Add(time.Minute), nil
-}
-
-func (grantsAll) Release(context.Context, lock.Lease) error { return nil }
-
-func TestWhatIsNoLockIsFoundOut(t *testing.T) {
-	h := record(t, workload.Config{}, 5*time.Second, grantsAll{})
-	report := checker.Check(t.Context(), h)
-	require.Equal(t, checker.Invalid, report.Verdict)
-	invalid := map[string]bool{}
-	for _, r := range report.Results {
-		invalid[r.Name] = r.Verdict == checker.Invalid
-	}
-	require.True(t, invalid["mutual-exclusion"], "%v", invalid)
-	require.True(t, invalid["protected-resource"], "%v", invalid)
-	require.True(t, invalid["linearizability"], "%v", invalid)
-}
-
-func TestAnOpenLoopKeepsItsRate(t *testing.T) {
-	const rate, length = 50, 20 * time.Second
-	h := record(t, workload.Config{Rate: rate, Clients: 20}, length, memory.New())
-	asked := 0
-	for _, e := range h.Events {
-		if e.Op == history.Acquire && e.Type == history.Invoke {
-			asked++
-		}
-	}
-	// A Poisson process of 1,000 arrivals strays by 32 or so.
-	require.InDelta(t, rate*length.Seconds(), asked, 150)
-}
-
-func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
-	names := func(seed uint64) (locks []string) {
-		h := record(t, workload.Config{Seed: seed, Clients: 1}, 2*time.Second, memory.New())
-		for _, e := range h.Events {
-			if e.Op == history.Acquire && e.Type == history.Invoke {
-				locks = append(locks, fmt.Sprint(e.Lock, e.Time))
+			report := checker.Check(t.Context(), record(t, tt.config, length, tt.locker))
+			got := invalid(report)
+			require.Subset(t, got, tt.want)
+			require.Equal(t, slices.Contains(tt.want, "mutual-exclusion"), slices.Contains(got, "mutual-exclusion"), "%v", got)
+			if tt.want == nil {
+				require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
 			}
-		}
-		return locks
+			for _, name := range tt.met {
+				require.Positive(t, met(t, report)[name], name)
+			}
+		})
 	}
-	require.Equal(t, names(1), names(1))
-	require.NotEqual(t, names(1), names(2))
 }
 
-// fails is a locker whose every answer is the same error, or neither a hold nor an error.
-type fails struct{ err error }
+// requests are those for a lock.
+func requests(h *history.History) []history.Event {
+	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool { return e.Op != history.Acquire || e.Type != history.Invoke })
+}
 
-func (f fails) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, f.err }
+// An open loop keeps its rate, the same seed makes the same choices, and the first of many skewed locks is asked for most.
+func TestChoices(t *testing.T) {
+	asked := func(c workload.Config, length time.Duration) (all []string, of map[string]int) {
+		of = map[string]int{}
+		for _, e := range requests(record(t, c, length, memory.New())) {
+			all = append(all, fmt.Sprint(e.Lock, e.Time))
+			of[e.Lock]++
+		}
+		return all, of
+	}
+	all, _ := asked(workload.Config{Rate: 50, Clients: 20}, 20*time.Second)
+	require.InDelta(t, 1000, len(all), 150, "a Poisson process of 1,000 arrivals strays by 32 or so")
+	one, _ := asked(workload.Config{Seed: 1, Clients: 1}, 2*time.Second)
+	again, _ := asked(workload.Config{Seed: 1, Clients: 1}, 2*time.Second)
+	two, _ := asked(workload.Config{Seed: 2, Clients: 1}, 2*time.Second)
+	require.Equal(t, one, again)
+	require.NotEqual(t, one, two)
+	_, of := asked(workload.Config{Kinds: []string{"many-locks-skewed"}, Wait: time.Second}, 8*time.Second)
+	require.Greater(t, len(of), 30)
+	require.Greater(t, of["lock-1"], 10*of["lock-50"])
+}
 
 func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	for _, tt := range []struct {
@@ -198,7 +177,7 @@ func TestOnlyADefiniteRefusalIsAFail(t *testing.T) {
 	}
 	for want, err := range map[string]error{"no answer": errors.New("no answer"), "the lock under test returned neither a hold nor an error": nil} {
 		processes := map[int]bool{}
-		h := record(t, workload.Config{Clients: 1}, time.Second, fails{err})
+		h := record(t, workload.Config{Clients: 1}, time.Second, lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, err }))
 		for _, op := range h.Operations() {
 			require.True(t, op.Unknown(), "whether it was granted is not known")
 			require.Contains(t, op.Complete.Error, want)
@@ -284,20 +263,6 @@ func (k keeping) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	l := h.Lease()
 	l.Expires = l.Expires.Add(lease - o.Lease)
 	return lock.NewHold(l, releasedHold{h, func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }}), nil
-}
-
-// What a lock of the user's own is tested with by default has holders crash, which shows that a lease never ends.
-func TestALeaseThatNeverEndsIsFoundOut(t *testing.T) {
-	c := workload.Config{Kinds: []string{workload.Contended, "release-twice", "late-release"}, Locks: 1, Lease: time.Second}
-	for want, locker := range map[string]lock.Locker{checker.Stuck: keeping{memory.New()}, "": memory.New()} {
-		var kinds []string
-		for _, r := range checker.Check(t.Context(), record(t, c, 40*time.Second, locker)).Results {
-			for _, v := range r.Violations {
-				kinds = append(kinds, v.Kind)
-			}
-		}
-		require.Equal(t, want, strings.Join(slices.Compact(kinds), " "))
-	}
 }
 
 // A mortal lock has a process of its own, which ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 func (a *app) matrixCommand() *cobra.Command {
@@ -60,15 +61,8 @@ type matrixOptions struct {
 	out           string
 	asJSON        bool
 	cells         []reports.MatrixCell
-	options       []*cellOptions // of each cell; nil where no run is possible
+	options       []*runOptions // of each cell; nil where no run is possible
 	families      []string
-}
-
-// cellOptions are the runs of a cell, as `lockchaos run` would have them.
-type cellOptions struct {
-	runOptions
-
-	cmd *cobra.Command // with the flags of that
 }
 
 // complete makes the cells, and joins what is wrong.
@@ -129,14 +123,14 @@ func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
 	if slices.ContainsFunc(m.cells, func(c reports.MatrixCell) bool { return c.Lock == name && c.Topology == topology }) {
 		return fmt.Errorf("--locks: %s on %s is there twice", name, topology)
 	}
-	if _, err := m.cellOf(name, topology, faults.MixNone, known); err != nil { // whatever the faults
+	if _, err := m.cellOf(lock, topology, faults.MixNone); err != nil { // whatever the faults
 		return fmt.Errorf("--locks: %w", err)
 	}
 	for _, family := range m.families {
 		c := reports.MatrixCell{Lock: name, Topology: topology, Faults: family, Runs: []reports.MatrixRun{}}
-		o, err := m.cellOf(name, topology, family, known)
+		o, err := m.cellOf(lock, topology, family)
 		if err != nil {
-			c.Impossible = err.Error()
+			c.Impossible, o = err.Error(), nil
 		} else {
 			c.Breaks, c.Lease, c.Keeps = o.Breaks(), o.Lease(), "all"
 			if o.Servers.Persistence == topologies.PersistNone {
@@ -158,26 +152,26 @@ func homeOf(l harness.LockSpec) string {
 	return ""
 }
 
-// cellOf are the options of the runs of a cell: those of `lockchaos run` with the same
-// flags.
-func (m *matrixOptions) cellOf(lock, topology, family string, known harness.Locks) (*cellOptions, error) {
-	o := &cellOptions{cmd: &cobra.Command{}}
-	o.register(o.cmd)
-	flags := []string{
-		"--topology", topology, "--lock", lock, "--faults", family, "--seeds", m.seeds, "--duration", m.length.String(),
-		"--clients", fmt.Sprint(m.clients), "--watchdog", m.watchdog.String(),
-	}
+// cellOf are the runs of a cell: those of `lockchaos run` with the flags of again.
+func (m *matrixOptions) cellOf(lock harness.LockSpec, topology, family string) (*runOptions, error) {
+	o := &runOptions{keep: m.keep, RandomRun: harness.RandomRun{
+		Topology: topology, Lock: lock, Faults: family, Length: m.length, Options: harness.LockOptions{Watchdog: m.watchdog},
+		Workload: workload.Config{Clients: m.clients}, Resource: harness.ResourceConfig{Kind: harness.ResourceRegister},
+	}}
+	o.Workload.Wait = o.Wait()
 	if topologies.StoreOf(topology) == topologies.StoreRedis {
-		flags = append(flags, "--persistence", m.persistence)
+		o.Servers.Persistence = m.persistence
 	}
-	if err := o.cmd.ParseFlags(flags); err != nil {
-		return nil, err
+	return o, o.Validate()
+}
+
+// again is the command that makes a run of a cell again.
+func (m *matrixOptions) again(c reports.MatrixCell, seed uint64) string {
+	command := fmt.Sprintf("lockchaos run --clients %d --duration %v --faults %s --lock %s", m.clients, m.length, c.Faults, c.Lock)
+	if topologies.StoreOf(c.Topology) == topologies.StoreRedis {
+		command += " --persistence " + m.persistence
 	}
-	if err := o.complete(o.cmd, known); err != nil {
-		return nil, err
-	}
-	o.keep = m.keep
-	return o, nil
+	return command + fmt.Sprintf(" --topology %s --watchdog %v --seed %d", c.Topology, m.watchdog, seed)
 }
 
 // runMatrix makes all runs, and writes and prints the table.
@@ -207,7 +201,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 			}
 			c := &m.cells[i]
 			jobs = append(jobs, seedJob{
-				runOptions: &o.runOptions, seed: seed, cell: c, command: "lockchaos run" + o.again(o.cmd, seed),
+				runOptions: o, seed: seed, cell: c, command: m.again(*c, seed),
 				name: fmt.Sprintf("%s on %s · %s · seed %d", c.Lock, c.Topology, c.Faults, seed),
 				dir:  filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
 			})

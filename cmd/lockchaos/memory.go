@@ -7,8 +7,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-
-	"github.com/lockchaos/lockchaos/internal/crew"
 )
 
 const (
@@ -48,14 +46,12 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, 1)
-	worker := crew.Crew{Failed: func() { done <- nil }}
-	worker.Go(func() { done <- work(working) })
+	go func() { done <- work(working) }()
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
-			worker.Wait()
 			return err
 		case <-ctx.Done(): // what is read may be a pipe without a writer
 			return context.Cause(ctx)

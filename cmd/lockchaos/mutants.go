@@ -102,37 +102,31 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 
 func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (score, error) {
 	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
-	trial := func(dir string, twin bool) (played, error) {
+	for i, dir := range []string{filepath.Join(out, m.Name), filepath.Join(out, m.Name+"-twin")} {
+		twin := i == 1
 		if err := emptyDir(dir); err != nil {
-			return played{}, err
+			return s, err
 		}
 		r, err := a.play(ctx, play{
 			run:     func(ctx context.Context, c harness.Config) error { return m.Run(ctx, c, twin) },
 			servers: &serverFlags{backend: processBackend}, store: topologies.StoreRedis,
 			Config: harness.Config{Dir: dir, Command: "lockchaos mutants " + m.Name},
 		})
-		return r, errors.Join(r.failed, err)
-	}
-	bug, err := trial(filepath.Join(out, m.Name), false)
-	if err != nil {
-		return s, err
-	}
-	s.Seconds = bug.took.Seconds()
-	switch {
-	case bug.in.Run.AbortReason != "":
-		s.Result, s.Why = unknown, bug.in.Run.AbortReason
-	case m.Caught(bug.in.Report):
-		s.Result = caught
-	default:
-		s.Result, s.Why = escaped, complaint(bug.in)
-	}
-	twin, err := trial(filepath.Join(out, m.Name+"-twin"), true)
-	if err != nil {
-		return s, err
-	}
-	s.TwinSeconds, s.Twin = twin.took.Seconds(), twin.in.Report.Verdict
-	if s.Twin != checker.Valid {
-		s.TwinWhy = complaint(twin.in)
+		if err = errors.Join(r.failed, err); err != nil {
+			return s, err
+		}
+		switch report := r.in.Report; {
+		case twin && report.Verdict == checker.Valid:
+			s.Twin, s.TwinSeconds = report.Verdict, r.took.Seconds()
+		case twin:
+			s.Twin, s.TwinSeconds, s.TwinWhy = report.Verdict, r.took.Seconds(), complaint(r.in)
+		case r.in.Run.AbortReason != "":
+			s.Result, s.Seconds, s.Why = unknown, r.took.Seconds(), r.in.Run.AbortReason
+		case m.Caught(report):
+			s.Result, s.Seconds = caught, r.took.Seconds()
+		default:
+			s.Result, s.Seconds, s.Why = escaped, r.took.Seconds(), complaint(r.in)
+		}
 	}
 	return s, nil
 }

@@ -4,6 +4,8 @@ package await
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -58,4 +60,49 @@ func Unless(ctx context.Context, gone <-chan struct{}, cause error) (limited con
 		}
 	}()
 	return limited, func() { end(nil) }
+}
+
+// throughTimeout is how long, at least, what has begun may take.
+const throughTimeout = 10 * time.Second
+
+// Through is the context for what must be seen through once it has begun, even if
+// it is called off: half of it would be left behind, or come later. It fails if ctx
+// has ended already. It ends at the deadline of ctx, but not before ten seconds have
+// passed, and without a deadline after these.
+func Through(ctx context.Context) (through context.Context, cancel context.CancelFunc, err error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	begun := time.Now()
+	end := begun.Add(throughTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.After(end) {
+		end = deadline
+	}
+	through, cancel = context.WithDeadlineCause(context.WithoutCancel(ctx), end,
+		fmt.Errorf("not done after %v", end.Sub(begun).Round(time.Millisecond)))
+	return through, cancel, nil
+}
+
+// frozenLimit is how long a pause of a container is repeated.
+const frozenLimit = 10 * time.Second
+
+// Frozen pauses a container, and repeats that while the runtime answers that it is unable to
+// freeze it: runc gives up after some tries to stop all processes at once, which fails now
+// and then on a busy machine. Any other answer is final.
+func Frozen(ctx context.Context, pause func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, frozenLimit)
+	defer cancel()
+	var final error
+	err := Until(limited, func() error {
+		err := pause(ctx)
+		if err != nil && strings.Contains(err.Error(), "unable to freeze") {
+			return err
+		}
+		final = err
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return final
 }

@@ -12,19 +12,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 )
 
-func TestUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		require.NoError(t, await.Until(t.Context(), func() error {
-			if calls++; calls < 3 {
-				return errors.New("not yet")
-			}
-			return nil
-		}))
-		require.Equal(t, 3, calls)
-	})
-}
-
 // What does not become true at once is looked at less often, and never much too late.
 func TestUntilLooksLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,15 +46,9 @@ func TestUntilSaysWhatItWaitedFor(t *testing.T) {
 		require.ErrorIs(t, err, ended)
 		require.ErrorContains(t, err, "not yet", "what was said before the end")
 		require.NotContains(t, err.Error(), "timed out")
+		require.NoError(t, await.Until(ctx, func() error { return nil }), "looked at once, even if there is no time left")
+		require.ErrorContains(t, await.Until(ctx, func() error { return errors.New("not yet") }), "not yet")
 	})
-}
-
-// A condition is looked at once, even if there is no time left.
-func TestUntilLooksOnce(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.NoError(t, await.Until(ctx, func() error { return nil }))
-	require.ErrorContains(t, await.Until(ctx, func() error { return errors.New("not yet") }), "not yet")
 }
 
 func TestThroughOutlivesWhoeverCalledItOff(t *testing.T) {
@@ -112,4 +93,38 @@ func TestUnlessItIsGone(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, await.Until(ctx, func() error { return errors.New("not yet") }), ended)
 	})
+}
+
+// A container that the runtime can't freeze is paused again, for a while; any other error is
+// told at once.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	busy, gone := errors.New("OCI runtime pause failed: unable to freeze: unknown"), errors.New("no such container")
+	for name, c := range map[string]struct {
+		answers []error // of the first calls; the last one is that of all others
+		calls   int     // 0: many
+		want    error
+	}{
+		"at once":  {[]error{nil}, 1, nil},
+		"later":    {[]error{busy, busy, nil}, 3, nil},
+		"gone":     {[]error{busy, gone}, 2, gone},
+		"too long": {[]error{busy}, 0, busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				err := await.Frozen(t.Context(), func(context.Context) error {
+					calls++
+					return c.answers[min(calls, len(c.answers))-1]
+				})
+				require.ErrorIs(t, err, c.want)
+				if c.calls > 0 {
+					require.Equal(t, c.calls, calls)
+				} else {
+					require.Greater(t, calls, 100)
+				}
+			})
+		})
+	}
 }

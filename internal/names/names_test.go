@@ -9,12 +9,9 @@ import (
 )
 
 // A name with one wrong letter is nearer than one that the misspelt name begins with.
-func TestNearest(t *testing.T) {
+func TestUnknown(t *testing.T) {
 	require.Equal(t, "partition-ring", names.Nearest("partition-rings", []string{"partition", "partition-ring"}))
 	require.Equal(t, "locks", names.Nearest("locksmiths", []string{"topologies", "locks"}))
-}
-
-func TestUnknown(t *testing.T) {
 	known := []string{"single", "sentinel", "failover-double-grant"}
 	for give, want := range map[string]string{
 		"sentinal":  `unknown thing "sentinal" (did you mean sentinel? known: single, sentinel, failover-double-grant)`,

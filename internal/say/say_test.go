@@ -35,7 +35,7 @@ func TestSpan(t *testing.T) {
 	require.Equal(t, "1,453 ms", say.Span(1_453_900*time.Microsecond))
 }
 
-func TestCount(t *testing.T) {
+func TestNumbersAndNames(t *testing.T) {
 	require.Equal(t, "1 grant", say.Count(1, "grant"))
 	require.Equal(t, "2,310 grants", say.Count(2310, "grant"))
 	require.Equal(t, "2 properties", say.Count(2, "property"))
@@ -43,9 +43,6 @@ func TestCount(t *testing.T) {
 	require.Equal(t, "-1,234,567", say.Thousands(-1234567))
 	require.Equal(t, "-123", say.Thousands(-123))
 	require.Equal(t, "a, b and c", say.List([]string{"a", "b", "c"}))
-}
-
-func TestNatural(t *testing.T) {
 	require.Negative(t, say.Natural("zone-a.3", "zone-a.12"))
 	require.Negative(t, say.Natural("zone-a.12", "zone-b.1"))
 	require.Zero(t, say.Natural("a", "a"))

@@ -25,3 +25,6 @@ func (*Family) Kill() error { return nil }
 func Families() error {
 	return fmt.Errorf("%s has no control groups: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// KillWith does nothing: only Linux tells the environment of other processes.
+func KillWith(string) {}

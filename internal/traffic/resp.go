@@ -5,66 +5,72 @@ import (
 	"strconv"
 )
 
-// deepest is how deep a reply may be nested.
-const deepest = 32
+const (
+	deepest     = 32       // how deep a reply may be nested
+	longestLine = 64 << 10 // how long Redis lets a line be
+)
 
-// length is how many bytes the message has with which b begins; 0 if its end has
-// not come. It is not ok if b is nothing in RESP.
-func length(b []byte) (n int, ok bool) { return lengthAt(b, deepest) }
+// A value is what a message in RESP begins with.
+type value struct {
+	length int    // in bytes; 0 if its end has not come
+	text   []byte // of a string or a number
+	words  bool   // it has a text
+	// elements are those of an array, or of what is like one, that is not nested.
+	elements []value
+}
 
-func lengthAt(b []byte, depth int) (n int, ok bool) {
-	if len(b) == 0 {
-		return 0, true
+// parse reads the message with which b begins. It is not ok if b is nothing in RESP.
+func parse(b []byte) (v value, ok bool) {
+	if len(b) > 0 && bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), b[0]) < 0 {
+		v.length, ok = inline(b)
+		return v, ok
 	}
-	if bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), b[0]) < 0 {
-		if depth < deepest { // inline commands are no elements of an array
-			return 0, false
-		}
-		return inline(b)
-	}
-	line, complete := firstLine(b)
+	return parseAt(b, deepest)
+}
+
+func parseAt(b []byte, depth int) (v value, ok bool) {
+	line, _, complete := bytes.Cut(b, []byte("\r\n"))
 	if !complete {
-		return 0, len(b) < longestLine
+		return v, len(b) < longestLine
 	}
-	n = len(line) + len("\r\n")
-	if depth == 0 {
-		return 0, false
+	if len(line) == 0 || depth == 0 {
+		return v, false
 	}
+	n := len(line) + len("\r\n")
+	size, err := strconv.ParseInt(string(line[1:]), 10, 32)
 	switch line[0] {
 	case '+', '-', ':', '_', ',', '#', '(': // all of it is in the line
-		return n, true
+		return value{length: n, text: line[1:], words: line[0] == '+' || line[0] == ':'}, true
 	case '$', '=', '!': // this many bytes follow
-		size, ok := count(line)
-		if !ok {
-			return 0, false
+		end := n + int(size) + len("\r\n")
+		switch {
+		case err != nil:
+			return v, false
+		case size < 0:
+			return value{length: n}, true
+		case end > len(b):
+			return v, true
 		}
-		if size < 0 {
-			return n, true
-		}
-		if n += size + len("\r\n"); n > len(b) {
-			return 0, true
-		}
-		return n, bytes.HasSuffix(b[:n], []byte("\r\n"))
-	default: // this many elements follow
-		elements, ok := count(line)
-		if !ok {
-			return 0, false
-		}
-		switch line[0] {
-		case '%':
-			elements *= 2
-		case '|':
-			elements = 2*elements + 1 // and then what it is an attribute of
-		}
-		for range elements {
-			size, ok := lengthAt(b[n:], depth-1)
-			if size == 0 || !ok {
-				return 0, ok
-			}
-			n += size
-		}
-		return n, true
+		return value{length: end, text: b[n : end-len("\r\n")], words: line[0] != '!'}, bytes.HasSuffix(b[:end], []byte("\r\n"))
+	case '*', '~', '>':
+	case '%':
+		size *= 2
+	case '|':
+		size = 2*size + 1 // and then what it is an attribute of
+	default:
+		return v, false
 	}
+	for range size { // this many elements follow
+		e, ok := parseAt(b[n:], depth-1)
+		if e.length == 0 || !ok {
+			return v, ok
+		}
+		if n += e.length; depth == deepest {
+			v.elements = append(v.elements, e)
+		}
+	}
+	v.length = n
+	return v, err == nil
 }
 
 // inline is the length of a command in a line of its own, as people type it. The
@@ -80,52 +86,17 @@ func inline(b []byte) (n int, ok bool) {
 	return i + 1, printable(bytes.TrimSuffix(b[:i], []byte("\r")))
 }
 
-// longestLine is how long Redis lets a line be.
-const longestLine = 64 << 10
-
-// firstLine is what stands before the first line's end.
-func firstLine(b []byte) (line []byte, complete bool) {
-	i := bytes.Index(b, []byte("\r\n"))
-	if i < 1 {
-		return nil, false
-	}
-	return b[:i], true
-}
-
-// count reads the number of a line; negative is nothing at all.
-func count(line []byte) (int, bool) {
-	n, err := strconv.ParseInt(string(line[1:]), 10, 32)
-	return int(n), err == nil
-}
-
 func printable(line []byte) bool {
-	for _, c := range line {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return bytes.IndexFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
-// elements are the strings and numbers in a complete array; what is nested is
-// left out.
-func elements(b []byte) []string {
-	line, _ := firstLine(b)
-	n, _ := count(line)
-	b = b[len(line)+len("\r\n"):]
+// all are the strings and numbers in an array.
+func (v value) all() []string {
 	var words []string
-	for range n {
-		size, _ := length(b)
-		line, _ := firstLine(b)
-		switch line[0] {
-		case '$', '=':
-			if from := len(line) + len("\r\n"); from+len("\r\n") <= size {
-				words = append(words, string(b[from:size-len("\r\n")]))
-			}
-		case '+', ':':
-			words = append(words, string(line[1:]))
+	for _, e := range v.elements {
+		if e.words {
+			words = append(words, string(e.text))
 		}
-		b = b[size:]
 	}
 	return words
 }

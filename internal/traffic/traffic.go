@@ -8,7 +8,6 @@ package traffic
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 )
 
@@ -87,31 +86,30 @@ func (c *Conversation) Downstream(b []byte) []Chunk { return c.read(&c.down, b, 
 
 // Rest is what was kept back of a stream because its message was not complete;
 // for when the stream has ended.
-func (c *Conversation) Rest(upstream bool) []byte {
-	kept := &c.down
+func (c *Conversation) Rest(upstream bool) (rest []byte) {
 	if upstream {
-		kept = &c.up
+		rest, c.up = c.up, nil
+	} else {
+		rest, c.down = c.down, nil
 	}
-	b := *kept
-	*kept = nil
-	return b
+	return rest
 }
 
 // read cuts complete messages off a stream.
-func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte) Message) []Chunk {
+func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte, value) Message) []Chunk {
 	b = append(*kept, b...)
 	*kept = nil
 	var pieces []Chunk
 	for len(b) > 0 && !c.deaf {
-		n, ok := length(b)
-		switch {
+		v, ok := parse(b)
+		switch n := v.length; {
 		case !ok || len(b) > longest:
 			c.deaf = true
 		case n == 0:
 			*kept = b
 			return pieces
 		default:
-			pieces = append(pieces, Chunk{message(b[:n]), b[:n:n]})
+			pieces = append(pieces, Chunk{message(b[:n], v), b[:n:n]})
 			b = b[n:]
 		}
 	}
@@ -122,11 +120,9 @@ func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte) Message
 }
 
 // command notes what the client asks for.
-func (c *Conversation) command(b []byte) Message {
-	var words []string
-	if b[0] == '*' {
-		words = elements(b)
-	} else {
+func (c *Conversation) command(b []byte, v value) Message {
+	words := v.all()
+	if b[0] != '*' {
 		words = strings.Fields(string(b)) // inline
 	}
 	if len(words) == 0 {
@@ -148,26 +144,22 @@ func (c *Conversation) command(b []byte) Message {
 }
 
 // answer finds out what the server says, and to what.
-func (c *Conversation) answer(b []byte) Message {
+func (c *Conversation) answer(b []byte, v value) Message {
 	if b[0] == '\r' || b[0] == '\n' {
 		return Message{}
 	}
 	if b[0] == '>' || b[0] == '*' && c.subscribed {
-		words := elements(b)
-		kind := ""
-		if len(words) > 0 {
-			kind = words[0]
-		}
-		switch {
-		case confirms(kind):
+		words := append(v.all(), "")
+		switch kind := words[0]; {
+		case strings.HasSuffix(kind, "subscribe"): // or its end
 			// A command to subscribe has a confirmation for each channel and no
 			// other reply. The first one counts as that.
-			if i := slices.IndexFunc(c.asked, func(asked []string) bool { return strings.EqualFold(asked[0], kind) }); i == 0 {
+			if len(c.asked) > 0 && strings.EqualFold(c.asked[0][0], kind) {
 				return Message{Kind: Reply, Words: c.next()}
 			}
 			return Message{}
-		case b[0] == '>' || slices.Contains([]string{"message", "pmessage", "smessage"}, kind):
-			return Message{Kind: Published, Words: words}
+		case b[0] == '>' || strings.HasSuffix(kind, "message"):
+			return Message{Kind: Published, Words: words[:len(words)-1]}
 		}
 	}
 	m := Message{Kind: Reply, Words: c.next()}
@@ -185,12 +177,4 @@ func (c *Conversation) next() []string {
 	words := c.asked[0]
 	c.asked = c.asked[1:]
 	return words
-}
-
-// confirms reports whether a message of that kind confirms a subscription, or
-// its end.
-func confirms(kind string) bool {
-	return slices.Contains([]string{
-		"subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe",
-	}, kind)
 }

@@ -2,18 +2,15 @@ package worker
 
 import (
 	"fmt"
-	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// clockMonotonic is CLOCK_MONOTONIC, which Go's own readings are of on Linux.
-const clockMonotonic = 1
-
-// monotonic reads the clock that all processes of a machine have.
+// monotonic reads the clock that all processes of a machine have, which Go's own readings are of on Linux.
 func monotonic() (int64, error) {
-	var ts syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		return 0, fmt.Errorf("read the monotonic clock: %w", errno)
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("read the monotonic clock: %w", err)
 	}
 	return ts.Nano(), nil
 }

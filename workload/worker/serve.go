@@ -27,10 +27,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error 
 	s := &server{enc: json.NewEncoder(out), answers: make(chan answer), orders: make(chan order, mostOrders), gone: make(chan struct{})}
 	dec := json.NewDecoder(in)
 	var first fromHarness
-	if err := dec.Decode(&first); err != nil {
-		return fmt.Errorf("read orders: the first line must say hello: %w", err)
-	} else if first.Hello == nil {
-		return errors.New("read orders: the first line must say hello")
+	if err := dec.Decode(&first); err != nil || first.Hello == nil {
+		return errors.Join(errors.New("read orders: the first line must say hello"), err)
 	}
 	base, err := instant(first.Hello.Base)
 	if err != nil {
@@ -99,30 +97,29 @@ func (s *server) send(line fromWorker) error {
 // read passes on what the harness writes, until it writes no more.
 func (s *server) read(ctx context.Context, dec *json.Decoder) error {
 	defer close(s.gone)
-	for {
+	for ctx.Err() == nil {
 		var line fromHarness
 		switch err := dec.Decode(&line); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return fmt.Errorf("read orders: %w", err)
-		}
-		switch {
 		case line.Answer != nil:
-			select {
-			case s.answers <- *line.Answer:
-			case <-ctx.Done():
-				return nil
-			}
+			pass(ctx, s.answers, *line.Answer)
 		case line.Order != nil:
-			select {
-			case s.orders <- *line.Order:
-			case <-ctx.Done():
-				return nil
-			}
+			pass(ctx, s.orders, *line.Order)
 		default:
 			return errors.New("read orders: a line is neither an order nor an answer")
 		}
+	}
+	return nil
+}
+
+// pass passes a line on, unless the context ends before that.
+func pass[T any](ctx context.Context, to chan<- T, line T) {
+	select {
+	case to <- line:
+	case <-ctx.Done():
 	}
 }
 

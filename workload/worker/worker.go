@@ -1,3 +1,12 @@
+// Package worker runs a client of a lock as an operating system's process of
+// its own, so that it can be stopped and killed by itself, in the middle of
+// whatever it does.
+//
+// The process is told over its standard input what to do ([Serve]), and answers
+// over its standard output, in JSON lines: what it recorded, stamped by the
+// monotonic clock that all processes of a machine have; what it wants of a
+// resource, which stays with the harness; and how each order ended. [Start]
+// is the harness's end of both.
 package worker
 
 import (
@@ -180,7 +189,9 @@ func (w *Client) listen(ctx context.Context, out io.Reader) {
 	end = errors.Join(end, exit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.exit = exit
+	if !w.killed {
+		w.exit = exit
+	}
 	if !w.ending {
 		w.died = fmt.Errorf("the process of client %s ended by itself: %w", w.config.Name, end)
 	}
@@ -199,9 +210,6 @@ func (w *Client) Died() error {
 func (w *Client) Exit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.killed {
-		return nil
-	}
 	return w.exit
 }
 
@@ -367,22 +375,10 @@ func (w *Client) Name() string { return w.config.Name }
 
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
-func (w *Client) Pause(ctx context.Context) error {
-	if err := w.signal(spawn.Stop); err != nil {
-		return err
-	}
-	return w.awaitStates(ctx, func(states []string) bool {
-		return !slices.ContainsFunc(states, func(state string) bool { return state != "T" })
-	})
-}
+func (w *Client) Pause(ctx context.Context) error { return w.stand(ctx, spawn.Stop, true) }
 
 // Resume lets a stopped process go on.
-func (w *Client) Resume(ctx context.Context) error {
-	if err := w.signal(spawn.Continue); err != nil {
-		return err
-	}
-	return w.awaitStates(ctx, func(states []string) bool { return !slices.Contains(states, "T") })
-}
+func (w *Client) Resume(ctx context.Context) error { return w.stand(ctx, spawn.Continue, false) }
 
 func (w *Client) signal(send func(group int) error) error {
 	select {
@@ -396,12 +392,16 @@ func (w *Client) signal(send func(group int) error) error {
 	return nil
 }
 
-func (w *Client) awaitStates(ctx context.Context, want func([]string) bool) error {
+// stand sends a signal, and waits until all threads stand still, or until none does.
+func (w *Client) stand(ctx context.Context, send func(group int) error, still bool) error {
+	if err := w.signal(send); err != nil {
+		return err
+	}
 	ctx, cancel := await.Unless(ctx, w.gone, errGone)
 	defer cancel()
 	err := await.Until(ctx, func() error {
 		states, err := w.states()
-		if err == nil && !want(states) {
+		if err == nil && slices.ContainsFunc(states, func(state string) bool { return (state == "T") != still }) {
 			err = fmt.Errorf("its threads are still %s", strings.Join(states, " "))
 		}
 		return err
@@ -477,11 +477,9 @@ func (w *Client) Close() error {
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
 	}
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
 	select {
 	case <-w.gone:
-	case <-timer.C:
+	case <-time.After(closeTimeout):
 		if killed := w.signal(spawn.Kill); killed == nil {
 			<-w.gone
 		}

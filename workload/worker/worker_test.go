@@ -118,17 +118,10 @@ func (s staged) events(t *testing.T) *history.History {
 	return h
 }
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestAWorkerDoesAsItIsTold(t *testing.T) {
 	t.Parallel()
 	s := stage(t)
-	ctx := within(t)
+	ctx := t.Context()
 	var stock workload.Register
 	before := s.recorder.Offset(time.Now())
 	require.Equal(t, history.Fail, s.Acquire(ctx, "taken", time.Minute, 0))
@@ -175,7 +168,7 @@ func (refusing) Write(context.Context, workload.Change) error { return workload.
 func TestAWorkerThatStandsStillKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	s := stage(t)
-	require.Equal(t, history.OK, s.Acquire(within(t), "k", time.Minute, 0))
+	require.Equal(t, history.OK, s.Acquire(t.Context(), "k", time.Minute, 0))
 	var stock workload.Register
 	asleep := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -214,7 +207,7 @@ func ofClient(t *testing.T, fault string, p faults.ClientProcess) faults.Fault {
 func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
 	t.Parallel()
 	s := stage(t)
-	ctx := within(t)
+	ctx := t.Context()
 	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
 	var stock workload.Register
 	require.NoError(t, s.Read(ctx, "stock", &stock))

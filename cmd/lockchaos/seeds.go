@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/fleet"
@@ -24,6 +25,37 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 )
+
+// batch does jobs, several at a time, in their order as far as they begin one by one. The first error ends it: no further job begins, and the
+// context of those under way ends. It waits for all and returns the most severe of the errors; that ctx ended is none.
+func batch[J any](ctx context.Context, workers int, jobs []J, do func(context.Context, J) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	errs := make([]error, len(jobs))
+	for i, job := range jobs {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				errs[i] = do(ctx, job)
+			}
+			return errs[i]
+		})
+	}
+	_ = group.Wait() // which has the first of them
+	var severest error
+	for _, err := range errs {
+		severest = mostSevere(severest, err)
+	}
+	return severest
+}
+
+// mostSevere is the worst of two errors, of which one that says no more than that
+// the user ended it hides no other.
+func mostSevere(a, b error) error {
+	if errors.Is(a, context.Canceled) {
+		a, b = b, a
+	}
+	return worst(a, b)
+}
 
 // parseSeeds reads the list of --seeds.
 func parseSeeds(list string) ([]uint64, error) {
@@ -287,15 +319,6 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 		return err
 	}
 	return worst(o.verdict(c.exit()), c.end(cmd.Context(), failure))
-}
-
-// mostSevere is the worst of two errors, of which one that says no more than that
-// the user ended it hides no other.
-func mostSevere(a, b error) error {
-	if errors.Is(a, context.Canceled) {
-		a, b = b, a
-	}
-	return worst(a, b)
 }
 
 // runSeedTwice makes one run, and makes it again if it is unknown: how far its faults and its clients came may be chance.

@@ -1,4 +1,4 @@
-package locks_test
+package locks
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -21,15 +20,14 @@ func TestRenewalAwaitsItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(told, 2)
 		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "unnamed"}}
-		var observer lock.Observer
 		var asked []string
-		var locker lock.Locker
-		locker, observer = locks.Unnamed(seen, lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
+		callers := newUnnamed(seen)
+		locker := callers.of(lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
 			asked = append(asked, o.Owner)
 			go func() {
 				for _, kind := range []lock.EventKind{lock.Renewing, lock.Renewed} {
 					renewal.Kind = kind
-					observer.Observe(renewal)
+					callers.Observe(renewal)
 				}
 			}()
 			synctest.Wait() // for the renewal to come

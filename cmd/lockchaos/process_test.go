@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +24,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -409,4 +413,202 @@ func TestCtrlCDuringABootHidesNoErrorOfItsCleanUp(t *testing.T) {
 	_ = command("run", "--topology", "single", "--duration", "1s", "--faults", "none").Run()
 	require.NoDirExists(t, folder)
 	awaits(t, "an empty folder", func() bool { return len(leftovers(tmp)) == 0 })
+}
+
+// A shard that is killed at any moment goes on, and finds what one finds that nothing stops.
+func TestAKilledShardGoesOn_NoRace(t *testing.T) {
+	t.Parallel()
+	simulate := func(out string) *exec.Cmd {
+		return lockchaos(t, "simulate", "--lock", "broken-plain-delete", "--seeds", "1-12", "--parallel", "1", "--shrink", "5", "--judged-is-ok", "--resume", "--out", out)
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	out, err := simulate(whole).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	want, err := os.ReadFile(filepath.Join(whole, searchFile))
+	require.NoError(t, err)
+
+	killed := filepath.Join(t.TempDir(), "killed")
+	journal := filepath.Join(killed, fleet.JournalFile)
+	lines := func() int {
+		b, _ := os.ReadFile(journal)
+		return bytes.Count(b, []byte("\n"))
+	}
+	for _, after := range []int{1, 4, 9, 13} { // at the header, amid the seeds, and while what was found is made small
+		cmd := simulate(killed)
+		require.NoError(t, cmd.Start())
+		awaits(t, "a line of the journal", func() bool { return lines() >= after })
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	before := lines()
+	require.Equal(t, 13, before, "the header, and each seed once")
+	out, err = simulate(killed).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, before, lines(), "no seed was played again")
+	got, err := os.ReadFile(filepath.Join(killed, searchFile))
+	require.NoError(t, err)
+	replayed := regexp.MustCompile(`"replayed_identically": \w+`) // which only the exact build promises
+	require.Equal(t, replayed.ReplaceAllString(string(want), ""), replayed.ReplaceAllString(string(got), ""))
+}
+
+// judged runs lockchaos check on a history with a limit of memory, in MB. It returns
+// the exit code, and what was said.
+func judged(t *testing.T, limit int, write func(io.Writer) error) (code int, said string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := lockchaos(t, "check", "-")
+	cmd.Env = append(os.Environ(), "GOGC=100", fmt.Sprintf("GOMEMLIMIT=%dMiB", limit)) // make test sets another GOGC
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	if err := write(in); !errors.Is(err, syscall.EPIPE) {
+		require.NoError(t, err)
+	}
+	_ = in.Close() // it may be closed already
+	err = cmd.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// A history that needs more memory than there may be is unknown, with the reason, before all of it was read.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	const limit, input, rest = 60, 200, 5000 // MB
+	code, said := judged(t, limit, func(w io.Writer) error {
+		long := strings.Repeat("x", 1<<20)
+		for i := range input {
+			if _, err := fmt.Fprintf(w, `{"time":%d,"process":1,"type":"ok","op":"lost","lock":"%d%s"}`+"\n", i, i, long); err != nil {
+				return err
+			}
+		}
+		for range rest { // which takes no memory, and would be read to its end
+			if _, err := io.WriteString(w, strings.Repeat("\n", 1<<20)); err != nil {
+				return err
+			}
+		}
+		return errors.New("it read all")
+	})
+	require.Equal(t, exitUnknown, code, said)
+	require.Contains(t, said, "It could not be decided: it takes more than 80 MB of memory")
+}
+
+// togetherIn writes a history in which so many readers hold a lock at once.
+func togetherIn(w io.Writer, readers int) error {
+	out := bufio.NewWriter(w)
+	now := 0
+	for _, op := range [...]string{"acquire", "release"} {
+		for i := range readers {
+			for _, typ := range [...]string{"invoke", "ok"} {
+				now++
+				_, _ = fmt.Fprintf(out, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d","mode":"read"}`+"\n", now, i, typ, op, i)
+			}
+		}
+	}
+	return out.Flush()
+}
+
+// A hundred thousand readers at once are judged in 400 MB: 120 do on an idle machine, and 90 don't.
+func TestMemoryOfManyReadersAtOnceIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the histories are long")
+	}
+	t.Parallel()
+	for limit, enough := range map[int]bool{60: false, 400: true} {
+		code, said := judged(t, limit, func(w io.Writer) error { return togetherIn(w, 100_000) })
+		if enough {
+			require.NotContains(t, said, "memory", code)
+		} else {
+			require.Equal(t, exitUnknown, code, said)
+			require.Regexp(t, "it takes more than (60|80) MB of memory", said) // where the search gives up, or at the end
+		}
+	}
+}
+
+// The first signal ends a check that waits for its input: what runs it under a limit of time is not kept waiting.
+func TestASignalEndsACheckThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, arg := range map[string]string{"standard input": "-", "a pipe without a writer": "pipe", "a pipe whose writer is silent": "./pipe"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := lockchaos(t, "check", arg)
+			cmd.Dir = t.TempDir()
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			pipe := filepath.Join(cmd.Dir, "pipe")
+			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+			waits := func() bool { return opens(cmd.Process.Pid) }
+			if arg != "pipe" {
+				writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+				require.NoError(t, err)
+				defer writer.Close()
+				cmd.Stdin = writer
+				_, err = writer.WriteString(`{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k"}` + "\n")
+				require.NoError(t, err)
+				waits = func() bool { return unread(t, writer) == 0 }
+			}
+			require.NoError(t, cmd.Start())
+			awaits(t, "it waits for its input", waits)
+			send(t, cmd, syscall.SIGTERM)
+			_ = cmd.Wait()
+			require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%v: %s", cmd.ProcessState, &said)
+			require.Contains(t, said.String(), "interrupted")
+		})
+	}
+}
+
+// opens reports whether a thread of a process waits in an open.
+func opens(pid int) bool {
+	calls, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "syscall"))
+	return slices.ContainsFunc(calls, func(path string) bool {
+		call, err := os.ReadFile(path)
+		return err == nil && strings.HasPrefix(string(call), strconv.Itoa(syscall.SYS_OPENAT)+" ")
+	})
+}
+
+// unread is how many bytes of a pipe were not read yet.
+func unread(t *testing.T, pipe *os.File) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+	require.NoError(t, err)
+	return n
+}
+
+// The names of run directories are of another author, too: what a terminal would obey in them is shown.
+func TestNamesOfDirectoriesAreEscaped(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a\x1b[2J\nforged\u202e")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for file, text := range map[string]string{
+		"run.json": `{"version":1,"program":"v0.1.0","command":"lockchaos run","seed":1,"topology":{"name":"single","nodes":[{"name":"redis-1","kind":"redis","role":"master"}],"links":[]},"lock":"mutex","started":"2026-11-21T09:30:00Z","duration":5000000}`,
+		"history.jsonl": `{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a"}
+{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a"}
+`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	for _, args := range [][]string{
+		{"check", dir},
+		{"check", "--json", dir},
+		{"check", filepath.Join(dir, "history.jsonl")},
+		{"report", dir},
+		{"report", "--format", "text", dir},
+		{"report", "--format", "markdown", dir},
+		{"compare", dir, dir},
+		{"check", dir + "/nowhere"},
+		{"report", dir + "/nowhere"},
+		{"compare", dir, dir + "/nowhere"},
+		{"serve", dir},
+		{"run", "--replay", dir},
+		{"simulate", "--replay", dir},
+		{"reproduce", dir + "/nowhere.yaml"},
+	} {
+		var out, errs bytes.Buffer
+		run(args, &out, &errs)
+		said := out.String() + errs.String()
+		require.NotEmpty(t, said, args)
+		require.NotRegexp(t, regexp.MustCompile("\x1b\\[2J|\n *forged|\u202e"), said, "%q", args)
+	}
 }

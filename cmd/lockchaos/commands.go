@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/container"
+)
+
+// version is that of the module, or of the commit that it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return "devel"
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a.printf("lockchaos %s\n", version())
+			return nil
+		},
+	}
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a line of a history",
+		Long: `Print the JSON Schema (draft 2020-12) of a line of a history, for programs that
+write histories. What takes several lines to see, such as a completion without
+its invocation, lockchaos check says.`,
+		Example: `  lockchaos schema > history.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a.printf("%s", history.Schema())
+			return nil
+		},
+	}
+}
+
+// workerCommand is for lockchaos itself: it runs a client of a scenario as a
+// process of its own.
+func (a *app) workerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    harness.WorkerCommand,
+		Short:  "Be a client of a scenario (lockchaos starts it itself)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asHarness(harness.ServeWorker(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
+		},
+	}
+}
+
+func (a *app) cleanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean",
+		Short: "Remove the containers, networks and folders that killed runs left behind",
+		Long: `Remove the containers, networks and folders of runs whose harness is dead. It does
+not touch those of a run that is under way, and not those that make up started.
+Local processes need no cleaning: they never outlive their run.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			removed, err := container.Clean(cmd.Context())
+			for _, what := range removed {
+				a.printf("removed %s\n", what)
+			}
+			switch {
+			case errors.Is(err, topologies.ErrMissing):
+				a.printf("nothing to remove: %v\n", err)
+				return nil
+			case err != nil:
+				return harnessError{err}
+			case len(removed) == 0:
+				a.printf("nothing to remove\n")
+			}
+			return nil
+		},
+	}
+}

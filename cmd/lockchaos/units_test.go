@@ -1,0 +1,423 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/simulation"
+	"github.com/lockchaos/lockchaos/simulation/world"
+)
+
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	broken := harnessError{errors.New("heal cut: it is still cut")}
+	jobs := []int{1, 2, 3, 4, 5}
+	t.Run("all jobs in their order", func(t *testing.T) {
+		var done []int
+		require.NoError(t, batch(t.Context(), 1, jobs, func(_ context.Context, job int) error {
+			done = append(done, job)
+			return nil
+		}))
+		require.Equal(t, jobs, done)
+	})
+	t.Run("no more at a time than there are workers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			now, most, all := 0, 0, 0
+			count := func(change int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now += change
+				most, all = max(most, now), all+max(change, 0)
+			}
+			require.NoError(t, batch(t.Context(), 3, jobs, func(context.Context, int) error {
+				count(1)
+				time.Sleep(time.Second) // of virtual time
+				count(-1)
+				return nil
+			}))
+			require.Equal(t, 3, most)
+			require.Equal(t, 5, all)
+		})
+	})
+	t.Run("an error ends what is under way", func(t *testing.T) {
+		var begun atomic.Int64
+		err := batch(t.Context(), 2, jobs, func(ctx context.Context, job int) error {
+			begun.Add(1)
+			if job == 2 {
+				return broken
+			}
+			<-ctx.Done() // or the test hangs
+			return harnessError{ctx.Err()}
+		})
+		require.Equal(t, broken, err, "and not that the others were ended for it")
+		require.LessOrEqual(t, begun.Load(), int64(2))
+	})
+	t.Run("the end of the context is no error", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var done []int
+		require.NoError(t, batch(ctx, 1, jobs, func(_ context.Context, job int) error {
+			done = append(done, job)
+			cancel()
+			return nil
+		}))
+		require.Equal(t, []int{1}, done)
+	})
+	t.Run("what could not be undone is told of, whichever of several runs ended first", func(t *testing.T) {
+		ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
+		require.Equal(t, broken, mostSevere(ended, broken))
+		require.Equal(t, broken, mostSevere(broken, ended))
+		require.Equal(t, broken, mostSevere(verdictError(exitInvalid), broken))
+		require.Equal(t, ended, mostSevere(ended, nil))
+		require.Equal(t, ended, mostSevere(nil, ended))
+		require.NoError(t, mostSevere(nil, nil))
+	})
+}
+
+// A command that is shown to be repeated doesn't say where its output went, which is a path of
+// the machine on which it ran.
+func TestChangedFlagsLeaveFilesOfOutputOut(t *testing.T) {
+	cmd := (&app{}).benchCommand()
+	require.NoError(t, cmd.ParseFlags([]string{
+		"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json",
+	}))
+	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(cmd))
+	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(cmd, ""))
+}
+
+// The seed is that of lockchaos, and not one that a driver is started with: campaigns of two drivers are two.
+func TestFlagsWithASeedOfADriver(t *testing.T) {
+	var o runOptions
+	cmd := &cobra.Command{}
+	o.register(cmd)
+	require.NoError(t, cmd.ParseFlags([]string{"--lock", "exec:driver --seed 1 -x", "--seeds", "1-2"}))
+	o.seeds = "1-2"
+	require.Equal(t, " --lock 'exec:driver --seed 1 -x' --seed 2", o.again(cmd, 2))
+	require.Equal(t, " --lock 'exec:driver --seed 1 -x'", flagsWithSeed(cmd, ""))
+}
+
+// Each command that a user can find has an example in its help.
+func TestEveryHelpHasAnExample(t *testing.T) {
+	t.Parallel()
+	var look func(*cobra.Command)
+	look = func(cmd *cobra.Command) {
+		if cmd.Hidden {
+			return
+		}
+		require.Contains(t, cmd.Example, "  lockchaos ", cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(io.Discard, io.Discard))
+}
+
+// What a scenario comes to depends on how often it gave its verdict, on what it
+// gave instead, and on whether the harness did its part.
+func TestTheExitOfSeveralRuns(t *testing.T) {
+	t.Parallel()
+	judged := func(v checker.Verdict, unexpected error) played {
+		return played{in: reports.Input{Report: checker.Report{Verdict: v}}, unexpected: unexpected}
+	}
+	other := errors.New("it gave another verdict")
+	invalid, valid := judged(checker.Invalid, nil), judged(checker.Valid, nil)
+	missed, unknown := judged(checker.Valid, other), judged(checker.Unknown, other)
+	broken, unsuited := unknown, unknown
+	unsuited.in.Run.Unsuited = "step 2: it was refused"
+	broken.failed = harnessError{errors.New("heal cut: it is still cut")}
+	times := func(n int, p played, and ...played) []played {
+		for range n {
+			and = append(and, p)
+		}
+		return and
+	}
+	tests := []struct {
+		name      string
+		expect    string
+		everyTime bool
+		runs      []played
+		want      int
+	}{
+		{"all gave it", "invalid", false, times(3, invalid), exitValid},
+		{"nine of ten", "invalid", false, times(9, invalid, missed), exitValid},
+		{"nine of ten of one that must each time", "invalid", true, times(9, invalid, missed), exitInvalid},
+		{"eight of ten", "invalid", false, times(8, invalid, missed, unknown), exitInvalid},
+		{"nothing is known", "invalid", false, times(2, unknown), exitUnknown},
+		{"a cure that failed once", "valid", false, times(9, valid, judged(checker.Invalid, other)), exitInvalid},
+		{"one that can't be asked of the lock", "valid", true, times(2, unsuited), exitValid},
+		{"one that could be asked once", "valid", true, times(1, unsuited, judged(checker.Valid, nil)), exitInvalid},
+		{"a heal that failed once", "valid", false, times(9, valid, broken), exitHarness},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := scenarios.Scenario{Name: "x", Expect: scenarios.Expectation{Verdict: tt.expect}, EveryTime: tt.everyTime}
+			got := (&scenarioResult{choice: choice{Scenario: s}, runs: tt.runs}).exit(len(tt.runs))
+			require.Equal(t, tt.want, exitCode(got), "%v", got)
+		})
+	}
+}
+
+// settingsOf are the settings of a run that its record keeps, by their names in JSON.
+func settingsOf(r reflect.Value) map[string]any {
+	all := map[string]any{}
+	for field, value := range r.Fields() {
+		switch name, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
+		case name == "-", field.Name == "Lock":
+		case name != "":
+			all[name] = value.Interface()
+		case value.Kind() == reflect.Struct:
+			maps.Copy(all, settingsOf(value))
+		}
+	}
+	return all
+}
+
+// Each setting that run.json keeps has one flag of the same name, which changes nothing
+// else, and is in the description of the file.
+func TestRunFlags_reachEverySetting(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"int": "7", "duration": "7s", "float64": "7.5", "bool": "true", "string": "seven"}
+	names := slices.Sorted(maps.Keys(settingsOf(reflect.ValueOf(harness.RandomRun{}))))
+	require.NotEmpty(t, names)
+	format, err := os.ReadFile("../../docs/history-format.md")
+	require.NoError(t, err)
+	_, row, found := strings.Cut(string(format), "\n| `settings` |")
+	require.True(t, found)
+	row, _, _ = strings.Cut(row, "\n")
+	for _, name := range names {
+		require.Contains(t, row, "`"+name+"`")
+		var o runOptions
+		cmd := &cobra.Command{}
+		o.register(cmd)
+		want := settingsOf(reflect.ValueOf(o.RandomRun))
+		f := cmd.Flag(strings.ReplaceAll(name, "_", "-"))
+		require.NotNil(t, f, "setting %s has no flag", name)
+		require.NoError(t, f.Value.Set(values[f.Value.Type()]))
+		got := settingsOf(reflect.ValueOf(o.RandomRun))
+		require.NotEqual(t, want[name], got[name], "--%s sets %s", f.Name, name)
+		want[name] = got[name]
+		require.Equal(t, want, got, "--%s sets nothing but %s", f.Name, name)
+	}
+}
+
+// A script whose clients use the resource after the end of their holds proves no lost
+// update of the lock, unless the simulated clients could not notice the end either. What
+// the lock itself answered is proved by it in any case.
+func TestDoubt(t *testing.T) {
+	run := func(events ...history.Event) reports.Input {
+		granted := history.Event{Op: history.Acquire, Type: history.OK, Owner: "a#1", Expires: time.Second}
+		return reports.Input{History: &history.History{Events: append([]history.Event{granted}, events...)}}
+	}
+	access := func(at time.Duration) history.Event {
+		return history.Event{Op: history.Access, Type: history.OK, Owner: "a#1", Time: at}
+	}
+	told := history.Event{Op: history.Lost, Type: history.OK, Owner: "a#1", Time: time.Millisecond}
+	lost := scenarios.Scenario{Expect: scenarios.Expectation{Violation: checker.LostUpdate}}
+	double := scenarios.Scenario{Expect: scenarios.Expectation{Violation: checker.DoubleGrant}}
+	paused := simulation.Case{Plan: []world.Fault{{Name: world.PauseClient}}}
+	require.Empty(t, doubt(simulation.Case{}, lost, run(access(time.Second)), nil))
+	require.Contains(t, doubt(simulation.Case{}, lost, run(access(time.Second+1)), nil), "a#1 use the resource after the end of its hold")
+	require.NotEmpty(t, doubt(simulation.Case{}, lost, run(told, access(2*time.Millisecond)), nil))
+	require.Empty(t, doubt(simulation.Case{}, double, run(access(time.Second+1)), nil))
+	require.Empty(t, doubt(paused, lost, run(access(time.Second+1)), nil))
+	require.Empty(t, doubt(simulation.Case{Careless: true}, lost, run(access(time.Second+1)), nil))
+	require.Equal(t, "it differs", doubt(paused, lost, run(), errors.New("it differs")))
+}
+
+// shard makes a folder with a journal of runs.
+func shard(t *testing.T, dir string, h fleet.Header, lines ...fleet.Run) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	h.Format = 1
+	f, err := os.Create(filepath.Join(dir, fleet.JournalFile))
+	require.NoError(t, err)
+	defer f.Close()
+	e := json.NewEncoder(f)
+	require.NoError(t, e.Encode(h))
+	for _, line := range lines {
+		require.NoError(t, e.Encode(line))
+	}
+}
+
+func merge(t *testing.T, args ...string) error {
+	t.Helper()
+	cmd := (&app{stdout: io.Discard, stderr: io.Discard}).mergeCommand()
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	return cmd.Execute()
+}
+
+// A journal is of another machine: what it names is copied into the new folder, and nowhere else.
+func TestMergeStaysInItsFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	result, err := json.Marshal(seedResult{Seed: 1, Verdict: checker.Invalid, Results: &reports.Results{Verdict: checker.Invalid}})
+	require.NoError(t, err)
+	s := filepath.Join(dir, "shards", "s")
+	var lines []fleet.Run
+	for _, id := range []string{"-", "a", "z/../../x"} {
+		lines = append(lines, fleet.Run{ID: id, Job: "seed 1", Dir: "seed-1", Result: result})
+	}
+	shard(t, s, fleet.Header{Program: "v1", Command: "c", Seeds: "1"}, lines...)
+	require.NoError(t, os.MkdirAll(filepath.Join(s, "seed-1"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(s, "seed-1", "a"), nil, 0o600))
+
+	require.ErrorContains(t, merge(t, "--out", filepath.Join(s, "seed-1", "joined"), s), "is inside the shard")
+	require.NoError(t, os.Symlink(filepath.Join(s, "seed-1"), filepath.Join(dir, "link")))
+	require.ErrorContains(t, merge(t, "--out", filepath.Join(dir, "link", "joined"), s), "is inside the shard")
+	out := filepath.Join(dir, "joined", "out")
+	require.Equal(t, exitInvalid, exitCode(merge(t, "--out", out, s)))
+	for _, name := range []string{"seed-1", "seed-1-2", "seed-1-3"} {
+		require.FileExists(t, filepath.Join(out, name, "a"))
+	}
+	beside, err := filepath.Glob(filepath.Join(dir, "joined", "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{out}, beside)
+}
+
+// Where one try of a shard was ended before it had written what it found, the other has it, and the repetitions of an
+// exact build are judged as those of one process.
+func TestMergeTakesWhatAnyTryHas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	note, err := json.Marshal(simulatedNote{2, true, simulation.Result{Findings: []string{"double-grant"}, Case: simulation.Case{Seed: 1}, Granted: 1, Same: 2}})
+	require.NoError(t, err)
+	var tries []string
+	for _, id := range []string{"a", "b"} {
+		s := filepath.Join(dir, id)
+		shard(t, s, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: true}, fleet.Run{ID: id, Job: "seed 1", Result: note})
+		tries = append(tries, s)
+	}
+	ended := simulatedSearch{Kinds: []*simulatedKind{{Kind: "double-grant", Seed: 1, Plan: []string{"cut"}}}}
+	b, err := json.Marshal(ended)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(tries[1], searchFile), b, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(tries[1], "double-grant"), 0o755))
+	out := filepath.Join(dir, "out")
+	require.Equal(t, exitInvalid, exitCode(merge(t, append([]string{"--out", out}, tries...)...)))
+	require.DirExists(t, filepath.Join(out, "double-grant"))
+	b, err = os.ReadFile(filepath.Join(out, searchFile))
+	require.NoError(t, err)
+	var got simulatedSearch
+	require.NoError(t, json.Unmarshal(b, &got))
+	require.True(t, got.Exact)
+	require.Equal(t, 1, got.Cases)
+	require.Equal(t, []string{"cut"}, got.Kinds[0].Plan)
+}
+
+// Which case says how requests ended does not depend on which is done first.
+func TestSimulatedDenialIsOfTheFirstCase(t *testing.T) {
+	t.Parallel()
+	var s simulatedSearch
+	for _, order := range []int{2, 0, 1} {
+		s.add(order, simulation.Result{Denied: []string{"a", "b", "c"}[order]})
+	}
+	require.Equal(t, "a", s.Denied)
+}
+
+// longHistory writes a history that is judged as it streams by: two clients
+// take turns; at the end, where it is wanted, both hold the lock.
+func longHistory(t *testing.T, wrong bool) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "history.jsonl.gz")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	w := gzip.NewWriter(f)
+	at := 0
+	write := func(process int, typ, op string, owner int) {
+		at++
+		_, err := fmt.Fprintf(w, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d"}`+"\n", at*1000, process, typ, op, owner)
+		require.NoError(t, err)
+	}
+	write(0, "invoke", "acquire", 0)
+	write(0, "ok", "acquire", 0)
+	owner := 0
+	for ; at < storyEvents+20_000; owner++ {
+		write((owner+1)%2, "invoke", "acquire", owner+1)
+		write(owner%2, "invoke", "release", owner)
+		write(owner%2, "ok", "release", owner)
+		write((owner+1)%2, "ok", "acquire", owner+1)
+	}
+	if wrong {
+		write(2, "invoke", "acquire", owner+1)
+		write(2, "ok", "acquire", owner+1)
+		write(owner%2, "invoke", "release", owner)
+		write(owner%2, "ok", "release", owner)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, f.Close())
+	return path
+}
+
+func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the history is long")
+	}
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitValid, run([]string{"check", longHistory(t, false)}, &stdout, &stderr), stderr.String())
+	require.Contains(t, stdout.String(), "VALID  No violation")
+	require.Contains(t, stdout.String(), "events over")
+
+	path := longHistory(t, true)
+	part := filepath.Join(t.TempDir(), "part.jsonl")
+	stdout.Reset()
+	require.Equal(t, exitInvalid, run([]string{"check", "--explain", "--minimal", part, path}, &stdout, &stderr), stderr.String())
+	require.Contains(t, stdout.String(), "mutual-exclusion is violated")
+	require.Contains(t, stdout.String(), "this part alone shows it")
+	require.Equal(t, exitInvalid, run([]string{"check", part}, &stdout, &stderr), stderr.String())
+
+	stdout.Reset()
+	require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
+	var results struct {
+		Verdict string
+		Events  int
+	}
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
+	require.Equal(t, "invalid", results.Verdict)
+	require.Greater(t, results.Events, storyEvents)
+}
+
+// The history of a run is judged with its record, unless that would take too much
+// memory.
+func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, reports.HistoryFile)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	is, _ := (&judging{from: "lockchaos"}).ofRun(path)
+	require.False(t, is, "no record")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), nil, 0o600))
+	for size, want := range map[int64]bool{mostOfRun: false, mostOfRun + 1: true} {
+		require.NoError(t, os.Truncate(path, size))
+		is, long := (&judging{from: "lockchaos"}).ofRun(path)
+		require.True(t, is)
+		require.Equal(t, want, long)
+	}
+}

@@ -1,9 +1,0 @@
-package drivers_test
-
-import (
-	"testing"
-
-	"github.com/lockchaos/lockchaos/internal/runtest"
-)
-
-func TestMain(m *testing.M) { runtest.Main(m) }
