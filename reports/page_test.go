@@ -43,12 +43,11 @@ func TestEnvironment(t *testing.T) {
 	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
 }
 
-// What is copied as an issue is the story with its diagram, and how to repeat it.
+// What is copied as an issue is the story, and how to repeat it.
 func TestIssue(t *testing.T) {
 	_, issue, found := strings.Cut(htmlOf(t, failover()), `<pre id="issue" hidden>`)
 	require.True(t, found)
 	issue, _, _ = strings.Cut(issue, "</pre>")
 	require.Contains(t, issue, "## ✗ INVALID: Two clients")
-	require.Contains(t, issue, "```mermaid")
 	require.Contains(t, issue, "lockchaos reproduce failover-double-grant")
 }

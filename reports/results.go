@@ -99,6 +99,12 @@ type Results struct {
 	Faults     []Fault             `json:"faults"`
 }
 
+// EventWords says an event of a history in words, as stories do.
+func EventWords(h *history.History) func(*history.Event) string {
+	f := facts.Of(history.Run{}, h, checker.Report{}, true)
+	return func(e *history.Event) string { return story.Line(f, e) }
+}
+
 // A model is an input with what all of its reports are made of.
 type model struct {
 	Results
@@ -142,18 +148,10 @@ func newModel(in Input) *model {
 }
 
 // next is the command that says more about an invalid run: one that measures its causes, which tells a limit of
-// the servers from a defect of the lock, or the variant of a scenario that prevents the violation.
+// the servers from a defect of the lock.
 func (m *model) next() string {
 	run := m.in.Run
-	if run.AbortReason != "" || run.ClaimLostTo != "" {
-		return ""
-	}
-	for _, c := range m.Story.Cures {
-		if c.Prevents {
-			return c.Try
-		}
-	}
-	if len(run.Causes) > 0 || m.Simulated || run.Backend == "attach" {
+	if run.AbortReason != "" || run.ClaimLostTo != "" || len(run.Causes) > 0 || m.Simulated || run.Backend == "attach" {
 		return ""
 	}
 	return story.With(run, "--causes")

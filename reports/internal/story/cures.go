@@ -21,8 +21,6 @@ type Cure struct {
 	Try string `json:"try,omitempty"`
 	// Cost says what it costs.
 	Cost string `json:"cost,omitempty"`
-	// Prevents is set where a variant of the scenario shows that it prevents the violation.
-	Prevents bool `json:"prevents,omitempty"`
 }
 
 // A cureRow is a cure with what it helps against.
@@ -58,10 +56,6 @@ func cureRows() []cureRow {
 		{
 			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
 			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
-		},
-		{
-			Cure:  Cure{ID: "owner-checked-release", Text: "see what a release does that arrives late, such as the one without an answer here: compare the owner and delete in one step on the server"},
-			Kinds: []string{checker.DoubleGrant}, When: (*telling).releaseUnderWay,
 		},
 		{
 			Cure: Cure{
@@ -144,24 +138,17 @@ func cureRows() []cureRow {
 	}
 }
 
-// cures are what helps against a violation and was not in place: what its scenario names, else what
-// fits its kind and the effects of the faults that were in effect.
+// cures are what helps against a violation and was not in place: what its scenario names, unless the run is a variant,
+// which may have it; else what fits the kind and the effects of the faults that were in effect.
 func (t *telling) cures() []Cure {
 	var found []Cure
 	for _, text := range t.r.Run.Cures {
-		variants := shownBy(text)
-		if slices.Contains(variants, t.r.Run.Scenario) {
-			continue
-		}
-		c := Cure{Text: text, Prevents: variants != nil}
-		if c.Prevents {
-			c.Try = "lockchaos reproduce " + strings.Join(variants, " ")
-		}
-		found = append(found, c)
+		found = append(found, Cure{Text: text})
 	}
-	if len(found) > 0 {
+	if len(found) > 0 && !strings.Contains(t.r.Run.Scenario, "/") {
 		return found
 	}
+	found = nil
 	kinds := []string{t.v.Kind}
 	if t.wrong != nil {
 		kinds = append(kinds, t.wrong.v.Kind)
@@ -186,26 +173,6 @@ func (t *telling) cures() []Cure {
 		found = append(found, c)
 	}
 	return found
-}
-
-// shownBy are the variants that show a cure of a scenario, which its text names in the format of scenarios:
-// "(see a/one, /two and a/three)".
-func shownBy(cure string) []string {
-	_, rest, _ := strings.Cut(cure, "(see ")
-	see, _, closed := strings.Cut(rest, ")")
-	if !closed {
-		return nil
-	}
-	var variants []string
-	of := ""
-	for name := range strings.SplitSeq(strings.ReplaceAll(see, " and ", ", "), ", ") {
-		if strings.HasPrefix(name, "/") {
-			name = of + name
-		}
-		of, _, _ = strings.Cut(name, "/")
-		variants = append(variants, name)
-	}
-	return variants
 }
 
 // With is the command of a random run with more flags; empty for any other. Of a flag that is there twice the

@@ -91,7 +91,9 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 		case e.op != nil:
 			s.exchange(e.op, e.servers, until)
 		case e.Kind == EventServer:
-			s.add(StepNote, e.At, s.actor(strings.Fields(e.Actor)[0], ActorServer), "", joined(" ", e.Verb, e.Object), nil)
+			for _, server := range e.servers {
+				s.add(StepNote, e.At, s.actor(server, ActorServer), "", joined(" ", e.Verb, e.Object), nil)
+			}
 		case e.Kind == EventLock && e.client != "":
 			s.add(StepNote, e.At, s.actor(e.client, ActorClient), "", e.note, nil)
 		}

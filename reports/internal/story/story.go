@@ -59,7 +59,7 @@ type Event struct {
 
 	rank    int                // 0 for what a story is not told without; the highest is left out first
 	op      *history.Operation // that it is an answer to; nil: it is none
-	servers []string           // that granted it
+	servers []string           // that granted it, or that it is about
 	client  string             // whom it is a note about, where it is no answer: his lease is over, or he was told
 	note    string
 }
@@ -157,18 +157,9 @@ func (s Story) Lines() []string {
 		for _, c := range s.Cures {
 			cures = append(cures, strings.TrimRight(c.Text, ". "))
 		}
-		lines = append(lines, s.Helps()+": "+strings.Join(cures, "; or ")+".")
+		lines = append(lines, "What may prevent it: "+strings.Join(cures, "; or ")+".")
 	}
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
-}
-
-// Helps says what is known of the cures: a variant of the scenario shows that one prevents the
-// violation, or it is one that helps against the kind and was not tried.
-func (s Story) Helps() string {
-	if slices.ContainsFunc(s.Cures, func(c Cure) bool { return c.Prevents }) {
-		return "What prevents it"
-	}
-	return "What may prevent it"
 }
 
 // An InEffect is which faults were in effect while a violation arose. That one of them was the cause it

@@ -320,24 +320,6 @@ func (t *telling) lateExtension() *history.Operation {
 
 func (t *telling) extendedLate() bool { return t.late != nil }
 
-// releaseUnderWay reports whether a release by another client than the first holder may have reached the server right before
-// the second grant, as it got no answer while a fault was in effect, and no fault was that removes keys by itself.
-func (t *telling) releaseUnderWay() bool {
-	removes := []history.Effect{history.Promotes, history.Isolates, history.Restarts, history.Forgets, history.ShiftsClock}
-	begin := history.Never
-	for _, f := range t.effective {
-		if slices.ContainsFunc(removes, f.Has) {
-			return false
-		}
-		begin = min(begin, f.At())
-	}
-	return len(t.holds) == 2 && slices.ContainsFunc(t.r.Ops, func(op history.Operation) bool {
-		e := op.Invoke
-		return e.Op == history.Release && e.Lock == t.v.Lock && e.Owner != t.holds[0].Owner && op.Unknown() &&
-			op.Complete.Time >= begin && e.Time < t.holds[1].Start
-	})
-}
-
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {
 	nodes := t.r.Run.Topology.Nodes
