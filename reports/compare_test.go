@@ -122,7 +122,6 @@ func TestCompareOneFault(t *testing.T) {
 		}))
 	}
 	require.Contains(t, text(1), "slowest recovery from kill")
-	require.NotContains(t, text(1), "times as much")
 	require.NotRegexp(t, `slowest recovery from kill.*×`, text(1))
-	require.Contains(t, text(5), "The slowest recovery from kill is ")
+	require.Regexp(t, `slowest recovery from kill.*×`, text(5))
 }

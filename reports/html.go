@@ -110,8 +110,8 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 		return fmt.Errorf("write html: %w", err)
 	}
 	diagram, moment, rows := "", timeline.Moment(f), m.rows()
-	if m.Sequence != nil {
-		diagram = draw.Messages(m.Sequence)
+	if q := story.Messages(f, v, m.Story); q != nil {
+		diagram = draw.Messages(q)
 	}
 	if l, ok := f.HeldLatency(); ok {
 		rows = append(rows, operationRow{"(hold)", Outcomes{OK: l.Count}, l})
@@ -138,7 +138,6 @@ type shownViolation struct {
 	Since time.Duration
 	Told  bool
 	Words []string // the events in words
-	Lines []string // the events, as they stand in the history
 	Show  template.URL
 }
 
@@ -165,16 +164,9 @@ func (m *model) shown(told *checker.Violation) []property {
 func (m *model) evidenceOf(v, told *checker.Violation) shownViolation {
 	s := shownViolation{Violation: *v, Since: m.facts.Since(v), Told: v == told, Show: m.around(v)}
 	for _, index := range v.Events {
-		e, ok := m.facts.Event(index)
-		if !ok {
-			continue
+		if e, ok := m.facts.Event(index); ok {
+			s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
 		}
-		var line bytes.Buffer
-		enc := json.NewEncoder(&line)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(e) // numbers and strings always can be written
-		s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
-		s.Lines = append(s.Lines, strings.TrimSpace(line.String()))
 	}
 	return s
 }

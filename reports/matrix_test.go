@@ -61,7 +61,7 @@ func TestMatrix(t *testing.T) {
 
 	var out bytes.Buffer
 	require.NoError(t, reports.WriteMatrixText(&out, m))
-	require.Contains(t, out.String(), "not possible: redlock on independent under failover: nothing to fail over to\n")
+	require.Contains(t, out.String(), "redlock on independent under failover: not possible: nothing to fail over to\n")
 	require.Contains(t, out.String(), "1 valid, 1 invalid, 1 unknown")
 	require.Regexp(t, `(?m)^etcd-mutex +etcd +failover +valid +no run *$`, out.String())
 }

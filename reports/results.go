@@ -33,8 +33,6 @@ type (
 	Story = story.Story
 	// A StoryEvent is one thing that happened.
 	StoryEvent = story.Event
-	// A Sequence is what parties said to each other until a violation.
-	Sequence = story.Sequence
 )
 
 // EventViolation is the kind of the event at which the promise was broken.
@@ -84,11 +82,9 @@ type Results struct {
 	// Missing says what could not be read of the run that this was made of.
 	Missing []string `json:"missing,omitempty"`
 
-	// Counts are the violations by kind; Story tells the first of them with damage, and Sequence has the
-	// messages until then (nil where no two parties are known).
-	Counts   Counts    `json:"counts"`
-	Story    Story     `json:"story"`
-	Sequence *Sequence `json:"sequence,omitempty"`
+	// Counts are the violations by kind; Story tells the first of them with damage.
+	Counts Counts `json:"counts"`
+	Story  Story  `json:"story"`
 	// Causes are what came of playing the run again with and without its faults; empty: it was not.
 	Causes []history.Cause `json:"causes,omitempty"`
 	// Next is the command that says more about an invalid run; empty where there is none.
@@ -140,8 +136,7 @@ func newModel(in Input) *model {
 	if m.Verdict == "" {
 		m.Verdict = checker.Unknown
 	}
-	if v := f.Told(); v != nil {
-		m.Sequence = story.Messages(f, v, m.Story)
+	if f.Told() != nil {
 		m.Next = m.next()
 	}
 	return m

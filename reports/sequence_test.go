@@ -9,6 +9,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // independent is a topology of five masters that know nothing of each other.
@@ -43,8 +45,14 @@ func twoMajorities(owners ...string) reports.Input {
 	return judged(r, s.history())
 }
 
+// sequenceOf are the messages until the violation of a run that is told; nil for none.
+func sequenceOf(in reports.Input) *story.Sequence {
+	f := facts.Of(in.Run, in.History, in.Report, true)
+	return story.Messages(f, f.Told(), reports.Summarize(in).Story)
+}
+
 func TestSequence(t *testing.T) {
-	q := reports.Summarize(failover()).Sequence
+	q := sequenceOf(failover())
 	var actors, steps []string
 	for _, a := range q.Actors {
 		actors = append(actors, a.Kind+" "+a.Name)
@@ -61,23 +69,18 @@ func TestSequence(t *testing.T) {
 
 	// Every kind of violation has one, in order of time, and each step names its parties.
 	for name, fixture := range fixtures() {
-		for _, c := range []reports.Results{reports.Summarize(fixture())} {
-			if c.Sequence == nil {
-				continue
-			}
-			known := map[string]bool{"": true}
-			for _, a := range c.Sequence.Actors {
-				known[a.Name] = true
-			}
-			at := ms(0)
-			for _, s := range c.Sequence.Steps {
-				require.GreaterOrEqual(t, s.At, at, name)
-				at = s.At
-				require.True(t, known[s.From] && known[s.To], "%s: %v", name, s)
-				if s.Event != nil {
-					require.Less(t, *s.Event, int64(len(fixture().History.Events)))
-				}
-			}
+		q := sequenceOf(fixture())
+		if q == nil {
+			continue
+		}
+		known, at := map[string]bool{"": true}, ms(0)
+		for _, a := range q.Actors {
+			known[a.Name] = true
+		}
+		for _, s := range q.Steps {
+			require.GreaterOrEqual(t, s.At, at, name)
+			at = s.At
+			require.True(t, known[s.From] && known[s.To], "%s: %v", name, s)
 		}
 	}
 }

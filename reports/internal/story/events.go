@@ -109,9 +109,9 @@ func eventOf(r *facts.Facts, e *history.Event) Event {
 	case e.Op == history.Observe:
 		ev.Kind, ev.Actor, ev.Object, ev.Server, ev.servers = EventServer, e.Node, joined(" ", e.What, e.Value), "", []string{e.Node}
 	case e.Op == history.Crash:
-		ev.Object, ev.client, ev.note = "", r.ClientOf(e), ev.Verb
+		ev.Object, ev.client = "", r.ClientOf(e)
 	case e.Op == history.Lost:
-		ev.client, ev.note = r.ClientOf(e), "is told that "+e.Lock+" is lost"
+		ev.client = r.ClientOf(e)
 	case e.Op == history.Acquire && e.Type == history.OK:
 		ev.Kind = EventGrant
 	}

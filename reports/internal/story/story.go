@@ -61,7 +61,6 @@ type Event struct {
 	op      *history.Operation // that it is an answer to; nil: it is none
 	servers []string           // that granted it, or that it is about
 	client  string             // whom it is a note about, where it is no answer: his lease is over, or he was told
-	note    string
 }
 
 // The kinds of event.
@@ -113,7 +112,7 @@ func shortened(events []Event) []Event {
 		events = slices.Delete(events, at, at+1)
 	}
 	for i := range events {
-		events[i].rank, events[i].op, events[i].servers, events[i].client, events[i].note = 0, nil, nil, "", ""
+		events[i].rank, events[i].op, events[i].servers, events[i].client = 0, nil, nil, ""
 	}
 	return events
 }

@@ -278,8 +278,7 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	if end <= h.Start || end >= last || h.Release != nil && t.has(h.Release) {
 		return events
 	}
-	name := named(facts.Client(h.Owner))
-	ev := Event{At: end, Kind: EventLock, Actor: name, Object: h.Lock, rank: 1}
+	ev := Event{At: end, Kind: EventLock, Actor: named(facts.Client(h.Owner)), Object: h.Lock, rank: 1}
 	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
 		ev.op = h.Release
 	}
@@ -287,14 +286,13 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
 		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
-		ev.client, ev.note = facts.Client(h.Owner), "its lease is over"
-		ev.Actor, ev.Verb, ev.Object = "the lease of "+name+" on "+h.Lock, "ran out", ""
+		ev.client, ev.Verb = facts.Client(h.Owner), "reached the end of its lease on"
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"
 	case h.Ended == holding.EndLost:
 		return events // the notice is an event of its own
 	default:
-		ev.Actor, ev.Verb = "the hold of "+name, "may have ended, by an operation with an unknown outcome, on"
+		ev.Verb = "may have lost, by an operation with an unknown outcome,"
 	}
 	return append(events, ev)
 }
