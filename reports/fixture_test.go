@@ -3,6 +3,7 @@ package reports_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -54,10 +55,8 @@ func (s *script) attempt(p int, op history.Op, lock, owner string, from, to floa
 }
 
 func (s *script) release(p int, lock, owner, node string, from, to float64) {
-	e := history.Event{Process: p, Type: history.Invoke, Op: history.Release, Lock: lock, Owner: owner}
-	s.at(from, e)
-	e.Type, e.Node = history.OK, node
-	s.at(to, e)
+	s.attempt(p, history.Release, lock, owner, from, to, history.OK, "")
+	s.events[len(s.events)-1].Node = node
 }
 
 func (s *script) access(p int, lock, owner, resource, value string, from, to float64) {
@@ -275,91 +274,6 @@ func undecided() reports.Input {
 	)}
 }
 
-// oversleeper is a holder that is paused beyond its lease.
-func oversleeper() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 500)
-	s.fault(history.Inject, "pause", "zone-a", 100, 103, history.OK, "zone-a stopped", "")
-	s.acquire(2, "orders", "b#1", "redis-1", 300, 512, 500)
-	s.access(2, "orders", "b#1", "ledger", "7>8", 600, 602)
-	s.fault(history.Heal, "pause", "zone-a", 850, 852, history.OK, "", "")
-	s.access(1, "orders", "a#1", "ledger", "7>8", 855, 860)
-	s.attempt(1, history.Release, "orders", "a#1", 870, 871, history.Fail, "lock: not held")
-	s.release(2, "orders", "b#1", "redis-1", 900, 901)
-	h := s.history()
-	r := run()
-	r.Scenario, r.Command = "paused-holder", "lockchaos reproduce paused-holder"
-	return reports.Input{Run: r, History: h, Report: report(
-		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
-		broken("use-within-lease", "interval sweep", "1 access after its owner's lease", checker.Violation{
-			Kind: checker.UseAfterLease, Lock: "orders", Resource: "ledger",
-			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Access, history.OK, "a#1")},
-			From:   ms(855), Until: ms(860), Explanation: "a#1 began to use ledger at 0.855 s; its lease ended at 0.510 s.",
-		}),
-	)}
-}
-
-// lost is an update that did not last, and nothing else.
-func lost() reports.Input {
-	in := failover()
-	in.Report.Results = in.Report.Results[3:4]
-	in.Run.Cures = nil
-	return in
-}
-
-// foreign is a release without a check of the owner.
-func foreign() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
-	s.acquire(2, "orders", "b#1", "redis-1", 200, 312, 2000)
-	s.release(1, "orders", "a#1", "redis-1", 400, 401)
-	s.acquire(3, "orders", "c#1", "redis-1", 350, 402, 2000)
-	s.release(3, "orders", "c#1", "redis-1", 600, 601)
-	h := s.history()
-	r := run()
-	r.Command = "lockchaos reproduce plain-delete"
-	return reports.Input{Run: r, History: h, Report: report(
-		broken("ownership", "interval sweep", "1 release was confirmed for who did not hold", checker.Violation{
-			Kind: checker.ForeignRelease, Lock: "orders",
-			Events: []int64{find(h, history.Release, history.Invoke, "a#1"), find(h, history.Release, history.OK, "a#1"), find(h, history.Acquire, history.OK, "b#1")},
-			From:   ms(400), Until: ms(401), Explanation: "the release of a#1 was confirmed while b#1 held orders.",
-		}),
-	)}
-}
-
-// deleted is what follows of a foreign release: somebody else is granted.
-func deleted() reports.Input {
-	in := foreign()
-	h := in.History
-	in.Report.Results = append(in.Report.Results, broken("mutual-exclusion", "interval sweep", "2 clients hold orders at the same time", checker.Violation{
-		Kind: checker.DoubleGrant, Lock: "orders", From: ms(402), Until: ms(600),
-		Events:      []int64{find(h, history.Acquire, history.OK, "b#1"), find(h, history.Acquire, history.OK, "c#1")},
-		Explanation: "b#1 and c#1 held orders at the same time for 198 ms.",
-	}))
-	return in
-}
-
-// forgotten is a server that restarts without its keys.
-func forgotten() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
-	s.fault(history.Inject, "restart", "redis-1", 100, 180, history.OK, "redis-1 answers again, with 0 keys", "")
-	s.attempt(1, history.Release, "orders", "a#1", 400, 401, history.Fail, "lock: not held")
-	h := s.history()
-	r := run()
-	r.Command = "lockchaos reproduce restart-without-persistence"
-	return reports.Input{Run: r, History: h, Report: report(
-		broken("ownership", "interval sweep", "1 grant was forgotten", checker.Violation{
-			Kind: checker.PrematureLoss, Lock: "orders",
-			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Release, history.Fail, "a#1")},
-			From:   ms(401), Until: ms(401), Explanation: "a#1 was told \"not held\" at 0.401 s, 9.6 s before its lease ended.",
-		}),
-	)}
-}
-
 // unordered is a kind of violation that has no template of its own.
 func unordered() reports.Input {
 	in := valid()
@@ -378,19 +292,24 @@ func unordered() reports.Input {
 	return in
 }
 
-// fixtures are the inputs that golden files exist for.
+// fixtures are the inputs that golden files exist for: some made by hand, and a history of each kind that the checkers
+// must reject, with their own verdicts.
 func fixtures() map[string]func() reports.Input {
 	all := map[string]func() reports.Input{
-		"failover": failover, "valid": valid, "unknown": undecided,
-		"use-after-lease": oversleeper, "lost-update": lost, "foreign-release": foreign, "plain-delete": deleted,
-		"premature-loss": forgotten, "other-kind": unordered, "not-linearizable": unexplained,
-		"cut-short": cutShort, "not-permitted": notPermitted, "fenced": fenced, "half": half,
-		"empty": func() reports.Input { return reports.Input{} },
+		"failover": failover, "valid": valid, "unknown": undecided, "other-kind": unordered, "cut-short": cutShort,
+		"not-permitted": notPermitted, "fenced": fenced, "half": half, "empty": func() reports.Input { return reports.Input{} },
 	}
-	for name, file := range kinds {
-		all[name] = corpus(file)
+	for kind, name := range kinds {
+		all[kind] = corpus(kind + "--" + name)
 	}
 	return all
+}
+
+// kinds are the histories for the kinds of violation that no fixture made by hand has.
+var kinds = map[string]string{
+	"over-capacity": "three-of-two", "reentrancy": "another-token", "fence-regress": "after-expiry", "fence-duplicate": "after-a-failover",
+	"stale-access": "accepted", "stuck": "after-the-fault", "overtaken": "mutex", "double-grant+foreign-release": "extend",
+	"use-after-lease": "overslept", "lost-update": "older-version", "foreign-release": "confirmed", "premature-loss": "watchdog",
 }
 
 // writeRun writes what a run leaves behind, without its reports.
@@ -407,23 +326,6 @@ func writeRun(tb testing.TB, dir string, in reports.Input) {
 		require.NoError(tb, enc.Encode(e))
 	}
 	require.NoError(tb, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
-}
-
-// busyLanes is a run with a client that asks often, and one that does not.
-func busyLanes() reports.Input {
-	s := &script{}
-	for i := range 200 {
-		at := 10 * float64(i)
-		s.acquire(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at, at+4, 300)
-		s.release(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at+7, at+8)
-		if i%10 == 0 {
-			s.attempt(2, history.Acquire, "orders", fmt.Sprintf("zone-b.1#%d", i), at+4.5, at+6, history.Fail, "lock: not acquired")
-			s.attempt(1, history.Acquire, "orders", fmt.Sprintf("zone-a.1#r%d", i), at+8.5, at+9, history.Fail, "lock: not acquired")
-		}
-	}
-	s.acquire(2, "orders", "zone-b.1#h", "redis-1", 2100, 2104, 300)
-	s.release(2, "orders", "zone-b.1#h", "redis-1", 2200, 2201)
-	return judged(run(), s.history())
 }
 
 // twoFaults is a failover that loses two grants and, later, a split brain with double grants of which some lose
@@ -479,3 +381,124 @@ func (s *script) in(set func(e *history.Event)) {
 
 // mode is how the last operation asked for the lock.
 func (s *script) mode(m history.Mode) { s.in(func(e *history.Event) { e.Mode = m }) }
+
+// judged has a history judged, without the figures.
+func judged(r history.Run, h *history.History) reports.Input {
+	in := reports.Input{Run: r, History: h, Report: checker.Check(context.Background(), h)}
+	for i := range in.Report.Results {
+		r := &in.Report.Results[i]
+		r.Took, r.Memory = 0, 0
+	}
+	in.Report.Took = 0
+	return in
+}
+
+// corpus is a history that the checkers must reject, with their own verdicts.
+func corpus(name string) func() reports.Input {
+	return func() reports.Input {
+		f, err := os.Open(filepath.Join("..", "checker", "testdata", "invalid", name+".jsonl"))
+		if err != nil {
+			panic(err)
+		}
+		defer f.Close()
+		h, err := history.ReadAll(f)
+		if err != nil {
+			panic(err)
+		}
+		r := run()
+		r.Command = "lockchaos run --topology sentinel --seed 42"
+		return judged(r, h)
+	}
+}
+
+// cutShort is a script of which a step could not be done, though a violation
+// was there by then.
+func cutShort() reports.Input {
+	in := failover()
+	in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool { return r.Verdict == checker.Invalid })
+	in.Report.Verdict = checker.Unknown
+	in.Run.AbortReason = "step 9 (heal cut): the link redis-2>redis-1 still refuses after 10s"
+	in.Report.Results = append(in.Report.Results, checker.Result{
+		Name: "run", Engine: "the record of the run", Verdict: checker.Unknown,
+		Summary: "the scenario could not be played to its end: " + in.Run.AbortReason,
+	})
+	return in
+}
+
+// notPermitted is a run in which the server refused nearly everything, for want
+// of a permission.
+func notPermitted() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+	s.release(1, "orders", "a#1", "redis-1", 20, 21)
+	for i := range 40 {
+		at := 30 + 10*float64(i)
+		s.attempt(2+i, history.Acquire, "orders", "b#1", at, at+1, history.Info, "NOPERM User lockchaos has no permissions to run the 'evalsha' command")
+	}
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --seed 42"
+	return judged(r, s.history())
+}
+
+// fenced is the failover once more, with a resource that refuses what is out of
+// date.
+func fenced() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	grant := func(p int, owner, node string, from, to float64, token int64) {
+		s.acquire(p, "orders", owner, node, from, to, 30000)
+		s.events[len(s.events)-1].Token = token
+	}
+	write := func(p int, owner string, token int64, value string, from, to float64, refused bool) {
+		s.access(p, "orders", owner, "ledger", value, from, to)
+		e := &s.events[len(s.events)-1]
+		e.Token = token
+		if refused {
+			e.Type, e.Value, e.Error = history.Fail, "", "stale token"
+		}
+	}
+	s.fault(history.Inject, "cut", "replication", 398, 402, history.OK, "2 links refuse", "")
+	grant(1, "a#1", "redis-1", 411, 412.3, 33)
+	s.fault(history.Inject, "crash-failover", "redis-1", 413, 1715, history.OK, "redis-2 is the master", "")
+	s.observe(1713, "redis-2", history.ObserveRole, "master")
+	grant(2, "b#1", "redis-2", 1180, 1716, 34)
+	write(2, "b#1", 34, "41>42", 1990, 2010, false)
+	write(1, "a#1", 33, "", 1950, 2051, true)
+	s.attempt(1, history.Release, "orders", "a#1", 2060, 2061, history.Fail, "lock not held")
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --lock mutex-fenced --seed 42"
+	r.Lock = "mutex-fenced"
+	return judged(r, s.history())
+}
+
+// half is a random run with one acknowledgement of two: what would have
+// prevented it is not what it had.
+func half() reports.Input {
+	in := failover()
+	in.Run.Scenario, in.Run.Expect, in.Run.Title, in.Run.Source, in.Run.Cures = "", "", "", "", nil
+	in.Run.Command = "lockchaos run --topology sentinel --replica-acks 1 --seed 42"
+	return in
+}
+
+// Every kind of violation that there is has golden files, and so has what is
+// none.
+func TestGoldenKinds(t *testing.T) {
+	told := map[string][]string{}
+	for name, fixture := range fixtures() {
+		for _, r := range fixture().Report.Results {
+			for _, v := range r.Violations {
+				told[v.Kind] = append(told[v.Kind], name)
+			}
+		}
+	}
+	for _, kind := range checker.Kinds() {
+		require.NotEmpty(t, told[kind.Name], "no fixture has a violation of the kind %s", kind.Name)
+	}
+	// The kind that is told is the one that the fixture is named after.
+	for name := range kinds {
+		r := reports.Summarize(fixtures()[name]())
+		require.Equal(t, checker.Invalid, r.Verdict, name)
+		require.True(t, slices.ContainsFunc(r.Story.Events, func(m reports.StoryEvent) bool { return m.Kind == reports.EventViolation }), name)
+	}
+}

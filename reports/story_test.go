@@ -113,7 +113,7 @@ func TestAnyViolation(t *testing.T) {
 		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease,
 		checker.PrematureLoss, checker.NotLinearizable, "stuck", "",
 	}
-	bases := []reports.Input{failover(), oversleeper(), forgotten(), undecided()}
+	bases := []reports.Input{failover(), corpus("use-after-lease--overslept")(), corpus("premature-loss--watchdog")(), undecided()}
 	for i := range 120 {
 		in := bases[i%len(bases)]
 		v := checker.Violation{Kind: kinds[i%len(kinds)], Explanation: "why"}
