@@ -181,9 +181,7 @@ func TestBrowserLink(t *testing.T) {
 	tab.until(`document.querySelector("[data-window]").textContent === "1.800 s to 2.000 s"`)
 	for _, at := range []string{"#at=0.05", "#t=0.05"} {
 		tab.openReport(html, at)
-		from, to := tab.window()
-		require.Less(t, from, 0.05, at)
-		require.Greater(t, to, 0.05, at)
+		tab.until(`document.querySelectorAll(".live .t-moment").length === 1`)
 	}
 }
 

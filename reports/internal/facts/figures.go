@@ -250,16 +250,6 @@ func KindCounts(counts map[string]int) string {
 	return say.List(kinds)
 }
 
-// Met is how often the record met something, by its name; false if that was not counted.
-func (r *Facts) Met(name string) (n int, counted bool) {
-	for i := range r.Results {
-		if met := r.Results[i].Met; len(met) > 0 {
-			return met[name], true
-		}
-	}
-	return 0, false
-}
-
 // Covered says in one line what a history met, as far as a property counted it: "contention 93 · refusals 12". What
 // was met most comes first.
 func Covered(met map[string]int) string {

@@ -98,7 +98,7 @@ func valid(r *facts.Facts) Story {
 	return s
 }
 
-// workloadWords says who asked how often for what, and how much they met.
+// workloadWords says who asked how often for what, and what that met.
 func workloadWords(r *facts.Facts) string {
 	clients, locks := map[string]bool{}, map[string]bool{}
 	for i := range r.Ops {
@@ -111,18 +111,10 @@ func workloadWords(r *facts.Facts) string {
 	s := fmt.Sprintf("In %s, %s asked %s for %s: %s, %s, %d without a known outcome.",
 		say.Length(r.End), say.Count(len(clients), "client"), say.Count(grants.Total(), "time"), say.Count(len(locks), "lock"),
 		say.Count(grants.OK, "grant"), say.Count(grants.Fail, "refusal"), grants.Info)
-	switch n, counted := r.Met(history.MetContention); {
-	case !counted:
-		return s
-	case n == 0:
-		return s + " No request met a hold of another client."
-	default:
-		s += fmt.Sprintf(" %s met a hold of another client", say.Count(n, "request"))
+	if covered := facts.Coverage(r.Results); covered != "" {
+		s += " Covered: " + covered + "."
 	}
-	if n, _ := r.Met(history.MetHandOvers); n > 0 {
-		s += fmt.Sprintf(", and %s once such a hold was over", grantsMade(n))
-	}
-	return s + "."
+	return s
 }
 
 // exposureWords say what happened while faults were in effect.
