@@ -76,7 +76,7 @@ func weight(r *facts.Facts) []string {
 	return all
 }
 
-// valid says what was thrown at the lock, and why the verdict is valid.
+// valid says what was thrown at the lock.
 func valid(r *facts.Facts) Story {
 	outcomes, _ := r.Figures()
 	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(outcomes[string(history.Acquire)].OK, "grant"), say.Length(r.End))}
@@ -84,17 +84,7 @@ func valid(r *facts.Facts) Story {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
 	s.Events = clientEvents(r)
-	s.Outcome = []string{workloadWords(r), faultWords(r), exposureWords(r), fencingWords(r, nil)}
-	var held []string
-	for _, p := range r.Results {
-		if p.Verdict == checker.Valid {
-			held = append(held, p.Name)
-		}
-	}
-	if n := len(held); n > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("%s %s checked and held: %s.", say.Count(n, "property"), plural(n, "was", "were"), say.List(held)))
-	}
-	s.Outcome = slices.DeleteFunc(s.Outcome, func(words string) bool { return words == "" })
+	s.Outcome = slices.DeleteFunc([]string{workloadWords(r), exposureWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
 	return s
 }
 
@@ -173,41 +163,6 @@ func clientEvents(r *facts.Facts) []Event {
 	return shortened(events)
 }
 
-// faultWords says how many faults took effect, and which did not.
-func faultWords(r *facts.Facts) string {
-	const most = 5
-	if len(r.Faults) == 0 {
-		return "No fault was injected."
-	}
-	var missed []string
-	for i := range r.Faults {
-		if f := &r.Faults[i]; !f.Counts() {
-			label := f.Label()
-			if met := f.MetWords(); met != "" {
-				label += " (" + met + ")"
-			}
-			missed = append(missed, label)
-		}
-	}
-	took, all := len(r.Faults)-len(missed), say.Count(len(r.Faults), "fault")
-	s := fmt.Sprintf("%d of %s took effect.", took, all)
-	switch {
-	case took == 0 && len(r.Faults) == 1:
-		return "The fault did not take effect."
-	case took == 0:
-		return "None of " + all + " took effect."
-	case len(r.Faults) == 1:
-		s = "The fault took effect."
-	}
-	if more := len(missed) - most; more > 0 {
-		missed = append(missed[:most:most], say.Count(more, "other"))
-	}
-	if len(missed) > 0 {
-		s += " Without an effect: " + say.List(missed) + "."
-	}
-	return s
-}
-
 // runResult is the property of the results that says what was wrong with the run itself, which the headline has.
 const runResult = "run"
 
@@ -260,7 +215,7 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	}
 	s.Events = shortened(s.Events)
 	if len(r.History.Events) > 0 {
-		s.Outcome = append(s.Outcome, workloadWords(r), faultWords(r))
+		s.Outcome = append(s.Outcome, workloadWords(r))
 	}
 	if r.Run.Interrupted {
 		s.Outcome = append(s.Outcome, "The run was interrupted before its end.")
