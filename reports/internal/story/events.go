@@ -250,21 +250,3 @@ func forHowLong(r *facts.Facts, from, until time.Duration) string {
 	}
 	return " for " + say.Span(until-from)
 }
-
-// overlapWords keeps apart what the two were entitled to hold and what was observed of it.
-func overlapWords(r *facts.Facts, from, until time.Duration) string {
-	since, long := "From "+say.Instant(from)+" on", say.Span(max(0, until-from))
-	observed := say.Span(max(0, r.End-from))
-	switch {
-	case until == history.Never:
-		return since + " both were entitled to hold it, and nothing in the record ends that: " + observed + " until the end of the record."
-	case until > r.End && r.End <= from:
-		return since + ", where the record ends, both were entitled to hold it, for " + long + "."
-	case until > r.End:
-		return since + " both were entitled to hold it, for " + long + "; the record covers " + observed + " of that."
-	case until <= from:
-		return "The second grant leaves no instant at which it can have been rightful."
-	default:
-		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", say.Instant(from), say.Instant(until), long)
-	}
-}

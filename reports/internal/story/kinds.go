@@ -26,7 +26,6 @@ type kindRow struct {
 	// may hold.
 	Look, SharedLook string
 	Others           bool // the first grants to other clients in its time are told
-	Overlap          bool // two holds overlap, from and until when is told
 	Followed         bool // what other clients were answered next is told: it shows whether the lock stayed taken
 	Looks            bool // what was seen of the lock's key is told first
 }
@@ -35,7 +34,7 @@ type kindRow struct {
 func kindRows() []kindRow {
 	return []kindRow{
 		{
-			Kind: checker.DoubleGrant, Overlap: true,
+			Kind:       checker.DoubleGrant,
 			Mark:       "both hold{for}",
 			Headline:   "Two clients held {lock} at the same time{for}",
 			OneOwner:   "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",

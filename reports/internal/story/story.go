@@ -4,7 +4,6 @@ package story
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -167,8 +166,6 @@ type InEffect struct {
 	// Injected is how many faults the run had, and Faults are those that were in effect.
 	Injected int         `json:"injected"`
 	Faults   []FaultTime `json:"faults,omitempty"`
-	// Before is the last one before, where none was.
-	Before *FaultTime `json:"before,omitempty"`
 }
 
 // A FaultTime is a fault, and when it was in effect. Of one that is over at once both times are the same.
@@ -199,12 +196,6 @@ func inEffect(r *facts.Facts, from, to time.Duration) *InEffect {
 	for _, f := range r.InEffectIn(from, to) {
 		e.Faults = append(e.Faults, timeOf(f))
 	}
-	for i := range r.Faults {
-		if f := &r.Faults[i]; len(e.Faults) == 0 && f.Counts() && f.End < from && (e.Before == nil || f.End > e.Before.Until) {
-			t := timeOf(f)
-			e.Before = &t
-		}
-	}
 	return e
 }
 
@@ -216,8 +207,6 @@ func (e *InEffect) String() string {
 		return ""
 	case e.Injected == 0:
 		return "No fault was injected."
-	case e.Before != nil:
-		return fmt.Sprintf("No fault was in effect at the time; the last before it was %s, until %s.", e.Before.label(), say.Instant(e.Before.Until))
 	case len(e.Faults) == 0:
 		return "No fault was in effect at the time."
 	}

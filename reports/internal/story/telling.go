@@ -73,11 +73,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	if r.Shared(v.Lock) {
 		s.Look = t.row.SharedLook
 	}
-	outcome := cmp.Or(t.row.Outcome, sentence(v.Explanation))
-	if t.row.Overlap {
-		outcome = overlapWords(r, v.From, r.Together(v, t.holds))
-	}
-	s.Outcome = slices.DeleteFunc([]string{outcome, t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
+	s.Outcome = slices.DeleteFunc([]string{cmp.Or(t.row.Outcome, sentence(v.Explanation)), t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
 }
 
@@ -104,7 +100,7 @@ func (t *telling) headline() string {
 		by = ", by the processes " + say.List(processes)
 	}
 	switch {
-	case t.row.OneOwner != "" && len(owners) == 1 && (t.row.Overlap || len(processes) > 1):
+	case t.row.OneOwner != "" && len(owners) == 1 && (t.v.Kind == checker.DoubleGrant || len(processes) > 1):
 		words = t.row.OneOwner
 	case t.row.NoHold != "" && t.neverHeld():
 		words = t.row.NoHold

@@ -84,7 +84,7 @@ func valid(r *facts.Facts) Story {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
 	s.Events = clientEvents(r)
-	s.Outcome = slices.DeleteFunc([]string{workloadWords(r), exposureWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
+	s.Outcome = slices.DeleteFunc([]string{workloadWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
 	return s
 }
 
@@ -105,37 +105,6 @@ func workloadWords(r *facts.Facts) string {
 		s += " Covered: " + covered + "."
 	}
 	return s
-}
-
-// exposureWords say what happened while faults were in effect.
-func exposureWords(r *facts.Facts) string {
-	under, met := 0, make([]bool, len(r.Faults))
-	for i := range r.Holds {
-		h, covered := &r.Holds[i], false
-		for k := range r.Faults {
-			if f := &r.Faults[k]; f.Counts() {
-				covered = covered || f.Start <= h.Start && h.Start <= f.End
-				met[k] = met[k] || h.Start <= f.Start && f.Start < h.End
-			}
-		}
-		if covered {
-			under++
-		}
-	}
-	n := facts.Effective(r.Faults)
-	if n == 0 {
-		return ""
-	}
-	began := len(slices.DeleteFunc(met, func(is bool) bool { return !is }))
-	return sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", grantsMade(under), began, say.Count(n, "fault")))
-}
-
-// grantsMade is "2 grants were made", also of one and of none.
-func grantsMade(n int) string {
-	if n == 0 {
-		return "no grant was made"
-	}
-	return say.Count(n, "grant") + plural(n, " was made", " were made")
 }
 
 // clientEvents are what clients were answered in a script, if that were so few that all can be told: they show why
