@@ -64,7 +64,7 @@ func cureRows() []cureRow {
 			},
 			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
 			Effects: []history.Effect{history.Promotes, history.Isolates}, When: (*telling).replicated,
-			On: func(r *facts.Facts) bool { return set(r, "replica_acks", "replica-acks") }, Flags: "--replica-acks 1",
+			On: func(r *facts.Facts) bool { return setting(r, "replica_acks", "replica-acks") != "" }, Flags: "--replica-acks 1",
 		},
 		{
 			Cure: Cure{
@@ -73,7 +73,7 @@ func cureRows() []cureRow {
 			},
 			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
 			Effects: []history.Effect{history.Isolates}, When: (*telling).replicated,
-			On: func(r *facts.Facts) bool { return set(r, "min_replicas", "min-replicas") }, Flags: "--min-replicas 1",
+			On: func(r *facts.Facts) bool { return setting(r, "min_replicas", "min-replicas") != "" }, Flags: "--min-replicas 1",
 		},
 		{
 			Cure: Cure{
@@ -185,7 +185,7 @@ func With(run history.Run, flags string) string {
 }
 
 // setting is how the run set something, by its name in the settings of a run, or in the options of a
-// topology; empty if it set nothing.
+// topology; empty if it set nothing, or 0.
 func setting(r *facts.Facts, names ...string) string {
 	var settings map[string]any
 	if json.Unmarshal(r.Run.Settings, &settings) != nil {
@@ -195,15 +195,9 @@ func setting(r *facts.Facts, names ...string) string {
 		if value, known := settings[name]; known && value != 0.0 {
 			return fmt.Sprint(value)
 		}
-		if value := r.Run.Topology.Options[name]; value != "" {
+		if value := r.Run.Topology.Options[name]; value != "" && value != "0" {
 			return value
 		}
 	}
 	return ""
-}
-
-// set reports whether the run set a number that is not 0.
-func set(r *facts.Facts, names ...string) bool {
-	value := setting(r, names...)
-	return value != "" && value != "0"
 }

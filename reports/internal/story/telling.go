@@ -209,7 +209,6 @@ func (t *telling) events() []Event {
 			events = append(events, ev)
 		}
 	}
-	events = append(events, t.others()...)
 	events = append(events, roleEvents(r, t.from, t.to)...)
 	if !t.row.Looks {
 		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
@@ -240,24 +239,6 @@ func (t *telling) mark(events []Event) {
 	if at >= 0 {
 		events[at].Kind = EventViolation
 	}
-}
-
-// others are the first grants to other clients after the first hold began, where they show what became of the lock.
-func (t *telling) others() []Event {
-	const most = 2
-	var events []Event
-	for i := range t.r.Holds {
-		h := &t.r.Holds[i]
-		if !t.row.Others || h.Lock != t.v.Lock || h.Start < t.from || h.Start > t.to || len(events) == most {
-			continue
-		}
-		if !slices.ContainsFunc(t.holds, func(own *holding.Hold) bool { return own.Owner == h.Owner }) {
-			ev := grantEvent(t.r, h)
-			ev.rank = 2
-			events = append(events, ev)
-		}
-	}
-	return events
 }
 
 // endOf is how a hold ended, if it did before the last event that is told, and that its client crashed.
