@@ -207,7 +207,7 @@ func TestBrowserScreens(t *testing.T) {
 			}
 		}
 		if name == "valid" {
-			require.Contains(t, eval[[]string](tab, `[...document.querySelectorAll(".live .t-label")].map((n) => n.firstChild.textContent)`), "zone-a.1")
+			require.Contains(t, eval[[]string](tab, `[...document.querySelectorAll(".live .t-label")].map((n) => n.firstChild.textContent)`), "zone-a.0")
 		}
 	}
 	require.Equal(t, "rgb(255, 255, 255)", papers["light"])

@@ -1,7 +1,6 @@
 package reports_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -153,17 +152,6 @@ func TestNoPlotOfTwoDots(t *testing.T) {
 func TestWriteDirErrors(t *testing.T) {
 	err := reports.WriteDir(filepath.Join(t.TempDir(), "nowhere"), failover())
 	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-func TestJSONRoundTrip(t *testing.T) {
-	for name, fixture := range fixtures() {
-		t.Run(name, func(t *testing.T) {
-			out := written(t, func(w io.Writer) error { return reports.WriteJSON(w, reports.Summarize(fixture())) })
-			got, err := reports.ReadJSON(bytes.NewReader(out))
-			require.NoError(t, err)
-			require.Equal(t, string(out), string(written(t, func(w io.Writer) error { return reports.WriteJSON(w, got) })))
-		})
-	}
 }
 
 type brokenWriter struct{}

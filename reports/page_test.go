@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,13 +40,4 @@ func TestEnvironment(t *testing.T) {
 	page = htmlOf(t, valid())
 	require.NotContains(t, page, "logs/")
 	require.NotContains(t, page, "<dt>Machine", "a run.json of an earlier version")
-}
-
-// What is copied as an issue is the story, and how to repeat it.
-func TestIssue(t *testing.T) {
-	_, issue, found := strings.Cut(htmlOf(t, failover()), `<pre id="issue" hidden>`)
-	require.True(t, found)
-	issue, _, _ = strings.Cut(issue, "</pre>")
-	require.Contains(t, issue, "## ✗ INVALID: Two clients")
-	require.Contains(t, issue, "lockchaos reproduce failover-double-grant")
 }
