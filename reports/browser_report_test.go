@@ -305,14 +305,6 @@ func TestBrowserMechanism(t *testing.T) {
 
 	// Which server had whose key.
 	require.Equal(t, []string{"key of b"}, eval[[]string](tab, `[...document.querySelectorAll(".live .t-key + text.t-small")].map((n) => n.textContent)`))
-	tab.openReport(htmlOf(t, twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1")), "")
-	require.Equal(t, 6, eval[int](tab, `document.querySelectorAll(".live .t-key").length`), "three votes for each")
-
-	// Without scripts and on paper there are the messages.
-	tab.scripts(false)
-	tab.open(htmlOf(t, twoMajorities("a#1", "a#1", "b#1", "b#1", "b#1")), "")
-	tab.unfold()
-	require.Equal(t, 6, eval[int](tab, `[...document.querySelectorAll(".diagram text")].filter((n) => n.textContent === "acquire orders").length`))
 }
 
 // The picture is drawn as PNG when it is asked for, and what is copied as an issue is there.
