@@ -85,17 +85,6 @@ func (c *Comparison) say(worse bool, format string, args ...any) {
 // isWorse reports whether the second verdict is worse than the first.
 func isWorse(a, b checker.Verdict) bool { return a != b && b == checker.Worst(a, b) }
 
-// merged are the names of both lists, each once and in their order.
-func merged(a, b []string) []string {
-	all := slices.Clone(a)
-	for _, name := range b {
-		if !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return all
-}
-
 // properties tells which were judged differently. One that was not checked was as good as not decided.
 func (c *Comparison) properties(a, b *Results) {
 	judged := func(r *Results) (names []string, words map[string]string, verdicts map[string]checker.Verdict) {
@@ -111,7 +100,7 @@ func (c *Comparison) properties(a, b *Results) {
 	}
 	namesA, wordsA, was := judged(a)
 	namesB, wordsB, is := judged(b)
-	for _, name := range merged(namesA, namesB) {
+	for _, name := range facts.Distinct(append(namesA, namesB...)) {
 		in, other := cmp.Or(wordsA[name], "not checked"), cmp.Or(wordsB[name], "not checked")
 		c.row(name, in, other, 0)
 		if in != other {
@@ -213,7 +202,7 @@ func (c *Comparison) figures(a, b *Results) {
 			names[i], of[i][f.what] = append(names[i], f.what), f
 		}
 	}
-	for _, what := range merged(names[0], names[1]) {
+	for _, what := range facts.Distinct(append(names[0], names[1]...)) {
 		in, other, r := of[0][what], of[1][what], 0.0
 		if in.number > 0 {
 			r = other.number / in.number

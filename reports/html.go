@@ -113,13 +113,10 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 	if q := story.Messages(f, v, m.Story); q != nil {
 		diagram = draw.Messages(q)
 	}
-	if l, ok := f.HeldLatency(); ok {
-		rows = append(rows, operationRow{"(hold)", Outcomes{OK: l.Count}, l})
-	}
 	return writePage(w, "report.html", map[string]any{
 		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "Moment": moment,
 		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
-		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
+		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v),
 		"Paper": maxPaperRows, "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
 		"Options": pairs(m.in.Run.Topology.Options), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
 	}, "page.js", "timeline.js")
@@ -190,35 +187,13 @@ func (m *model) violationRows(told *checker.Violation) []violationRow {
 			names, inferred := m.facts.Granters(h)
 			clients, servers = append(clients, facts.Client(h.Owner)), append(servers, facts.Inferred(strings.Join(names, ", "), inferred))
 		}
-		r.Clients, r.Servers = distinct(clients), distinct(servers)
+		r.Clients, r.Servers = strings.Join(facts.Distinct(clients), ", "), strings.Join(facts.Distinct(servers), ", ")
 		if long := m.facts.Lasted(v); long > 0 && m.facts.Since(v) == v.From {
 			r.Length = say.Span(long)
 		}
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-// distinct are names in their order, each once.
-func distinct(names []string) string {
-	var all []string
-	for _, name := range names {
-		if name != "" && !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-// unlisted says of which properties more violations were found than are listed.
-func (m *model) unlisted() string {
-	var parts []string
-	for _, r := range m.facts.Results {
-		if r.Total > len(r.Violations) {
-			parts = append(parts, fmt.Sprintf("%s of %s of %s", say.Thousands(int64(len(r.Violations))), say.Count(r.Total, "violation"), r.Name))
-		}
-	}
-	return say.List(parts)
 }
 
 // at writes an instant as the page's address has it: in seconds.

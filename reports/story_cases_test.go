@@ -304,10 +304,3 @@ func TestRecoveryIsMeasuredWhereThereIsOne(t *testing.T) {
 		require.Zero(t, f.Recovery)
 	}
 }
-
-// A run without results is not a run that was judged.
-func TestARunWithoutResultsIsNotOver(t *testing.T) {
-	in := valid()
-	in.Missing, in.Pending = []string{reports.ResultsFile + " is missing"}, true
-	require.Contains(t, reports.Summarize(in).Story.Headline, "Not decided yet")
-}

@@ -129,12 +129,11 @@ func grantedBy(r *facts.Facts, server string, at time.Duration) (names []string)
 		if v == nil || h.Lock != v.Lock || at < h.Start || facts.Entitled(h) <= at {
 			continue
 		}
-		by, inferred := r.Granters(h)
-		if name := facts.Inferred(facts.Client(h.Owner), inferred); slices.Contains(by, server) && !slices.Contains(names, name) {
-			names = append(names, name)
+		if by, inferred := r.Granters(h); slices.Contains(by, server) {
+			names = append(names, facts.Inferred(facts.Client(h.Owner), inferred))
 		}
 	}
-	return names
+	return facts.Distinct(names)
 }
 
 // className makes a state, which may come from anywhere, part of a class.

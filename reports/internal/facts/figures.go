@@ -185,18 +185,6 @@ func (r *Facts) HeldFor() Durations {
 	return d
 }
 
-// HeldLatency are the lengths of the holds that a release ended; false if there were none.
-func (r *Facts) HeldLatency() (Latency, bool) {
-	var lengths []time.Duration
-	for _, d := range r.HeldFor().Most {
-		lengths = append(lengths, max(d.Took, 0))
-	}
-	if len(lengths) == 0 {
-		return Latency{}, false
-	}
-	return LatencyOf(lengths), true
-}
-
 // Counts says how many violations there are: the one figure that all reports have.
 type Counts struct {
 	// Total is the sum of Kinds. What two engines found in the same events counts once.

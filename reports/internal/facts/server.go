@@ -185,10 +185,11 @@ func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
 		return names, len(names) > 0
 	}
 	for _, l := range r.looks[h.Lock] {
-		if l.Owner == h.Owner && !slices.Contains(names, l.Server) && r.RoleAt(l.Server, l.At) == Master {
+		if l.Owner == h.Owner && r.RoleAt(l.Server, l.At) == Master {
 			names = append(names, l.Server)
 		}
 	}
+	names = Distinct(names)
 	if len(names) > 1 && slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == Replica }) {
 		names = names[:1]
 	}
@@ -242,6 +243,16 @@ func Inferred(name string, is bool) string {
 		return "≈ " + name
 	}
 	return name
+}
+
+// Distinct are names in their order, each once and none empty.
+func Distinct(names []string) (all []string) {
+	for _, name := range names {
+		if name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // measureRecovery fills in how long it took after each fault, and after its heal, until a lock was granted again. A

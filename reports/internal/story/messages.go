@@ -47,8 +47,8 @@ const (
 	ActorResource = "resource"
 )
 
-// maxSteps bounds a sequence, so that it is read in a minute.
-const maxSteps = 36
+// maxDamage and maxFaults bound what a sequence has beside the events of the story, so that it is read in a minute.
+const maxDamage, maxFaults = 4, 8
 
 // A sequencer makes a sequence.
 type sequencer struct {
@@ -64,7 +64,7 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 		return nil
 	}
 	s := &sequencer{telling: tellingOf(r, v), actors: map[string]string{}}
-	events := s.events()
+	events := slices.Clone(told.Events)
 	for _, h := range s.holds[:min(2, len(s.holds))] {
 		events = append(events, s.damageUnder(h)...)
 	}
@@ -96,11 +96,13 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 			seen[e.op.Ordinal()] = true
 		}
 	}
+	faults := 0
 	for i := range r.Faults {
 		f, over := &r.Faults[i], ""
-		if !f.OK || f.At() > until || f.End < from {
+		if !f.OK || f.At() > until || f.End < from || faults == maxFaults {
 			continue
 		}
+		faults++
 		if slices.Contains(r.Servers(), f.Target) {
 			over = s.actor(f.Target, ActorServer)
 		}
@@ -117,7 +119,7 @@ func (t *telling) damageUnder(h *holding.Hold) (events []Event) {
 		return nil
 	}
 	for _, op := range l.Uses {
-		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxSteps {
+		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxDamage {
 			events = append(events, accessEvent(t.r, op))
 		}
 	}
@@ -195,19 +197,12 @@ func (s *sequencer) access(op *history.Operation, long time.Duration) {
 	s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it")
 }
 
-// finish orders the parties and the steps, and leaves out what is too much.
+// finish orders the parties and the steps.
 func (s *sequencer) finish() *Sequence {
 	if len(s.actors) < 2 {
 		return nil
 	}
 	slices.SortStableFunc(s.steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	for _, drop := range []string{StepNote, StepFault, StepRefusal, StepReply, StepRequest} {
-		for at := len(s.steps) - 1; at >= 0 && len(s.steps) > maxSteps; at-- {
-			if s.steps[at].Kind == drop {
-				s.steps = slices.Delete(s.steps, at, at+1)
-			}
-		}
-	}
 	seq := &Sequence{Steps: s.steps}
 	for name, kind := range s.actors {
 		seq.Actors = append(seq.Actors, Actor{Name: name, Kind: kind})

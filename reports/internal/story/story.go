@@ -110,9 +110,6 @@ func shortened(events []Event) []Event {
 		}
 		events = slices.Delete(events, at, at+1)
 	}
-	for i := range events {
-		events[i].rank, events[i].op, events[i].servers, events[i].client = 0, nil, nil, ""
-	}
 	return events
 }
 

@@ -80,20 +80,15 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 // headline fills the words of the row in.
 func (t *telling) headline() string {
 	var owners, processes []string
-	add := func(all []string, name string) []string {
-		if slices.Contains(all, name) {
-			return all
-		}
-		return append(all, name)
-	}
 	for _, h := range t.holds {
-		owners, processes = add(owners, facts.Client(h.Owner)), add(processes, fmt.Sprintf("p%d", h.Process))
+		owners, processes = append(owners, facts.Client(h.Owner)), append(processes, fmt.Sprintf("p%d", h.Process))
 	}
 	for _, index := range t.v.Events {
 		if e, ok := t.r.Event(index); ok {
-			processes = add(processes, fmt.Sprintf("p%d", e.Process))
+			processes = append(processes, fmt.Sprintf("p%d", e.Process))
 		}
 	}
+	owners, processes = facts.Distinct(owners), facts.Distinct(processes)
 	slices.SortFunc(processes, say.Natural)
 	by, words := "", t.row.Headline
 	if len(processes) > 1 {
@@ -183,11 +178,6 @@ func (t *telling) events() []Event {
 	if t.left != nil {
 		events = append(events, Event{At: t.left.Time, Kind: EventViolation, Actor: t.left.Node, Verb: "has the lock for that request, which was refused"})
 	} else if t.v.Kind == checker.Stuck {
-		for _, op := range r.GivenUp(t.v.Lock, t.from, t.v.From) {
-			ev := operationEvent(r, op)
-			ev.rank = 3
-			events = append(events, ev)
-		}
 		events = append(events, Event{
 			At: t.v.From, Kind: EventViolation, Actor: t.v.Lock, Verb: "was free from here on, and no client had been granted it by " + say.Instant(min(t.v.Until, r.End)),
 		})
