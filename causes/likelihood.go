@@ -1,7 +1,6 @@
 package causes
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
@@ -128,36 +128,13 @@ func likely(arms map[int]history.Arm, before, after int, instants []time.Duratio
 		return fmt.Sprintf("%s; it rises most from %s to %s, from %s to %s", text, say.Instant(instants[before]), say.Instant(instants[after]), of(before), of(after))
 	}
 	var did []string
+	words := reports.EventWords(&history.History{Events: events})
 	for i := range events {
 		e := &events[i]
 		done := (e.Op == history.Inject || e.Op == history.Heal) && e.Type != history.Invoke // which says no more than its invoke
 		if e.Time > instants[before] && e.Time <= instants[after] && !done {
-			did = append(did, act(e))
+			did = append(did, words(e))
 		}
 	}
 	return fmt.Sprintf("%s; it rises most, from %s to %s, with what happened at %s: %s", text, of(before), of(after), say.Instant(instants[after]), strings.Join(did, ", and "))
-}
-
-// act is an event in words.
-func act(e *history.Event) string {
-	switch {
-	case e.Op == history.Inject && e.Type == history.Invoke:
-		return "the fault " + strings.TrimSpace(e.Fault+" "+e.Target) + " began"
-	case e.Op == history.Heal && e.Type == history.Invoke:
-		return "the fault " + strings.TrimSpace(e.Fault+" "+e.Target) + " ended"
-	case e.Op == history.Observe:
-		return strings.TrimSpace(fmt.Sprintf("%s was seen with %s %s", e.Node, e.What, e.Value))
-	case e.Process < 0:
-		return fmt.Sprintf("%s %s", e.Op, e.Type)
-	case e.Type == history.Invoke:
-		return fmt.Sprintf("%s asked to %s %s", e.LockOwner(), e.Op, cmp.Or(e.Lock, e.Resource))
-	case e.Op == history.Crash:
-		return e.LockOwner() + " crashed"
-	case e.Op == history.Lost:
-		return fmt.Sprintf("%s was told that it had lost %s", e.LockOwner(), e.Lock)
-	case e.Type == history.Info:
-		return fmt.Sprintf("%s got no certain answer to its %s of %s", e.LockOwner(), e.Op, cmp.Or(e.Lock, e.Resource))
-	default:
-		return fmt.Sprintf("%s was answered %s to its %s of %s", e.LockOwner(), e.Type, e.Op, cmp.Or(e.Lock, e.Resource))
-	}
 }

@@ -41,7 +41,7 @@ func TestLikelihood_FindsWhatDecides(t *testing.T) {
 		}
 		require.Contains(t, c.Likelihood, "2 of 20 show it from the beginning, and 20 of 20 from", "run %d", n)
 		at := int(decides / time.Millisecond)
-		require.Contains(t, c.Likelihood, fmt.Sprintf("with what happened at %.3f s: p%d asked to acquire a, and p%d asked to acquire a", decides.Seconds(), 2*at, 2*at+1), "run %d", n)
+		require.Contains(t, c.Likelihood, fmt.Sprintf("with what happened at %.3f s: process %d asked to acquire a, and process %d asked to acquire a", decides.Seconds(), 2*at, 2*at+1), "run %d", n)
 		require.Less(t, played, 20*20)
 	}
 }
@@ -78,13 +78,13 @@ func TestLikelihood_NamesNoEvent(t *testing.T) {
 func TestLikelihood_TellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	for words, happened := range map[string][]history.Event{
-		"the fault kill-client zone-a began, and a#1 got no certain answer to its release of l, and a#1 crashed": {
+		"the fault kill-client zone-a began, and client a got no certain answer to its release of l, and client a crashed": {
 			{Process: history.NoProcess, Op: history.Inject, Type: history.Invoke, Fault: "kill-client", Target: "zone-a"},
 			{Process: history.NoProcess, Op: history.Inject, Type: history.OK, Fault: "kill-client", Target: "zone-a"},
 			{Op: history.Release, Type: history.Info, Owner: "a#1", Lock: "l"},
 			{Op: history.Crash, Type: history.Info, Owner: "a#1"},
 		},
-		"a#1 was told that it had lost l": {{Op: history.Lost, Type: history.OK, Owner: "a#1", Lock: "l"}},
+		"client a was told that it lost l": {{Op: history.Lost, Type: history.OK, Owner: "a#1", Lock: "l"}},
 	} {
 		for i := range happened {
 			happened[i].Time = time.Second + time.Duration(i)

@@ -1,8 +1,14 @@
 package reports_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"html"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +32,6 @@ func TestServedRunInABrowser(t *testing.T) {
 
 	tab.visit(server.URL+"/one/report.html", "#at=1.716")
 	tab.untilReport()
-	tab.shows(moment, "1.716 s")
 	tab.click(`[data-do="whole"]`)
 	tab.shows(shown, "the whole run")
 	tab.drag(chart, 0.3, 0.6)
@@ -104,4 +109,92 @@ window.found = Promise.all(Object.entries(tries).map(async ([how, get]) => {
 		"fetch: refused", "request: refused", "frame: refused", "popup: refused", "script: refused", "storage: refused",
 	}, eval[[]string](tab, `window.found`))
 	require.NotEmpty(t, tab.forgive(), "the browser says what it refused")
+}
+
+// scripted are the pages with a script of a folder that is served: their text, and what allows the script.
+func scripted(t *testing.T, dir string) map[string][2]string {
+	t.Helper()
+	writeRun(t, filepath.Join(dir, "one"), failover())
+	require.NoError(t, reports.WriteDir(filepath.Join(dir, "one"), failover()))
+	writeRun(t, filepath.Join(dir, "running"), failover())
+	server := serving(t, dir)
+	pages := map[string][2]string{}
+	for _, path := range []string{"/", "/one/report.html", "/one/porcupine-orders.html", "/running/report.html"} {
+		resp, page := ask(t, server, http.MethodGet, path)
+		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+		policy := resp.Header.Get("Content-Security-Policy")
+		if inPage := regexp.MustCompile(`http-equiv="Content-Security-Policy" content="(.*?)"`).FindStringSubmatch(page); inPage != nil {
+			policy = html.UnescapeString(inPage[1])
+		}
+		pages[path] = [2]string{page, policy}
+	}
+	return pages
+}
+
+// Each page allows the script that it was written with, and no other.
+func TestPagesAllowTheirOwnScriptAlone(t *testing.T) {
+	t.Parallel()
+	for path, of := range scripted(t, t.TempDir()) {
+		page, policy := of[0], of[1]
+		require.Equal(t, 1, strings.Count(page, "<script"), path)
+		_, script, _ := strings.Cut(page, "<script>")
+		script, _, _ = strings.Cut(script, "</script>")
+		sum := sha256.Sum256([]byte(script))
+		require.Regexp(t, `script-src `+regexp.QuoteMeta("'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")+`(;|$)`, policy, path)
+		require.NotContains(t, policy, "script-src 'unsafe-inline'", path)
+	}
+}
+
+// A script that gets into a page is not run, and the page's own is.
+func TestPoliciesInABrowser(t *testing.T) {
+	t.Parallel()
+	tab := newTab(t)
+	dir := t.TempDir()
+	works := map[string]string{
+		"/":                          `document.documentElement.classList.contains("has-js")`,
+		"/one/report.html":           `document.documentElement.classList.contains("has-chart")`,
+		"/one/porcupine-orders.html": `document.querySelectorAll("#canvas rect").length > 0`,
+		"/running/report.html":       `document.documentElement.classList.contains("has-chart")`,
+	}
+	for path, of := range scripted(t, dir) {
+		page := regexp.MustCompile("<body.*?>").ReplaceAllString(of[0], `$0<script>window.injected = true</script><img src="data:," onerror="window.injected = true">`)
+		require.Contains(t, page, "window.injected", path)
+		file := filepath.Join(dir, "page.html")
+		require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
+		tab.visit("file://"+file, "")
+		tab.until(works[path])
+		require.False(t, eval[bool](tab, `window.injected === true`), path)
+		require.NotEmpty(t, tab.forgive(), "%s: the browser says what it refused", path)
+	}
+}
+
+// An index that begins with what came of all runs sorts and filters its runs, not their
+// causes, and has all columns on a screen of usual width.
+func TestBrowserJointIndex(t *testing.T) {
+	t.Parallel()
+	tab := newTab(t)
+	dir := t.TempDir()
+	long := corpus("premature-loss--watchdog")()
+	long.Run.Scenario, long.Run.Lock = "promotion-refused-by-sentinel", "broken-abandoned-wait"
+	var runs []reports.JointRun
+	for name, in := range map[string]reports.Input{"failover-double-grant-without-acks-1": failover(), "valid-1": valid(), "promotion-refused-by-sentinel-of-old-1": long} {
+		writeRun(t, filepath.Join(dir, name), in)
+		require.NoError(t, reports.WriteDir(filepath.Join(dir, name), in))
+		runs = append(runs, reports.NewJointRun(reports.Summarize(in), name))
+	}
+	require.NoError(t, reports.WriteJoint(dir, runs, len(runs)))
+	tab.screen(1280, 900, "light")
+	tab.visit("file://"+filepath.Join(dir, reports.IndexFile), "#q=valid-1")
+
+	const names = `[...document.querySelectorAll("#runs tbody tr")].filter((row) => !row.hidden).map((row) => row.cells[10].textContent)`
+	require.Equal(t, []string{"valid-1"}, eval[[]string](tab, names))
+	require.Equal(t, "1 of 3", tab.text("#count"))
+	tab.click("#runs th:last-child button")
+	tab.hash(`by=10`)
+	require.Zero(t, eval[int](tab, `[...document.querySelectorAll(".wide")].filter((n) => n.scrollWidth > n.clientWidth).length`), "a column is out of view")
+
+	// On a small screen the verdict and most of what was found are in view.
+	tab.screen(narrowScreen, 900, "light")
+	require.Less(t, eval[float64](tab, `[...document.querySelectorAll("#runs th")].find((n) => n.textContent === "What was found").getBoundingClientRect().left`), 0.55*narrowScreen)
+	require.LessOrEqual(t, eval[int](tab, `document.documentElement.scrollWidth`), narrowScreen)
 }

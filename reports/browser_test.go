@@ -279,14 +279,6 @@ func (t *tab) click(selector string) {
 	t.drawn()
 }
 
-// doubleClick clicks it twice.
-func (t *tab) doubleClick(selector string) {
-	t.Helper()
-	x, y := t.spot(selector, 0.5)
-	t.do(chromedp.MouseClickXY(x, y), chromedp.MouseClickXY(x, y, chromedp.ClickCount(2)))
-	t.drawn()
-}
-
 // drag moves the mouse over an element with its button down, between shares of
 // its width.
 func (t *tab) drag(selector string, from, to float64, modifiers ...chromedp.Modifier) {

@@ -49,13 +49,8 @@ type ComparedRow struct {
 	Change string
 }
 
-const (
-	// leastSample is how many answers it takes before two runs' latencies or rates are compared in words, and
-	// leastFaults how many faults of a kind before the slowest recoveries from them are.
-	leastSample, leastFaults = 20, 5
-	// notable is the ratio from which two figures count as different. The same run repeated differs by less.
-	notable = 1.25
-)
+// leastFaults is how many faults of a kind it takes before the slowest recoveries from them are compared by a ratio.
+const leastFaults = 5
 
 // Compare says in what two runs differ: what was run, what was found, how fast
 // the answers were, how long the locks took to recover.
@@ -71,6 +66,12 @@ func Compare(a, b Named) Comparison {
 	c.properties(&of[0].Results, &of[1].Results)
 	c.setup(&of[0].in.Run, &of[1].in.Run)
 	c.figures(&of[0].Results, &of[1].Results)
+	for i := range of {
+		only := slices.DeleteFunc(of[i].tookEffect(), func(name string) bool { return slices.Contains(of[1-i].tookEffect(), name) })
+		if len(only) > 0 {
+			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(only))
+		}
+	}
 	return c
 }
 
@@ -83,17 +84,6 @@ func (c *Comparison) say(worse bool, format string, args ...any) {
 
 // isWorse reports whether the second verdict is worse than the first.
 func isWorse(a, b checker.Verdict) bool { return a != b && b == checker.Worst(a, b) }
-
-// merged are the names of both lists, each once and in their order.
-func merged(a, b []string) []string {
-	all := slices.Clone(a)
-	for _, name := range b {
-		if !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return all
-}
 
 // properties tells which were judged differently. One that was not checked was as good as not decided.
 func (c *Comparison) properties(a, b *Results) {
@@ -110,7 +100,7 @@ func (c *Comparison) properties(a, b *Results) {
 	}
 	namesA, wordsA, was := judged(a)
 	namesB, wordsB, is := judged(b)
-	for _, name := range merged(namesA, namesB) {
+	for _, name := range facts.Distinct(append(namesA, namesB...)) {
 		in, other := cmp.Or(wordsA[name], "not checked"), cmp.Or(wordsB[name], "not checked")
 		c.row(name, in, other, 0)
 		if in != other {
@@ -146,35 +136,40 @@ func (c *Comparison) setup(a, b *history.Run) {
 	}
 }
 
-// A figure is one of a run, by which it is compared.
+// tookEffect are the names of the faults that took effect.
+func (r *Results) tookEffect() []string {
+	names := map[string]bool{}
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.OK {
+			names[f.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// A figure is one of a run.
 type figure struct {
 	what, value string
 	number      float64 // by which a ratio is told; 0: none is
-	sample      int     // that it rests on, if a difference is told in words; of fewer than leastSample none is
-	share       bool    // it is a part of a hundred, and differs by so many of them
 }
 
 // figuresOf are how often the locks were granted, how fast the answers were, and the slowest recoveries.
 func figuresOf(r *Results) []figure {
 	o := r.Operations[string(history.Acquire)]
-	perSecond, all := float64(o.OK)/max(r.Duration.Seconds(), 1e-9), float64(max(o.Total(), 1))
+	perSecond := float64(o.OK) / max(r.Duration.Seconds(), 1e-9)
 	figures := []figure{
-		{"length", say.Length(r.Duration), float64(r.Duration), leastSample, false},
+		{"length", say.Length(r.Duration), float64(r.Duration)},
 		{what: "requests for a lock", value: say.Thousands(int64(o.Total()))},
 		{what: "granted", value: say.Thousands(int64(o.OK))},
-		{"refused", say.Thousands(int64(o.Fail)), 100 * float64(o.Fail) / all, o.Total(), true},
-		{"without a known outcome", say.Thousands(int64(o.Info)), 100 * float64(o.Info) / all, o.Total(), true},
-		{"grants per second", number(perSecond), perSecond, o.Total(), false},
+		{what: "refused", value: say.Thousands(int64(o.Fail))},
+		{what: "without a known outcome", value: say.Thousands(int64(o.Info))},
+		{"grants per second", number(perSecond), perSecond},
 	}
 	for _, op := range facts.Operations() {
 		l := r.Latency[op]
 		for i, name := range facts.LatencyNames() {
-			f := figure{what: op + " " + name, value: l.Cells()[i], number: float64(l.Figures()[i])}
-			if (name == "p50" || name == "p99") && op == string(history.Acquire) {
-				f.sample = l.Count
-			}
-			if l.Count > 0 && f.value != facts.None {
-				figures = append(figures, f)
+			if value := l.Cells()[i]; l.Count > 0 && value != facts.None {
+				figures = append(figures, figure{op + " " + name, value, float64(l.Figures()[i])})
 			}
 		}
 	}
@@ -191,49 +186,28 @@ func figuresOf(r *Results) []figure {
 		case never[name]:
 			f.value = "no grant after it"
 		case times[name] >= leastFaults: // of one fault against one nothing follows
-			f.number, f.sample = float64(slowest[name]), leastSample
+			f.number = float64(slowest[name])
 		}
 		figures = append(figures, f)
 	}
 	return figures
 }
 
-// figures tells in what figures the runs differ: by a quarter, or five parts of a hundred.
+// figures puts the figures of both side by side.
 func (c *Comparison) figures(a, b *Results) {
 	var names [2][]string
-	var of [2]map[string]figure
-	var took [2][]string // the faults that took effect
+	of := [2]map[string]figure{{}, {}}
 	for i, r := range []*Results{a, b} {
-		of[i] = map[string]figure{}
 		for _, f := range figuresOf(r) {
 			names[i], of[i][f.what] = append(names[i], f.what), f
 		}
-		for k := range r.Faults {
-			if f := &r.Faults[k]; f.OK {
-				took[i] = append(took[i], f.Name)
-			}
-		}
 	}
-	for _, what := range merged(names[0], names[1]) {
-		in, other := of[0][what], of[1][what]
-		r := 0.0
-		if !in.share && in.number > 0 && other.number > 0 {
+	for _, what := range facts.Distinct(append(names[0], names[1]...)) {
+		in, other, r := of[0][what], of[1][what], 0.0
+		if in.number > 0 {
 			r = other.number / in.number
 		}
 		c.row(what, cmp.Or(in.value, facts.None), cmp.Or(other.value, facts.None), r)
-		switch {
-		case min(in.sample, other.sample) < leastSample:
-		case in.share && math.Abs(in.number-other.number) >= 5:
-			c.say(false, "Of the requests %.0f %% were %s in A, %.0f %% in B.", in.number, what, other.number)
-		case r != 0 && (r >= notable || r <= 1/notable):
-			c.say(false, "The %s is %s in A and %s in B: %s times as much.", what, in.value, other.value, number(r))
-		}
-	}
-	for i, all := range took {
-		only := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(took[1-i], name) })
-		if slices.Sort(only); len(only) > 0 {
-			c.say(false, "Only in %c did these faults take effect: %s.", 'A'+i, say.List(slices.Compact(only)))
-		}
 	}
 }
 
@@ -339,7 +313,7 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 	case c.Verdicts[0] != c.Verdicts[1]: // of folders, whose shares are compared
 		b.WriteString("\n- Their verdicts differ. All else that is compared here differs by no more than chance explains.")
 	default:
-		b.WriteString("\n- They agree in all that is compared here.")
+		b.WriteString("\n- They agree in what was run and found; below are the figures of both.")
 	}
 	rows := [][]string{{"", "A", "B", ""}}
 	for _, r := range c.Rows {

@@ -17,7 +17,7 @@ import (
 func TestCompare(t *testing.T) {
 	for name, pair := range map[string][2]reports.Named{
 		"failover-undecided": {{Name: "runs/a", Input: failover()}, {Name: "runs/b", Input: undecided()}},
-		"busy-slow":          {{Name: "runs/quick", Input: busy(4, 200, 6)}, {Name: "runs/slow", Input: busy(4, 80, 18)}},
+		"busy-slow":          {{Name: "runs/quick", Input: busy(4, 200, 2)}, {Name: "runs/slow", Input: busy(4, 80, 6)}},
 		"same":               {{Name: "runs/a", Input: valid()}, {Name: "runs/b", Input: valid()}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestCompareWorse(t *testing.T) {
 	}
 	require.Equal(t, []string{"A is valid, B is invalid.", "The property mutual-exclusion: held in A, violated 1 time in B."}, worse(valid(), failover())[:2])
 	require.NotContains(t, worse(failover(), valid()), "A is invalid, B is valid.")
-	require.Empty(t, worse(busy(4, 200, 6), busy(4, 80, 18)), "it is slower, and as good")
+	require.Empty(t, worse(busy(4, 200, 2), busy(4, 80, 6)), "it is slower, and as good")
 	require.Empty(t, worse(failover(), failover()))
 
 	more := failover()
@@ -122,7 +122,6 @@ func TestCompareOneFault(t *testing.T) {
 		}))
 	}
 	require.Contains(t, text(1), "slowest recovery from kill")
-	require.NotContains(t, text(1), "times as much")
 	require.NotRegexp(t, `slowest recovery from kill.*×`, text(1))
-	require.Contains(t, text(5), "The slowest recovery from kill is ")
+	require.Regexp(t, `slowest recovery from kill.*×`, text(5))
 }

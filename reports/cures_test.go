@@ -10,9 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // A run whose servers another run took over is unknown in every report, and not
@@ -148,32 +146,4 @@ func TestCoverage(t *testing.T) {
 	require.Contains(t, string(written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) })), "Covered: "+line+"\n")
 	require.Equal(t, 1, strings.Count(htmlOf(t, in), "Covered: "+line+"</p>"))
 	require.NotContains(t, htmlOf(t, failover()), "Covered")
-}
-
-// The command that shows a cure names variants that there are, and that must be
-// valid, or keep at least some property in which the failure itself is invalid.
-func TestCommandsOfCuresPlayVariants(t *testing.T) {
-	catalogue, err := scenarios.Catalogue(locks.All())
-	require.NoError(t, err)
-	known, shown := map[string]bool{}, 0
-	for _, s := range catalogue {
-		for _, v := range s.Variants {
-			known[s.Name+"/"+v.Name] = v.Expect.Verdict == string(checker.Valid) || len(v.Expect.Holds) > 0
-		}
-	}
-	for _, s := range catalogue {
-		in := failover()
-		in.Run.Scenario, in.Run.Cures = s.Name, s.Cures
-		for _, c := range reports.Summarize(in).Story.Cures {
-			names, ok := strings.CutPrefix(c.Try, "lockchaos reproduce ")
-			if !c.Prevents || !ok {
-				continue
-			}
-			shown++
-			for name := range strings.FieldsSeq(names) {
-				require.True(t, known[name], "%s: %s", s.Name, c.Try)
-			}
-		}
-	}
-	require.Greater(t, shown, 30)
 }

@@ -132,40 +132,20 @@ func inside(root *os.Root) opener {
 	return func(path string) (*os.File, error) { return openIn(root, path, os.FileMode.IsRegular) }
 }
 
-// openIn opens what is in a folder and of a wanted kind. It looks before it opens,
-// because a device may act when it is opened, and again at what it has opened.
+// openIn opens what is in a folder and of a wanted kind; a pipe without waiting for a writer.
 func openIn(root *os.Root, path string, wanted func(os.FileMode) bool) (*os.File, error) {
-	info, err := root.Stat(path)
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if !wanted(info.Mode()) {
-		return nil, notRegular(path)
-	}
-	f, err := root.OpenFile(path, toRead, 0)
-	if err != nil {
-		return nil, err
-	}
-	return checked(f, wanted)
-}
-
-// toRead opens a pipe without waiting.
-const toRead = os.O_RDONLY | syscall.O_NONBLOCK
-
-// checked closes a file that is not of a wanted kind.
-func checked(f *os.File, wanted func(os.FileMode) bool) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !wanted(info.Mode()) {
-		err = notRegular(f.Name())
+		err = &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-func notRegular(path string) error {
-	return &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
 }
 
 func readFile(open opener, path string, read func(io.Reader) error) error {

@@ -1,7 +1,6 @@
 package reports_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -129,6 +128,7 @@ func TestDamagedRuns(t *testing.T) {
 			left.Report.Verdict = checker.Valid
 			r := reports.Summarize(left)
 			require.Equal(t, checker.Unknown, r.Verdict)
+			require.Equal(t, tt.name == "no results", strings.HasPrefix(r.Story.Headline, "Not decided yet"), "it may be under way")
 			text := string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
 			require.Contains(t, text, "? incomplete")
 		})
@@ -153,17 +153,6 @@ func TestNoPlotOfTwoDots(t *testing.T) {
 func TestWriteDirErrors(t *testing.T) {
 	err := reports.WriteDir(filepath.Join(t.TempDir(), "nowhere"), failover())
 	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-func TestJSONRoundTrip(t *testing.T) {
-	for name, fixture := range fixtures() {
-		t.Run(name, func(t *testing.T) {
-			out := written(t, func(w io.Writer) error { return reports.WriteJSON(w, reports.Summarize(fixture())) })
-			got, err := reports.ReadJSON(bytes.NewReader(out))
-			require.NoError(t, err)
-			require.Equal(t, string(out), string(written(t, func(w io.Writer) error { return reports.WriteJSON(w, got) })))
-		})
-	}
 }
 
 type brokenWriter struct{}

@@ -46,7 +46,7 @@ func TestGuideIsComplete(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[reports.Results](), reflect.TypeFor[story.Story](), reflect.TypeFor[story.InEffect](), reflect.TypeFor[story.FaultTime](),
 		reflect.TypeFor[history.Cause](), reflect.TypeFor[history.Suspect](), reflect.TypeFor[history.Arm](), reflect.TypeFor[facts.Counts](),
-		reflect.TypeFor[story.Cure](), reflect.TypeFor[story.Sequence](), reflect.TypeFor[story.Actor](), reflect.TypeFor[story.Step](),
+		reflect.TypeFor[story.Cure](),
 		reflect.TypeFor[story.Event](), reflect.TypeFor[facts.Latency](), reflect.TypeFor[facts.Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation](),
 	} {
 		for field := range of.Fields() {

@@ -42,7 +42,6 @@ func ExampleWriteText() {
 	//   seed 7
 	//   0.001 s    client a was granted k (lease 3,000 ms, entitled until 3.000 s)
 	//   ✗ 2.900 s  client b was granted k (lease 3,000 ms, entitled until 5.000 s)
-	//              From 2.900 s on, where the record ends, both were entitled to hold it, for 100 ms.
 	//   faults     No fault was injected.
 	//   ✗ violated 1 double grant, at 2.900 s
 	//   may help   have the resource refuse tokens older than the newest that it saw (fencing)

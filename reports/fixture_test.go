@@ -3,6 +3,7 @@ package reports_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ func (s *script) at(t float64, e history.Event) {
 }
 
 func (s *script) declare(lock string) {
-	s.at(0, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: lock, Kind: "mutex"})
+	s.declareAs(lock, history.Event{Kind: "mutex"})
 }
 
 // acquire asks at from and is answered at to; a lease of 0 leaves it out.
@@ -54,10 +55,8 @@ func (s *script) attempt(p int, op history.Op, lock, owner string, from, to floa
 }
 
 func (s *script) release(p int, lock, owner, node string, from, to float64) {
-	e := history.Event{Process: p, Type: history.Invoke, Op: history.Release, Lock: lock, Owner: owner}
-	s.at(from, e)
-	e.Type, e.Node = history.OK, node
-	s.at(to, e)
+	s.attempt(p, history.Release, lock, owner, from, to, history.OK, "")
+	s.events[len(s.events)-1].Node = node
 }
 
 func (s *script) access(p int, lock, owner, resource, value string, from, to float64) {
@@ -197,60 +196,72 @@ func failover() reports.Input {
 	)}
 }
 
-// busy is a random run without a violation: clients in two zones, two locks,
-// and so many rounds.
-func busy(clients, rounds int, gap float64) reports.Input {
-	s := &script{}
-	rng := rand.New(rand.NewPCG(7, 1))
-	locks := []string{"orders", "stock"}
-	value := map[string]int{}
-	free := map[string]float64{}
-	ready := make([]float64, clients)
-	now := 5.0
-	for _, l := range locks {
-		s.declare(l)
-	}
-	for i := range rounds {
-		c := rng.IntN(clients)
-		lock := locks[rng.IntN(len(locks))]
-		owner := fmt.Sprintf("zone-%c.%d#%d", 'a'+rune(c%2), c/2+1, i)
-		from := max(now, ready[c]) + rng.Float64()*gap
-		if free[lock]-from > 8*gap && rng.IntN(3) == 0 {
-			s.attempt(c+1, history.Acquire, lock, owner, from, from+1.5*gap, history.Fail, "lock: not acquired: the wait ended")
-			ready[c] = from + 1.6*gap
-			continue
+// generated is a record of many clients at many locks with so many grants, a tenth of the requests refused, and, if it
+// is to be broken, another grant of the last lock in its middle: then it has the evidence of the double grant.
+func generated(locks, clients, grants int, slow float64, breaks bool) (*script, *checker.Violation) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	free, idle, value := make([]float64, locks), make([]float64, clients), make([]int, locks)
+	s, v := &script{}, &checker.Violation{Kind: checker.DoubleGrant, Explanation: "2 clients held it at the same time"}
+	for n := range grants {
+		c, l := rng.IntN(clients), rng.IntN(locks)
+		lock, owner := fmt.Sprintf("lock-%d", l), fmt.Sprintf("zone-%c.%d#%d", 'a'+rune(c%2), c, n)
+		begin := idle[c] + slow*4*rng.Float64()
+		if rng.IntN(10) == 0 {
+			s.attempt(c, history.Acquire, lock, owner, begin, begin+slow*0.3, history.Fail, "")
+			begin += slow * 0.4
 		}
-		grant := max(from+0.3+rng.ExpFloat64()*0.4, free[lock]+0.3)
-		end := grant + gap*(0.5+rng.Float64())
-		s.acquire(c+1, lock, owner, "redis-1", from, grant, 10000)
-		s.access(c+1, lock, owner, lock+"-total", fmt.Sprintf("%d>%d", value[lock], value[lock]+1), grant+gap*0.1, grant+gap*0.2)
-		value[lock]++
-		s.release(c+1, lock, owner, "redis-1", end, end+0.4)
-		free[lock], ready[c] = end+0.5, end+1
-		now = max(now, from-3*gap)
+		grant := max(begin, free[l]) + slow*(0.2+0.8*rng.Float64())
+		end := grant + slow*(1+3*rng.Float64())
+		s.acquire(c, lock, owner, "", begin, grant, 10_000)
+		s.events[len(s.events)-1].Token = int64(n + 1)
+		s.access(c, lock, owner, "stock-"+lock, fmt.Sprintf("%d>%d", value[l], value[l]+1), grant+slow*0.1, grant+slow*0.4)
+		value[l]++
+		s.release(c, lock, owner, "", end, end+slow*0.3)
+		if breaks && l == locks-1 && n > grants/2 && v.Lock == "" {
+			s.acquire(clients, lock, "zone-a.intruder#1", "", grant, grant+slow*0.02, 1000)
+			v.Lock, v.Resource, v.From = lock, owner, ms(grant+slow*0.02) // the owner until its event is known
+		}
+		free[l], idle[c] = end+slow*0.31, end+slow*0.31
 	}
-	end := max(free["orders"], free["stock"])
-	s.fault(history.Inject, "latency", "zone-a>redis-1", end*0.2, end*0.2+2, history.OK, "1 link delayed", "")
-	s.fault(history.Heal, "latency", "zone-a>redis-1", end*0.35, end*0.35+1, history.OK, "", "")
-	s.fault(history.Inject, "pause", "redis-3", end*0.5, end*0.5+2, history.OK, "redis-3 stopped", "")
-	s.fault(history.Heal, "pause", "redis-3", end*0.7, end*0.7+2, history.OK, "", "")
-	s.fault(history.Inject, "cut", "redis-2>redis-1", end*0.62, end*0.62+3, history.OK, "1 link refuses", "")
-	s.fault(history.Heal, "cut", "redis-2>redis-1", end*0.9, end*0.9+3, history.OK, "", "")
+	return s, v
+}
+
+// crowded is a run with a double grant of the last of its locks.
+func crowded(locks, clients, grants int) reports.Input {
+	s, v := generated(locks, clients, grants, 1, true)
+	h := s.history()
+	v.Events, v.Until = []int64{find(h, history.Acquire, history.OK, v.Resource), find(h, history.Acquire, history.OK, "zone-a.intruder#1")}, v.From+ms(1)
+	v.Resource = ""
+	r := run()
+	r.Command = "lockchaos run --topology sentinel"
+	return reports.Input{Run: r, History: h, Report: report(
+		held("assumptions", "counts", "every assumption of the run holds"),
+		broken("mutual-exclusion", "interval sweep", "2 clients hold a lock at the same time", *v),
+	)}
+}
+
+// busy is a random run without a violation: clients in two zones, two locks, and three faults.
+func busy(clients, grants int, slow float64) reports.Input {
+	s, _ := generated(2, clients, grants, slow, false)
+	end := float64(s.history().End()) / 1e6
+	for i, f := range [][3]string{{"latency", "zone-a>redis-1", "1 link delayed"}, {"pause", "redis-3", "redis-3 stopped"}, {"cut", "redis-2>redis-1", "1 link refuses"}} {
+		from := end * (0.2 + 0.2*float64(i))
+		s.fault(history.Inject, f[0], f[1], from, from+2, history.OK, f[2], "")
+		s.fault(history.Heal, f[0], f[1], from+end*0.3, from+end*0.3+2, history.OK, "", "")
+	}
 	r := run()
 	r.Command = "lockchaos run --topology sentinel --lock mutex --faults network --duration 3s --seed 42"
 	r.Workload, r.Faults = "counter", "network"
-	r.Plan = []history.PlannedStep{{At: ms(end * 0.2), For: ms(end * 0.15), Fault: "latency", Target: "zone-a>redis-1"}}
+	r.Plan = []history.PlannedStep{{At: ms(end * 0.2), For: ms(end * 0.3), Fault: "latency", Target: "zone-a>redis-1"}}
 	return reports.Input{Run: r, History: s.history(), Report: report(
 		held("assumptions", "counts", "every assumption of the run holds"),
 		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
-		held("use-within-lease", "interval sweep", "no access outside its owner's belief"),
 		held("protected-resource", "register replay", "no update was lost"),
-		held("ownership", "interval sweep", "every release was confirmed for the holder"),
 		held("linearizability", "porcupine", "an order of the operations explains every result"),
 	)}
 }
 
-func valid() reports.Input { return busy(4, 80, 18) }
+func valid() reports.Input { return busy(4, 80, 6) }
 
 // undecided is a run whose fault never took effect.
 func undecided() reports.Input {
@@ -275,122 +286,42 @@ func undecided() reports.Input {
 	)}
 }
 
-// oversleeper is a holder that is paused beyond its lease.
-func oversleeper() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 500)
-	s.fault(history.Inject, "pause", "zone-a", 100, 103, history.OK, "zone-a stopped", "")
-	s.acquire(2, "orders", "b#1", "redis-1", 300, 512, 500)
-	s.access(2, "orders", "b#1", "ledger", "7>8", 600, 602)
-	s.fault(history.Heal, "pause", "zone-a", 850, 852, history.OK, "", "")
-	s.access(1, "orders", "a#1", "ledger", "7>8", 855, 860)
-	s.attempt(1, history.Release, "orders", "a#1", 870, 871, history.Fail, "lock: not held")
-	s.release(2, "orders", "b#1", "redis-1", 900, 901)
-	h := s.history()
-	r := run()
-	r.Scenario, r.Command = "paused-holder", "lockchaos reproduce paused-holder"
-	return reports.Input{Run: r, History: h, Report: report(
-		held("mutual-exclusion", "interval sweep", "no two clients held a lock at the same time"),
-		broken("use-within-lease", "interval sweep", "1 access after its owner's lease", checker.Violation{
-			Kind: checker.UseAfterLease, Lock: "orders", Resource: "ledger",
-			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Access, history.OK, "a#1")},
-			From:   ms(855), Until: ms(860), Explanation: "a#1 began to use ledger at 0.855 s; its lease ended at 0.510 s.",
-		}),
-	)}
-}
-
-// lost is an update that did not last, and nothing else.
-func lost() reports.Input {
-	in := failover()
-	in.Report.Results = in.Report.Results[3:4]
-	in.Run.Cures = nil
-	return in
-}
-
-// foreign is a release without a check of the owner.
-func foreign() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
-	s.acquire(2, "orders", "b#1", "redis-1", 200, 312, 2000)
-	s.release(1, "orders", "a#1", "redis-1", 400, 401)
-	s.acquire(3, "orders", "c#1", "redis-1", 350, 402, 2000)
-	s.release(3, "orders", "c#1", "redis-1", 600, 601)
-	h := s.history()
-	r := run()
-	r.Command = "lockchaos reproduce plain-delete"
-	return reports.Input{Run: r, History: h, Report: report(
-		broken("ownership", "interval sweep", "1 release was confirmed for who did not hold", checker.Violation{
-			Kind: checker.ForeignRelease, Lock: "orders",
-			Events: []int64{find(h, history.Release, history.Invoke, "a#1"), find(h, history.Release, history.OK, "a#1"), find(h, history.Acquire, history.OK, "b#1")},
-			From:   ms(400), Until: ms(401), Explanation: "the release of a#1 was confirmed while b#1 held orders.",
-		}),
-	)}
-}
-
-// deleted is what follows of a foreign release: somebody else is granted.
-func deleted() reports.Input {
-	in := foreign()
-	h := in.History
-	in.Report.Results = append(in.Report.Results, broken("mutual-exclusion", "interval sweep", "2 clients hold orders at the same time", checker.Violation{
-		Kind: checker.DoubleGrant, Lock: "orders", From: ms(402), Until: ms(600),
-		Events:      []int64{find(h, history.Acquire, history.OK, "b#1"), find(h, history.Acquire, history.OK, "c#1")},
-		Explanation: "b#1 and c#1 held orders at the same time for 198 ms.",
-	}))
-	return in
-}
-
-// forgotten is a server that restarts without its keys.
-func forgotten() reports.Input {
-	s := &script{}
-	s.declare("orders")
-	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 10000)
-	s.fault(history.Inject, "restart", "redis-1", 100, 180, history.OK, "redis-1 answers again, with 0 keys", "")
-	s.attempt(1, history.Release, "orders", "a#1", 400, 401, history.Fail, "lock: not held")
-	h := s.history()
-	r := run()
-	r.Command = "lockchaos reproduce restart-without-persistence"
-	return reports.Input{Run: r, History: h, Report: report(
-		broken("ownership", "interval sweep", "1 grant was forgotten", checker.Violation{
-			Kind: checker.PrematureLoss, Lock: "orders",
-			Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Release, history.Fail, "a#1")},
-			From:   ms(401), Until: ms(401), Explanation: "a#1 was told \"not held\" at 0.401 s, 9.6 s before its lease ended.",
-		}),
-	)}
-}
-
 // unordered is a kind of violation that has no template of its own.
 func unordered() reports.Input {
 	in := valid()
 	grants := []int64{}
 	for _, e := range in.History.Events {
-		if e.Op == history.Acquire && e.Type == history.OK && e.Lock == "stock" && len(grants) < 2 {
+		if e.Op == history.Acquire && e.Type == history.OK && e.Lock == "lock-1" && len(grants) < 2 {
 			grants = append(grants, e.Index)
 		}
 	}
 	second := in.History.Events[grants[1]].Time
 	in.Report = report(broken("fencing-order", "sweep", "a token went backwards", checker.Violation{
-		Kind: "something-new", Lock: "stock", Events: grants, From: second, Until: second,
+		Kind: "something-new", Lock: "lock-1", Events: grants, From: second, Until: second,
 		Explanation: "the second grant has a token that is not greater than the first",
 	}))
 	in.Report.Results[0].Total = 12
 	return in
 }
 
-// fixtures are the inputs that golden files exist for.
+// fixtures are the inputs that golden files exist for: some made by hand, and a history of each kind that the checkers
+// must reject, with their own verdicts.
 func fixtures() map[string]func() reports.Input {
 	all := map[string]func() reports.Input{
-		"failover": failover, "valid": valid, "unknown": undecided,
-		"use-after-lease": oversleeper, "lost-update": lost, "foreign-release": foreign, "plain-delete": deleted,
-		"premature-loss": forgotten, "other-kind": unordered, "not-linearizable": unexplained,
-		"cut-short": cutShort, "not-permitted": notPermitted, "fenced": fenced, "half": half,
-		"empty": func() reports.Input { return reports.Input{} },
+		"failover": failover, "valid": valid, "unknown": undecided, "other-kind": unordered, "cut-short": cutShort,
+		"not-permitted": notPermitted, "fenced": fenced, "half": half, "empty": func() reports.Input { return reports.Input{} },
 	}
-	for name, file := range kinds {
-		all[name] = corpus(file)
+	for kind, name := range kinds {
+		all[kind] = corpus(kind + "--" + name)
 	}
 	return all
+}
+
+// kinds are the histories for the kinds of violation that no fixture made by hand has.
+var kinds = map[string]string{
+	"over-capacity": "three-of-two", "reentrancy": "another-token", "fence-regress": "after-expiry", "fence-duplicate": "after-a-failover",
+	"stale-access": "accepted", "stuck": "after-the-fault", "overtaken": "mutex", "double-grant+foreign-release": "extend",
+	"use-after-lease": "overslept", "lost-update": "older-version", "foreign-release": "confirmed", "premature-loss": "watchdog",
 }
 
 // writeRun writes what a run leaves behind, without its reports.
@@ -407,23 +338,6 @@ func writeRun(tb testing.TB, dir string, in reports.Input) {
 		require.NoError(tb, enc.Encode(e))
 	}
 	require.NoError(tb, os.WriteFile(filepath.Join(dir, reports.HistoryFile), b.Bytes(), 0o644))
-}
-
-// busyLanes is a run with a client that asks often, and one that does not.
-func busyLanes() reports.Input {
-	s := &script{}
-	for i := range 200 {
-		at := 10 * float64(i)
-		s.acquire(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at, at+4, 300)
-		s.release(1, "orders", fmt.Sprintf("zone-a.1#%d", i), "redis-1", at+7, at+8)
-		if i%10 == 0 {
-			s.attempt(2, history.Acquire, "orders", fmt.Sprintf("zone-b.1#%d", i), at+4.5, at+6, history.Fail, "lock: not acquired")
-			s.attempt(1, history.Acquire, "orders", fmt.Sprintf("zone-a.1#r%d", i), at+8.5, at+9, history.Fail, "lock: not acquired")
-		}
-	}
-	s.acquire(2, "orders", "zone-b.1#h", "redis-1", 2100, 2104, 300)
-	s.release(2, "orders", "zone-b.1#h", "redis-1", 2200, 2201)
-	return judged(run(), s.history())
 }
 
 // twoFaults is a failover that loses two grants and, later, a split brain with double grants of which some lose
@@ -479,3 +393,118 @@ func (s *script) in(set func(e *history.Event)) {
 
 // mode is how the last operation asked for the lock.
 func (s *script) mode(m history.Mode) { s.in(func(e *history.Event) { e.Mode = m }) }
+
+// judged has a history judged, without the figures.
+func judged(r history.Run, h *history.History) reports.Input {
+	in := reports.Input{Run: r, History: h, Report: checker.Check(context.Background(), h)}
+	for i := range in.Report.Results {
+		r := &in.Report.Results[i]
+		r.Took, r.Memory = 0, 0
+	}
+	in.Report.Took = 0
+	return in
+}
+
+// corpus is a history that the checkers must reject, with their own verdicts.
+func corpus(name string) func() reports.Input {
+	return func() reports.Input {
+		f, err := os.Open(filepath.Join("..", "checker", "testdata", "invalid", name+".jsonl"))
+		if err != nil {
+			panic(err)
+		}
+		defer f.Close()
+		h, err := history.ReadAll(f)
+		if err != nil {
+			panic(err)
+		}
+		r := run()
+		r.Command = "lockchaos run --topology sentinel --seed 42"
+		return judged(r, h)
+	}
+}
+
+// cutShort is a script of which a step could not be done, though a violation
+// was there by then.
+func cutShort() reports.Input {
+	in := failover()
+	in.Report.Results = slices.DeleteFunc(in.Report.Results, func(r checker.Result) bool { return r.Verdict == checker.Invalid })
+	in.Report.Verdict = checker.Unknown
+	in.Run.AbortReason = "step 9 (heal cut): the link redis-2>redis-1 still refuses after 10s"
+	in.Report.Results = append(in.Report.Results, checker.Result{
+		Name: "run", Engine: "the record of the run", Verdict: checker.Unknown,
+		Summary: "the scenario could not be played to its end: " + in.Run.AbortReason,
+	})
+	return in
+}
+
+// notPermitted is a run in which the server refused nearly everything, for want
+// of a permission.
+func notPermitted() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 300)
+	s.release(1, "orders", "a#1", "redis-1", 20, 21)
+	for i := range 40 {
+		at := 30 + 10*float64(i)
+		s.attempt(2+i, history.Acquire, "orders", "b#1", at, at+1, history.Info, "NOPERM User lockchaos has no permissions to run the 'evalsha' command")
+	}
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --seed 42"
+	return judged(r, s.history())
+}
+
+// fenced is the failover once more, with a resource that refuses what is out of
+// date.
+func fenced() reports.Input {
+	s := &script{}
+	s.declare("orders")
+	grant := func(p int, owner, node string, from, to float64, token int64) {
+		s.acquire(p, "orders", owner, node, from, to, 30000)
+		s.events[len(s.events)-1].Token = token
+	}
+	write := func(p int, owner string, token int64, value string, from, to float64, refused bool) {
+		s.access(p, "orders", owner, "ledger", value, from, to)
+		e := &s.events[len(s.events)-1]
+		e.Token = token
+		if refused {
+			e.Type, e.Value, e.Error = history.Fail, "", "stale token"
+		}
+	}
+	s.fault(history.Inject, "cut", "replication", 398, 402, history.OK, "2 links refuse", "")
+	grant(1, "a#1", "redis-1", 411, 412.3, 33)
+	s.fault(history.Inject, "crash-failover", "redis-1", 413, 1715, history.OK, "redis-2 is the master", "")
+	s.observe(1713, "redis-2", history.ObserveRole, "master")
+	grant(2, "b#1", "redis-2", 1180, 1716, 34)
+	write(2, "b#1", 34, "41>42", 1990, 2010, false)
+	write(1, "a#1", 33, "", 1950, 2051, true)
+	s.attempt(1, history.Release, "orders", "a#1", 2060, 2061, history.Fail, "lock not held")
+	r := run()
+	r.Command = "lockchaos run --topology sentinel --lock mutex-fenced --seed 42"
+	r.Lock = "mutex-fenced"
+	return judged(r, s.history())
+}
+
+// half is a random run with one acknowledgement of two: what would have
+// prevented it is not what it had.
+func half() reports.Input {
+	in := failover()
+	in.Run.Scenario, in.Run.Expect, in.Run.Title, in.Run.Source, in.Run.Cures = "", "", "", "", nil
+	in.Run.Command = "lockchaos run --topology sentinel --replica-acks 1 --seed 42"
+	return in
+}
+
+// Every kind of violation that there is has golden files, and so has what is
+// none.
+func TestGoldenKinds(t *testing.T) {
+	told := map[string][]string{}
+	for name, fixture := range fixtures() {
+		for _, r := range fixture().Report.Results {
+			for _, v := range r.Violations {
+				told[v.Kind] = append(told[v.Kind], name)
+			}
+		}
+	}
+	for _, kind := range checker.Kinds() {
+		require.NotEmpty(t, told[kind.Name], "no fixture has a violation of the kind %s", kind.Name)
+	}
+}

@@ -55,22 +55,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestGoldenRuns(t *testing.T) {
-	for _, name := range []string{"failover", "valid", "unknown"} {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join("testdata", name)
-			in := fixtures()[name]()
-			if *update {
-				writeRun(t, dir, in)
-			}
-			stored, err := reports.ReadDir(dir)
-			require.NoError(t, err)
-			require.Equal(t, in, stored, "the stored run differs from its script: go test ./reports -update")
-			require.Equal(t, reports.Summarize(in), reports.Summarize(stored))
-		})
-	}
-}
-
 // A summary fits into 14 lines of a terminal, with the violation, and without a terminal nothing is cut.
 func TestTextFits(t *testing.T) {
 	for name, fixture := range fixtures() {
@@ -130,15 +114,4 @@ func TestTextColor(t *testing.T) {
 		return reports.WriteText(w, reports.Summarize(failover()), reports.TextOptions{Color: true})
 	})
 	require.True(t, strings.HasPrefix(string(out), "\x1b[1;31m✗ INVALID\x1b[0m  Two clients"), string(out))
-}
-
-func TestTextKeepsTheTerminal(t *testing.T) {
-	in := failover()
-	in.Run.Scenario, in.Run.Command = "a\x1b[2Jb", "c\r\nd\u009b31m"
-	out := written(t, func(w io.Writer) error {
-		return reports.WriteText(w, reports.Summarize(in), reports.TextOptions{})
-	})
-	require.NotContains(t, string(out), "\x1b")
-	require.NotContains(t, string(out), "\u009b")
-	require.NotContains(t, string(out), "\r")
 }

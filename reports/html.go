@@ -50,7 +50,7 @@ func writePage(w io.Writer, name string, data map[string]any, scripts ...string)
 	js := asset(scripts...)
 	data["CSS"], data["JS"], data["Script"] = template.CSS(asset("palette.css", "drawing.css", "page.css")), template.JS(js), scriptHash(js) //nolint:gosec // ours
 	t, err := template.New(name).Funcs(functions()).Funcs(template.FuncMap{
-		"cap": story.KindWords, "indices": indices, "at": at, "unbroken": unbroken, "wall": wall,
+		"cap": story.KindWords, "indices": indices, "at": at, "wall": wall,
 		"link": func(name, file string) string { return "./" + url.PathEscape(name) + "/" + url.PathEscape(file) },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -110,16 +110,13 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 		return fmt.Errorf("write html: %w", err)
 	}
 	diagram, moment, rows := "", timeline.Moment(f), m.rows()
-	if m.Sequence != nil {
-		diagram = draw.Messages(m.Sequence)
-	}
-	if l, ok := f.HeldLatency(); ok {
-		rows = append(rows, operationRow{"(hold)", Outcomes{OK: l.Count}, l})
+	if q := story.Messages(f, v, m.Story); q != nil {
+		diagram = draw.Messages(q)
 	}
 	return writePage(w, "report.html", map[string]any{
 		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "Moment": moment,
 		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
-		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v), "Unlisted": m.unlisted(),
+		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v),
 		"Paper": maxPaperRows, "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
 		"Options": pairs(m.in.Run.Topology.Options), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
 	}, "page.js", "timeline.js")
@@ -138,7 +135,6 @@ type shownViolation struct {
 	Since time.Duration
 	Told  bool
 	Words []string // the events in words
-	Lines []string // the events, as they stand in the history
 	Show  template.URL
 }
 
@@ -165,16 +161,9 @@ func (m *model) shown(told *checker.Violation) []property {
 func (m *model) evidenceOf(v, told *checker.Violation) shownViolation {
 	s := shownViolation{Violation: *v, Since: m.facts.Since(v), Told: v == told, Show: m.around(v)}
 	for _, index := range v.Events {
-		e, ok := m.facts.Event(index)
-		if !ok {
-			continue
+		if e, ok := m.facts.Event(index); ok {
+			s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
 		}
-		var line bytes.Buffer
-		enc := json.NewEncoder(&line)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(e) // numbers and strings always can be written
-		s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
-		s.Lines = append(s.Lines, strings.TrimSpace(line.String()))
 	}
 	return s
 }
@@ -198,35 +187,13 @@ func (m *model) violationRows(told *checker.Violation) []violationRow {
 			names, inferred := m.facts.Granters(h)
 			clients, servers = append(clients, facts.Client(h.Owner)), append(servers, facts.Inferred(strings.Join(names, ", "), inferred))
 		}
-		r.Clients, r.Servers = distinct(clients), distinct(servers)
+		r.Clients, r.Servers = strings.Join(facts.Distinct(clients), ", "), strings.Join(facts.Distinct(servers), ", ")
 		if long := m.facts.Lasted(v); long > 0 && m.facts.Since(v) == v.From {
 			r.Length = say.Span(long)
 		}
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-// distinct are names in their order, each once.
-func distinct(names []string) string {
-	var all []string
-	for _, name := range names {
-		if name != "" && !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-// unlisted says of which properties more violations were found than are listed.
-func (m *model) unlisted() string {
-	var parts []string
-	for _, r := range m.facts.Results {
-		if r.Total > len(r.Violations) {
-			parts = append(parts, fmt.Sprintf("%s of %s of %s", say.Thousands(int64(len(r.Violations))), say.Count(r.Total, "violation"), r.Name))
-		}
-	}
-	return say.List(parts)
 }
 
 // at writes an instant as the page's address has it: in seconds.
@@ -272,24 +239,6 @@ func machine(m *history.Machine) string {
 		words = append(words, say.Count(m.CPUs, "CPU"))
 	}
 	return strings.Join(append(words, "built with "+m.Go), ", ")
-}
-
-// inOne is what a line must not break in: a time, and a word of a command with a hyphen.
-var inOne = regexp.MustCompile(`[0-9][0-9.,]* (?:h|min|s|ms|µs|ns)\b|[\w:/]*-[\w:/-]*`)
-
-// unbroken is a text of which no time and no word with a hyphen is broken over two lines, unless it is so long that it
-// may be too wide for a narrow screen.
-func unbroken(text string) template.HTML {
-	const longest = 36
-	var s strings.Builder
-	at := 0
-	for _, w := range inOne.FindAllStringIndex(text, -1) {
-		if w[1]-w[0] <= longest {
-			s.WriteString(template.HTMLEscapeString(text[at:w[0]]) + `<span class="one">` + template.HTMLEscapeString(text[w[0]:w[1]]) + `</span>`)
-			at = w[1]
-		}
-	}
-	return template.HTML(s.String() + template.HTMLEscapeString(text[at:])) //nolint:gosec // it is escaped
 }
 
 // A plotted is a plot on a page.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,16 +63,11 @@ type MatrixCell struct {
 
 // A MatrixRun is one run of a cell.
 type MatrixRun struct {
-	Seed    uint64          `json:"seed"`
-	Verdict checker.Verdict `json:"verdict"`
-	Twice   bool            `json:"granted_twice"`
-	Kinds   []string        `json:"kinds,omitempty"`
+	JointRun
+
+	Twice bool `json:"granted_twice"`
 	// Unavailable is the longest time without a grant while clients asked.
 	Unavailable time.Duration `json:"unavailable_ns"`
-	Headline    string        `json:"headline"`
-	Command     string        `json:"command"`
-	// Dir is its run directory, beside the page; empty if it was removed.
-	Dir string `json:"dir,omitempty"`
 
 	acquires []time.Duration
 	noAnswer int
@@ -84,10 +78,8 @@ type MatrixRun struct {
 func NewMatrixRun(in Input, dir string) MatrixRun {
 	m := newModel(in)
 	r := MatrixRun{
-		Seed: m.Seed, Verdict: m.Verdict, Headline: m.Story.Headline, Command: m.Command, Dir: dir,
+		JointRun: NewJointRun(m.Results, dir), Twice: m.Counts.Kinds[checker.DoubleGrant]+m.Counts.Kinds[checker.OverCapacity] > 0,
 		Unavailable: longestWithoutGrant(m.facts.Ops), noAnswer: m.Operations[string(history.Acquire)].Info,
-		Twice: m.Counts.Kinds[checker.DoubleGrant]+m.Counts.Kinds[checker.OverCapacity] > 0,
-		Kinds: slices.Sorted(maps.Keys(m.Counts.Kinds)),
 	}
 	for _, d := range m.facts.Requests().Most {
 		r.acquires = append(r.acquires, d.Took)
@@ -197,81 +189,54 @@ func (m *Matrix) kinds() (found []string) {
 
 // words are the columns of a cell.
 func (m *Matrix) words(c *MatrixCell) []string {
-	head := []string{c.Lock, c.Topology, c.Faults}
-	pad := func(words ...string) []string {
-		return append(append(head, words...), slices.Repeat([]string{""}, len(m.columns())-len(head)-len(words))...)
-	}
-	if c.Impossible != "" {
-		return pad("not possible: " + c.Impossible)
-	}
-	expected := "valid"
+	words := []string{c.Lock, c.Topology, c.Faults, "valid"}
 	if len(c.Breaks) > 0 {
-		expected = "may be invalid"
+		words[3] = "may be invalid"
 	}
-	if len(c.Runs) == 0 {
-		return pad(expected, "no run")
-	}
-	twice, acquire, lease := "not decided", "none granted", "none"
-	if c.Twice.Of > 0 {
-		twice = c.Twice.String()
-	}
-	if c.Acquire.Count > 0 {
-		acquire = c.Acquire.Cells()[2] + " / " + c.Acquire.Cells()[4]
-	}
-	if c.Lease > 0 {
-		lease = say.Span(c.Lease)
-	}
-	var verdicts []string
-	for i, n := range []int{c.Valid, c.Invalid, c.Unknown} {
-		if n > 0 {
-			verdicts = append(verdicts, fmt.Sprintf("%d %s", n, []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown}[i]))
+	switch {
+	case c.Impossible != "":
+		words[3] = "not possible"
+	case len(c.Runs) == 0:
+		words = append(words, "no run")
+	default:
+		twice, acquire, lease := "not decided", "none granted", "none"
+		if c.Twice.Of > 0 {
+			twice = c.Twice.String()
 		}
+		if c.Acquire.Count > 0 {
+			acquire = c.Acquire.Cells()[2] + " / " + c.Acquire.Cells()[4]
+		}
+		if c.Lease > 0 {
+			lease = say.Span(c.Lease)
+		}
+		var verdicts []string
+		for i, n := range []int{c.Valid, c.Invalid, c.Unknown} {
+			if n > 0 {
+				verdicts = append(verdicts, fmt.Sprintf("%d %s", n, []checker.Verdict{checker.Valid, checker.Invalid, checker.Unknown}[i]))
+			}
+		}
+		words = append(words, strings.Join(verdicts, ", "), twice)
+		for _, kind := range m.kinds() {
+			words = append(words, fmt.Sprintf("%d of %d", c.Kinds[kind], len(c.Runs)))
+		}
+		words = append(words, say.Thousands(int64(c.Acquire.Count)), lease, c.Keeps, say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
 	}
-	words := append(head, expected, strings.Join(verdicts, ", "), twice)
-	for _, kind := range m.kinds() {
-		words = append(words, fmt.Sprintf("%d of %d", c.Kinds[kind], len(c.Runs)))
-	}
-	return append(words, say.Thousands(int64(c.Acquire.Count)), lease, c.Keeps, say.Span(c.LongestMedian)+" / "+say.Span(c.Longest), acquire, say.Thousands(int64(c.NoAnswer)))
+	return append(words, slices.Repeat([]string{""}, len(m.columns())-len(words))...)
 }
 
-// why are the reasons for which a correct lock may be invalid in some cells.
+// why are the reasons for which a cell has no run, or a correct lock may be invalid.
 func (m *Matrix) why() (all []string) {
 	for i := range m.Cells {
 		c := &m.Cells[i]
+		where := fmt.Sprintf("%s on %s under %s: ", c.Lock, c.Topology, c.Faults)
+		if c.Impossible != "" {
+			all = append(all, where+"not possible: "+c.Impossible)
+		}
 		for _, breaks := range c.Breaks {
-			all = append(all, fmt.Sprintf("%s on %s under %s: a correct lock may be invalid: %s", c.Lock, c.Topology, c.Faults, breaks))
+			all = append(all, where+"a correct lock may be invalid: "+breaks)
 		}
 	}
 	return all
-}
-
-// WriteMatrixText writes a matrix as a table for a terminal.
-func WriteMatrixText(w io.Writer, m Matrix) error {
-	rows, impossible := [][]string{strings.Split(strings.ToUpper(strings.Join(m.columns(), "\t")), "\t")}, ""
-	for i := range m.Cells {
-		c := &m.Cells[i]
-		words := m.words(c)
-		if c.Impossible != "" {
-			words[3] = "not possible"
-			impossible += fmt.Sprintf("not possible: %s on %s under %s: %s\n", c.Lock, c.Topology, c.Faults, c.Impossible)
-		}
-		rows = append(rows, words)
-	}
-	for _, why := range m.why() {
-		impossible += why + "\n"
-	}
-	return write(w, "matrix", aligned(rows)+impossible, nil)
-}
-
-func (m *Matrix) writeMarkdown(w io.Writer) error {
-	var rows [][]string
-	for i := range m.Cells {
-		rows = append(rows, m.words(&m.Cells[i]))
-	}
-	text, err := templated(summaryMarkdown, "matrix", map[string]any{
-		"About": m.about(), "Columns": m.columns(), "Rows": rows, "Note": matrixNote, "Why": m.why(), "Joint": m.byTone(),
-	}, nil)
-	return write(w, "markdown", text, err)
 }
 
 // matrixNote says how to read the columns.
@@ -280,20 +245,30 @@ const matrixNote = "Of a correct lock: what its runs are under these faults. Gra
 	"Acquire: from the request to the grant, with the time that other clients held the lock. " +
 	"A seed fixes the plan of faults and the choices of the clients, not how processes interleave; topologies differ, so that the same seed draws other targets on each."
 
-// about says what was run.
-func (m *Matrix) about() string {
-	return fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", "))
-}
-
-func (m *Matrix) writeHTML(w io.Writer) error {
-	type cell struct {
-		*MatrixCell
-
-		Words []string
-	}
-	var rows []cell
+// table is what all formats of a matrix show.
+func (m *Matrix) table() map[string]any {
+	var rows [][]string
 	for i := range m.Cells {
-		rows = append(rows, cell{&m.Cells[i], m.words(&m.Cells[i])})
+		rows = append(rows, m.words(&m.Cells[i]))
 	}
-	return writePage(w, "matrix.html", map[string]any{"Command": m.Command, "About": m.about(), "Note": matrixNote, "Why": m.why(), "Columns": m.columns(), "Rows": rows})
+	return map[string]any{
+		"About":   fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", ")),
+		"Columns": m.columns(), "Rows": rows, "Cells": m.Cells, "Note": matrixNote, "Why": m.why(), "Joint": m.byTone(), "Command": m.Command,
+	}
 }
+
+// WriteMatrixText writes a matrix as a table for a terminal.
+func WriteMatrixText(w io.Writer, m Matrix) error {
+	rows := [][]string{strings.Split(strings.ToUpper(strings.Join(m.columns(), "\t")), "\t")}
+	for i := range m.Cells {
+		rows = append(rows, m.words(&m.Cells[i]))
+	}
+	return write(w, "matrix", aligned(rows)+strings.Join(append(m.why(), ""), "\n"), nil)
+}
+
+func (m *Matrix) writeMarkdown(w io.Writer) error {
+	text, err := templated(summaryMarkdown, "matrix", m.table(), nil)
+	return write(w, "markdown", text, err)
+}
+
+func (m *Matrix) writeHTML(w io.Writer) error { return writePage(w, "matrix.html", m.table()) }

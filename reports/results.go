@@ -33,8 +33,6 @@ type (
 	Story = story.Story
 	// A StoryEvent is one thing that happened.
 	StoryEvent = story.Event
-	// A Sequence is what parties said to each other until a violation.
-	Sequence = story.Sequence
 )
 
 // EventViolation is the kind of the event at which the promise was broken.
@@ -84,11 +82,9 @@ type Results struct {
 	// Missing says what could not be read of the run that this was made of.
 	Missing []string `json:"missing,omitempty"`
 
-	// Counts are the violations by kind; Story tells the first of them with damage, and Sequence has the
-	// messages until then (nil where no two parties are known).
-	Counts   Counts    `json:"counts"`
-	Story    Story     `json:"story"`
-	Sequence *Sequence `json:"sequence,omitempty"`
+	// Counts are the violations by kind; Story tells the first of them with damage.
+	Counts Counts `json:"counts"`
+	Story  Story  `json:"story"`
 	// Causes are what came of playing the run again with and without its faults; empty: it was not.
 	Causes []history.Cause `json:"causes,omitempty"`
 	// Next is the command that says more about an invalid run; empty where there is none.
@@ -97,6 +93,12 @@ type Results struct {
 	Operations map[string]Outcomes `json:"operations"` // nil where they were not counted
 	Latency    map[string]Latency  `json:"latency"`
 	Faults     []Fault             `json:"faults"`
+}
+
+// EventWords says an event of a history in words, as stories do.
+func EventWords(h *history.History) func(*history.Event) string {
+	f := facts.Of(history.Run{}, h, checker.Report{}, true)
+	return func(e *history.Event) string { return story.Line(f, e) }
 }
 
 // A model is an input with what all of its reports are made of.
@@ -134,26 +136,17 @@ func newModel(in Input) *model {
 	if m.Verdict == "" {
 		m.Verdict = checker.Unknown
 	}
-	if v := f.Told(); v != nil {
-		m.Sequence = story.Messages(f, v, m.Story)
+	if f.Told() != nil {
 		m.Next = m.next()
 	}
 	return m
 }
 
 // next is the command that says more about an invalid run: one that measures its causes, which tells a limit of
-// the servers from a defect of the lock, or the variant of a scenario that prevents the violation.
+// the servers from a defect of the lock.
 func (m *model) next() string {
 	run := m.in.Run
-	if run.AbortReason != "" || run.ClaimLostTo != "" {
-		return ""
-	}
-	for _, c := range m.Story.Cures {
-		if c.Prevents {
-			return c.Try
-		}
-	}
-	if len(run.Causes) > 0 || m.Simulated || run.Backend == "attach" {
+	if run.AbortReason != "" || run.ClaimLostTo != "" || len(run.Causes) > 0 || m.Simulated || run.Backend == "attach" {
 		return ""
 	}
 	return story.With(run, "--causes")

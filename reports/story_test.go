@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -17,33 +18,24 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
+// What two clients were entitled to hold beside each other is told apart from what the record covers of it.
 func TestStoryOverlap(t *testing.T) {
 	for _, tt := range []struct {
-		name        string
-		until       time.Duration
-		lease       float64
-		headline    string
-		wantOutcome string
+		name  string
+		until time.Duration
+		lease float64
+		want  string
 	}{
-		{
-			"within the record", ms(800), 790, "Two clients held the lock k at the same time for 300 ms",
-			"From 0.500 s to 0.800 s, for 300 ms, both were entitled to hold it.",
-		},
-		{
-			"beyond the record", ms(5000), 4990, "Two clients held the lock k at the same time (500 ms of it observed)",
-			"From 0.500 s on both were entitled to hold it, for 4,500 ms; the record covers 500 ms of that.",
-		},
-		{
-			"ended with the record, as by the checker", ms(1000), 4990, "Two clients held the lock k at the same time (500 ms of it observed)",
-			"From 0.500 s on both were entitled to hold it, for 4,500 ms; the record covers 500 ms of that.",
-		},
-		{
-			"without an end", history.Never, 0, "Two clients held the lock k at the same time (500 ms of it observed)",
-			"From 0.500 s on both were entitled to hold it, and nothing in the record ends that: 500 ms until the end of the record.",
-		},
+		{"within the record", ms(800), 790, " for 300 ms"},
+		{"beyond the record", ms(5000), 4990, " (500 ms of it observed)"},
+		{"ended with the record, as by the checker", ms(1000), 4990, " (500 ms of it observed)"},
+		{"without an end", history.Never, 0, " (500 ms of it observed)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &script{}
@@ -55,9 +47,7 @@ func TestStoryOverlap(t *testing.T) {
 				Kind: checker.DoubleGrant, Lock: "k", From: ms(500), Until: tt.until,
 				Events: []int64{find(h, history.Acquire, history.OK, "a#1"), find(h, history.Acquire, history.OK, "b#1")},
 			}))}
-			story := reports.Summarize(in).Story
-			require.Equal(t, tt.headline, story.Headline)
-			require.Contains(t, story.Outcome, tt.wantOutcome)
+			require.Equal(t, "Two clients held the lock k at the same time"+tt.want, reports.Summarize(in).Story.Headline)
 		})
 	}
 }
@@ -113,7 +103,7 @@ func TestAnyViolation(t *testing.T) {
 		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease,
 		checker.PrematureLoss, checker.NotLinearizable, "stuck", "",
 	}
-	bases := []reports.Input{failover(), oversleeper(), forgotten(), undecided()}
+	bases := []reports.Input{failover(), corpus("use-after-lease--overslept")(), corpus("premature-loss--watchdog")(), undecided()}
 	for i := range 120 {
 		in := bases[i%len(bases)]
 		v := checker.Violation{Kind: kinds[i%len(kinds)], Explanation: "why"}
@@ -171,4 +161,141 @@ func TestStoriesOfTheCorpus(t *testing.T) {
 			require.NoError(t, reports.WriteHTML(io.Discard, in))
 		})
 	}
+}
+
+func TestStory_WeighsTheVerdict(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name           string
+		found, control checker.Verdict
+		want           string
+	}{
+		{"limit", checker.Invalid, checker.Invalid, "was invalid too: a limit of these servers"},
+		{"defect", checker.Invalid, checker.Valid, "was valid: these servers do not explain it"},
+		{"undecided control", checker.Invalid, checker.Unknown, "which decides nothing"},
+		{"undecided run", checker.Unknown, checker.Valid, "which decides nothing"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			in := reports.Input{
+				Run: history.Run{
+					Lock: "own", Unpromised: []string{promises.NoToken, promises.NoReleaseTells},
+					Control: &history.Control{Lock: "correct-key", Verdict: string(tc.control)},
+				},
+				History: &history.History{}, Report: checker.Report{Verdict: tc.found},
+			}
+			weight := strings.Join(reports.Summarize(in).Story.Weight, "\n")
+			require.Contains(t, weight, tc.want)
+			require.Contains(t, weight, "The lock does not promise fencing tokens (their order is not judged), a refusal of a release")
+		})
+	}
+	require.Empty(t, reports.Summarize(reports.Input{History: &history.History{}}).Story.Weight)
+}
+
+// sequenceOf are the messages until the violation of a run that is told; nil for none.
+func sequenceOf(in reports.Input) *story.Sequence {
+	f := facts.Of(in.Run, in.History, in.Report, true)
+	return story.Messages(f, f.Told(), reports.Summarize(in).Story)
+}
+
+func TestSequence(t *testing.T) {
+	q := sequenceOf(failover())
+	var actors, steps []string
+	for _, a := range q.Actors {
+		actors = append(actors, a.Kind+" "+a.Name)
+	}
+	for _, s := range q.Steps {
+		steps = append(steps, strings.TrimSpace(s.Kind+" "+s.From+">"+s.To+" "+s.Text))
+	}
+	require.Equal(t, []string{"client a", "client b", "server redis-1", "server redis-2", "resource ledger"}, actors)
+	require.Equal(t, []string{
+		"fault > cut replication", "request a>redis-1 acquire orders", "reply redis-1>a granted", "fault redis-1> kill redis-1",
+		"request b>redis-2 acquire orders", "note redis-2> was promoted to master", "reply redis-2>b granted", "violation > both hold (1,240 ms of it observed)",
+		"note redis-2> had client b as the holder of orders", "request a>ledger begins to use it", "request b>ledger begins to use it", "reply ledger>a 41 → 42", "reply ledger>b 41 → 42",
+	}, steps)
+
+	// Of a quorum each server is asked, of which one voted twice.
+	s := &script{}
+	s.declare("orders")
+	r := run()
+	r.Topology = history.Topology{Name: "independent", Nodes: []history.Node{{Name: "zone-a", Kind: "zone"}}}
+	for i, at := range []float64{10, 30} {
+		s.acquire(i+1, "orders", string(rune('a'+i))+"#1", "", at, at+4, 3000)
+		for k := range 3 {
+			s.observe(at+5, fmt.Sprintf("redis-%d", 2*i+k+1), history.ObserveKey, "orders "+string(rune('a'+i))+"#1")
+		}
+	}
+	for i := range 5 {
+		r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: "redis", Role: "master"})
+	}
+	s.observe(90, "redis-1", history.ObserveEpoch, "1")
+	votes := map[string]int{}
+	for _, step := range sequenceOf(judged(r, s.history())).Steps {
+		votes[step.To] += len(strings.Split(step.Text, "acquire orders")) - 1
+	}
+	require.Equal(t, 2, votes["redis-3"])
+	require.Equal(t, 1, votes["redis-1"])
+
+	// Every kind of violation has one, in order of time, and each step names its parties.
+	for name, fixture := range fixtures() {
+		q := sequenceOf(fixture())
+		if q == nil {
+			continue
+		}
+		known, at := map[string]bool{"": true}, ms(0)
+		for _, a := range q.Actors {
+			known[a.Name] = true
+		}
+		for _, s := range q.Steps {
+			require.GreaterOrEqual(t, s.At, at, name)
+			at = s.At
+			require.True(t, known[s.From] && known[s.To], "%s: %v", name, s)
+		}
+	}
+}
+
+// What was measured stands in all reports, in a table with each way to play the run once, and the faults in
+// effect are no cause without it.
+func TestMeasuredCausesAreShown(t *testing.T) {
+	t.Parallel()
+	in := failover()
+	in.Run.Scenario, in.Run.Command = "", "lockchaos run --topology sentinel --seed 1"
+	r := reports.Summarize(in)
+	require.Empty(t, r.Causes)
+	require.Equal(t, "lockchaos run --topology sentinel --seed 1 --causes", r.Next)
+	require.NotEmpty(t, r.Story.InEffect.Faults)
+	attached := in
+	attached.Run.Backend = "attach"
+	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")
+
+	in.Run.Causes = []history.Cause{{
+		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		Faults: []history.Suspect{{Fault: "split-brain", Target: "{redis-1}", Role: history.RoleNeeded}}, Control: "correct-key",
+		Arms: []history.Arm{
+			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
+			{Arm: history.ArmNone, N: 5, Interval: reports.Interval(0, 5)},
+			{Arm: history.ArmWithout, Same: true, N: 5},
+			{Arm: history.ArmOnly, Same: true, Seen: 5, N: 5},
+			{Arm: history.ArmControl, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
+		},
+	}}
+	r = reports.Summarize(in)
+	require.Equal(t, in.Run.Causes, r.Causes)
+	require.Empty(t, r.Next, "it is measured")
+	var text, terminal, markdown, page bytes.Buffer
+	require.NoError(t, reports.WriteText(&text, r, reports.TextOptions{}))
+	require.Contains(t, strings.Join(strings.Fields(text.String()), " "), "measured "+in.Run.Causes[0].Text)
+	require.NoError(t, reports.WriteText(&terminal, r, reports.TextOptions{Width: 80, Dir: "runs/1"}))
+	require.Contains(t, terminal.String(), "a limit of this deployment\n")
+	require.LessOrEqual(t, strings.Count(terminal.String(), "\n"), 14)
+	require.NoError(t, reports.WriteMarkdown(&markdown, r))
+	require.Contains(t, markdown.String(), "| with the faults of the run | 5 of 5 | 56 to 100 % |\n| without any fault | 0 of 5 | 0 to 44 % |\n| with the faults, and the control lock correct-key | 5 of 5 | 56 to 100 % |\n\n")
+	require.NoError(t, reports.WriteHTML(&page, in))
+	require.Contains(t, page.String(), `<td>without any fault</td><td class="num">0 of 5</td>`)
+	require.NotContains(t, page.String(), "<td>without split-brain")
+	require.NotContains(t, page.String(), "Measured of other violations")
+	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
+	page.Reset()
+	require.NoError(t, reports.WriteHTML(&page, in))
+	require.Equal(t, 1, strings.Count(page.String(), "Measured of other violations</summary>"))
 }

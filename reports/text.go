@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
@@ -49,7 +48,7 @@ func functions() map[string]any {
 	return map[string]any{
 		"md": md, "line": say.OneLine, "sign": func(v any) string { return sign(checker.Verdict(fmt.Sprint(v))) },
 		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": story.Stop, "short": say.Shorten,
-		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join, "mermaid": draw.Mermaid,
+		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join,
 		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
 		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
 		"runName": JointRun.name, "armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },

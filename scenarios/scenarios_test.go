@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,29 @@ func TestFind_EveryName(t *testing.T) {
 	found, _, err := scenarios.Find("KL6", locks.All())
 	require.NoError(t, err)
 	require.Equal(t, "redlock-clock-jump", found.Name, "an alias")
+}
+
+// The variants that a cure names are there, and must be valid, or keep a property in which the failure itself is invalid.
+func TestCuresNameVariants(t *testing.T) {
+	catalogue, err := scenarios.Catalogue(locks.All())
+	require.NoError(t, err)
+	shows, named := map[string]bool{}, 0
+	for _, s := range catalogue {
+		for _, v := range s.Variants {
+			shows[s.Name+"/"+v.Name] = v.Expect.Verdict == string(checker.Valid) || len(v.Expect.Holds) > 0
+		}
+	}
+	for _, s := range catalogue {
+		see := strings.Join(regexp.MustCompile(`\(see [^)]*\)`).FindAllString(strings.Join(s.Cures, " "), -1), " ")
+		for _, variant := range regexp.MustCompile(`[a-z0-9-]*/[a-z0-9-]+`).FindAllString(see, -1) {
+			if strings.HasPrefix(variant, "/") {
+				variant = s.Name + variant
+			}
+			named++
+			require.True(t, shows[variant], "%s: %s", s.Name, variant)
+		}
+	}
+	require.Greater(t, named, 30)
 }
 
 func TestAPropertyThatIsToHoldIsLookedAt(t *testing.T) {

@@ -380,7 +380,6 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.of.Name, p.in.Run.Unsuited)
 	case p.unexpected != nil:
 		fmt.Fprintf(r.stderr, "%s\n", t.of.missed(p))
-		return r.annotate(reports.Summarize(p.in), p.dir)
 	}
 	return nil
 }

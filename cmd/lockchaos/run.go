@@ -231,22 +231,11 @@ func (a *app) finish(in reports.Input, dir string, asJSON bool) error {
 
 func (a *app) print(in reports.Input, dir string, asJSON bool) error {
 	r := reports.Summarize(in)
-	if err := a.annotate(r, dir); err != nil {
-		return err
-	}
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}
 	width, _ := onTerminal(a.stdout)
 	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: say.OneLine(dir)}))
-}
-
-// annotate says what GitHub Actions shows beside a job, where that is what runs.
-func (a *app) annotate(r reports.Results, dir string) error {
-	if os.Getenv("GITHUB_ACTIONS") != "true" {
-		return nil
-	}
-	return asHarness(reports.WriteAnnotation(a.stderr, r, dir))
 }
 
 // besideReplay are the flags that mean something beside --replay: where the

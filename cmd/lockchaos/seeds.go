@@ -114,7 +114,7 @@ type seedResult struct {
 	Mix    string         `json:"mix,omitempty"`
 	Landed map[string]int `json:"faults_landed,omitempty"`
 	Failed map[string]int `json:"faults_failed,omitempty"`
-	// Results are for the joint files; without the messages of the story, which are in the run directory.
+	// Results are for the joint files.
 	Results *reports.Results `json:"results,omitempty"`
 
 	cell    reports.MatrixRun
@@ -365,10 +365,8 @@ func (c *campaign) runSeed(ctx context.Context, j seedJob) (seedResult, error) {
 	if j.cell != nil {
 		s.cell = reports.NewMatrixRun(r.in, base(r.dir))
 	}
-	err = c.annotate(results, r.dir)
-	results.Sequence = nil
 	s.Results = &results
-	return s, err
+	return s, nil
 }
 
 // tell takes from a judged run what is told of it.

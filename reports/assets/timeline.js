@@ -1,5 +1,4 @@
-// The timeline of any window that the reader chooses, and the topology at any
-// moment. Without this script the page has the messages and tables.
+// The timeline of any window that the reader chooses. Without this script the page has the messages and tables.
 (async () => {
   const chart = document.getElementById("chart"), block = document.getElementById("timeline-data");
   if (!chart || !block || !window.DecompressionStream) return;
@@ -456,22 +455,11 @@
 
   // ---- the moment, the address and the words around the chart
 
-  const lives = [...document.querySelectorAll("[data-life],[data-say]")].map((node) => ({
-    node, life: JSON.parse(node.dataset.life || node.dataset.say), say: "say" in node.dataset,
-  }));
-
   function say() {
     const whole = view.a <= 0 && view.b >= data.end;
     for (const node of document.querySelectorAll("[data-window]")) node.textContent = whole ? "the whole run" : `${instant(view.a)} to ${instant(view.b)}`;
-    for (const node of document.querySelectorAll("[data-moment]")) node.textContent = instant(view.at);
     if (picker !== document.activeElement) picker.value = view.lock || view.find;
     for (const node of document.querySelectorAll("[data-coarse]")) node.hidden = !sparse();
-    for (const { node, life, say } of lives) {
-      let state = "";
-      for (const [from, s] of life) if (from <= view.at) state = s;
-      if (say) node.textContent = short(state, 20);
-      else node.setAttribute("class", node.getAttribute("class").replace(/ ?is-\S*/g, "") + " is-" + (/^[a-z]+$/.test(state) ? looks[state] || state : "plain"));
-    }
     clearTimeout(saved);
     saved = setTimeout(save, 150);
   }
@@ -567,10 +555,8 @@
     out() { zoom(2); },
     left() { pan(-0.25); },
     right() { pan(0.25); },
-    back() { choose(data.steps.findLast((t) => t < view.at) ?? 0); },
     next() { walk(1); },
     previous() { walk(-1); },
-    on() { choose(data.steps.find((t) => t > view.at) ?? data.end); },
   };
   // walk goes through what is drawn, lane by lane and each in order of time, and says what it
   // stands on: all that a pointer could rest on.
@@ -588,13 +574,13 @@
     svg.setAttribute("aria-activedescendant", "mark");
     for (const out of document.querySelectorAll("[data-mark]")) out.textContent = words;
   }
-  const keys = { ArrowDown: "next", ArrowUp: "previous", ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "whole", "0": "whole", v: "violation", ",": "back", ".": "on" };
+  const keys = { ArrowDown: "next", ArrowUp: "previous", ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", Home: "whole", "0": "whole", v: "violation" };
 
   const svg = document.createElementNS(document.querySelector("svg").namespaceURI, "svg");
   svg.setAttribute("class", "figure live");
   svg.setAttribute("tabindex", "0");
   svg.setAttribute("role", "application");
-  svg.setAttribute("aria-label", "Timeline. Left and right move, up and down walk through what is drawn and say it, plus and minus zoom, Home shows the whole run, comma and period step through the moments.");
+  svg.setAttribute("aria-label", "Timeline. Left and right move, up and down walk through what is drawn and say it, plus and minus zoom, Home shows the whole run.");
   chart.append(svg);
   svg.addEventListener("click", (event) => { const row = event.target.closest("[data-fold]"); if (row) fold(row.dataset.fold); });
   svg.addEventListener("keydown", (event) => {

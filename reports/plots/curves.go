@@ -25,7 +25,7 @@ func curves(title string, curves []draw.Curve) (string, error) {
 		var points plotter.XYs
 		for _, pt := range c.Points {
 			if pt.Share >= 0 && pt.Share < 1 && pt.Micros > 0 {
-				points = append(points, plotter.XY{X: -math.Log10(1 - pt.Share), Y: math.Log10(pt.Micros)})
+				points = append(points, plotter.XY{X: -math.Log10(1 - pt.Share), Y: pt.Micros})
 			}
 		}
 		if len(points) < 2 {

@@ -2,9 +2,11 @@ package plots
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"image/color"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -48,8 +50,7 @@ type chart struct {
 	err    error // the first of what can't be drawn
 }
 
-// newPlot is a plot with grey texts and axes, and its legend beside it. Logarithmic values must be above 0: what is
-// drawn are their powers of ten, since a cloud takes the axis for a linear one.
+// newPlot is a plot with grey texts and axes, and its legend beside it. Logarithmic values must be above 0.
 func newPlot(title, label string, logarithmic bool) *chart {
 	p := &chart{Plot: plot.New(), legend: plot.NewLegend()}
 	p.BackgroundColor = nil
@@ -64,13 +65,7 @@ func newPlot(title, label string, logarithmic bool) *chart {
 		t.Color, t.Font.Variant = ink.color(255), "Sans"
 	}
 	if logarithmic {
-		p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
-			ticks := plot.LogTicks{Prec: -1}.Ticks(math.Pow(10, low), math.Pow(10, high))
-			for i := range ticks {
-				ticks[i].Value = math.Log10(ticks[i].Value)
-			}
-			return ticks
-		})
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	return p
 }
@@ -106,9 +101,6 @@ func xy(all []facts.Duration) plotter.XYs {
 // violation.
 func runPlot(r *facts.Facts, low, high float64, title, label string, logarithmic bool) *chart {
 	p := newPlot(title, label, logarithmic)
-	if logarithmic {
-		low, high = math.Log10(low), math.Log10(high)
-	}
 	p.X.Label.Text = "seconds"
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, r.Whole().To.Seconds(), low, high
 	var numbers plotter.XYLabels
@@ -151,9 +143,8 @@ func runPlot(r *facts.Facts, low, high float64, title, label string, logarithmic
 	return p
 }
 
-// points draws a glyph each, or many of them as a cloud.
+// points draws a glyph each.
 func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.GlyphDrawer) {
-	const most = 400
 	if len(points) == 0 {
 		return
 	}
@@ -164,21 +155,7 @@ func (p *chart) points(name string, points plotter.XYs, t tint, glyph draw.Glyph
 	}
 	s.GlyphStyle = draw.GlyphStyle{Color: t.color(255), Radius: vg.Points(2), Shape: glyph}
 	p.legend.Add(name, s)
-	if len(points) <= most {
-		p.Add(s)
-		return
-	}
-	cloud := plotter.NewHeatMap(p.density(points), shades(t))
-	cloud.Rasterized = true
-	p.Add(cloud)
-}
-
-// logarithms are points of which what is drawn are the powers of ten.
-func logarithms(points plotter.XYs) plotter.XYs {
-	for i := range points {
-		points[i].Y = math.Log10(points[i].Y)
-	}
-	return points
+	p.Add(s)
 }
 
 // line draws a line, with dashes if it is asked for. Where two neighbours lie further apart than the gap, nothing is
@@ -202,22 +179,39 @@ func (p *chart) line(name string, points plotter.XYs, gap float64, t tint, dashe
 	}
 }
 
-// latency plots lengths of time, which are called by the words, and their percentiles where there are enough: p50 and,
+// many is how many durations are drawn one by one. Of more it is the longest of each part of the time, with percentiles.
+const many = 400
+
+// latency plots lengths of time, which are called by the words, and their percentiles where there are many: p50 and,
 // with dashes, p99.
 func latency(r *facts.Facts, title string, d facts.Durations, words [3]string) *chart {
-	const enough = 400
 	low, high := scaleOf(d)
 	p := runPlot(r, low, high, title, "seconds", true)
-	p.points(words[0], logarithms(xy(d.Most)), ok, draw.BoxGlyph{})
-	p.points(words[1], logarithms(xy(d.Short)), fail, draw.TriangleGlyph{})
-	p.points(words[2], logarithms(xy(d.Open)), info, draw.RingGlyph{})
-	if len(d.Most) >= enough {
+	p.points(words[0], xy(longest(r, d.Most)), ok, draw.BoxGlyph{})
+	p.points(words[1], xy(longest(r, d.Short)), fail, draw.TriangleGlyph{})
+	p.points(words[2], xy(longest(r, d.Open)), info, draw.RingGlyph{})
+	if len(d.Most) > many {
 		line, gap := quantiles(r, d.Most, 500, 20)
-		p.line("p50", logarithms(line), gap, ink)
+		p.line("p50", line, gap, ink)
 		line, gap = quantiles(r, d.Most, 990, 200)
-		p.line("p99", logarithms(line), gap, ink, vg.Points(4), vg.Points(3))
+		p.line("p99", line, gap, ink, vg.Points(4), vg.Points(3))
 	}
 	return p
+}
+
+// longest are all durations, or of many the longest in each of as many parts of the time.
+func longest(r *facts.Facts, all []facts.Duration) []facts.Duration {
+	if len(all) <= many {
+		return all
+	}
+	found := map[int]facts.Duration{}
+	for _, d := range all {
+		at := int(d.At * many / r.Whole().To)
+		if d.Took >= found[at].Took {
+			found[at] = d
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b facts.Duration) int { return cmp.Compare(a.At, b.At) })
 }
 
 // quantiles are a percentile over time, in at most 100 parts that have so many durations on average; one that has too
@@ -293,51 +287,4 @@ func (p *chart) svg(width, height vg.Length, label string) (string, error) {
 	}
 	_, body, _ := strings.Cut(b.String(), "<svg") // a page has no XML declaration within
 	return `<svg class="plot" role="img" aria-label="` + html.EscapeString(say.OneLine(label)) + `"` + strings.ReplaceAll(body, "\n\t", " "), nil
-}
-
-// cells are how many points lie in each part of a plot.
-type cells struct {
-	p      *chart
-	counts [columns][rows]float64
-}
-
-const columns, rows = 300, 60
-
-// density counts points in the parts of the plot.
-func (p *chart) density(points plotter.XYs) *cells {
-	c := &cells{p: p}
-	for _, pt := range points {
-		x, y := int(p.X.Norm(pt.X)*columns), int(p.Y.Norm(pt.Y)*rows)
-		c.counts[min(max(x, 0), columns-1)][min(max(y, 0), rows-1)]++
-	}
-	return c
-}
-
-// Dims implements [plotter.GridXYZ], as X, Y and Z do.
-func (c *cells) Dims() (int, int) { return columns, rows }
-
-// X is the middle of a column.
-func (c *cells) X(i int) float64 { return c.p.X.Min + (c.p.X.Max-c.p.X.Min)*(float64(i)+0.5)/columns }
-
-// Y is the middle of a row.
-func (c *cells) Y(i int) float64 { return c.p.Y.Min + (c.p.Y.Max-c.p.Y.Min)*(float64(i)+0.5)/rows }
-
-// Z is how many points there are, on a logarithmic scale; not a number for none.
-func (c *cells) Z(x, y int) float64 {
-	if c.counts[x][y] == 0 {
-		return math.NaN()
-	}
-	return math.Log1p(c.counts[x][y])
-}
-
-// shades are the colours of a cloud, from few points to many.
-type shades tint
-
-// Colors implements the palette of a heat map.
-func (s shades) Colors() []color.Color {
-	var all []color.Color
-	for alpha := 80; alpha <= 255; alpha += 25 {
-		all = append(all, tint(s).color(uint8(alpha))) //nolint:gosec // it is below 256
-	}
-	return all
 }

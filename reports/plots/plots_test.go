@@ -13,7 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
-// Many dots become a cloud, lines of percentiles are interrupted where a part of the time has too few, and what
+// Of many requests the longest of each part are drawn, lines of percentiles are interrupted where a part of the time has too few, and what
 // distributions are compared by is legible.
 func TestPlots(t *testing.T) {
 	h := &history.History{}
@@ -38,7 +38,6 @@ func TestPlots(t *testing.T) {
 	require.Equal(t, 1, apart)
 	svg, err := latency(r, "Latency", r.Requests(), [3]string{}).svg(1000, 260, "latency")
 	require.NoError(t, err)
-	require.Contains(t, svg, "data:image/")
 	require.Less(t, len(svg), 60_000, "of 3,000 requests")
 	_, err = latency(r, "Holds", facts.Durations{}, [3]string{}).svg(1000, 260, "nothing")
 	require.NoError(t, err)

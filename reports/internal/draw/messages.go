@@ -3,7 +3,6 @@ package draw
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
@@ -121,37 +120,4 @@ func (s *drawing) message(step *story.Step, from, to, y, width float64) {
 	}
 	w := wide(step.Text)
 	s.text(text, max(left+w/2, min((from+to)/2, width-w/2-2)), y+1, step.Text)
-}
-
-// Mermaid is a sequence as a diagram that GitHub and others draw from text.
-func Mermaid(q *story.Sequence) string {
-	var b strings.Builder
-	b.WriteString("sequenceDiagram\n")
-	id := map[string]string{}
-	for i, a := range q.Actors {
-		id[a.Name] = fmt.Sprintf("p%d", i)
-		fmt.Fprintf(&b, "  participant p%d as %s\n", i, mermaidText(nameOf(a)))
-	}
-	arrows := map[string]string{story.StepRequest: "->>", story.StepReply: "-->>", story.StepRefusal: "-->>", story.StepLost: "--x"}
-	for _, s := range q.Steps {
-		text := mermaidText(say.Instant(s.At) + " " + s.Text)
-		over := cmp.Or(id[s.From], fmt.Sprintf("p0,p%d", len(q.Actors)-1))
-		line := "Note over " + over + ": " + text
-		switch arrow := arrows[s.Kind]; {
-		case s.Kind == story.StepViolation:
-			line = "Note over " + over + ": ✗ " + text
-		case arrow != "":
-			line = id[s.From] + arrow + id[s.To] + ": " + text
-		}
-		if s.Kind == story.StepLost || s.Kind == story.StepViolation {
-			line = "rect rgba(196,22,28,0.15)\n  " + line + "\n  end"
-		}
-		b.WriteString("  " + line + "\n")
-	}
-	return b.String()
-}
-
-// mermaidText is a text that ends no statement of a diagram, and no block of code.
-func mermaidText(s string) string {
-	return strings.NewReplacer(";", ",", "#", "no. ", "`", "'", "<", "(", ">", "→", "%%", "%").Replace(say.OneLine(s))
 }

@@ -1,4 +1,4 @@
-// Package draw draws: the messages of a story, a topology and plots as SVG, and the messages as Mermaid.
+// Package draw draws the messages of a story, a topology and plots as SVG.
 package draw
 
 import (

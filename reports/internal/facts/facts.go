@@ -42,6 +42,7 @@ type Facts struct {
 	lanes    []*Lane
 	laneOf   map[[2]string]*Lane // by lock and client
 	accesses map[string][]*history.Operation
+	told     *checker.Violation
 }
 
 // Of derives the facts of a run, as far as it was read.
@@ -67,6 +68,7 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	r.Roles = rolesOf(run.Topology, r.Notes)
 	r.Violations = r.distinct()
 	r.findEvidence()
+	r.told = r.firstWithDamage()
 	r.measureRecovery()
 	return r
 }
@@ -348,10 +350,13 @@ func (r *Facts) Together(v *checker.Violation, holds []*holding.Hold) time.Durat
 	return until
 }
 
-// Told is the violation that the story tells; nil if there is none. It is the first with damage, which is that of
-// the grants by which a change of a resource was lost; without any damage the first of the gravest kind. In a chain of
-// overlaps it is the first: the release of a hold that overlaps with one before it is rightful.
-func (r *Facts) Told() *checker.Violation {
+// Told is the violation that the story tells; nil if there is none.
+func (r *Facts) Told() *checker.Violation { return r.told }
+
+// firstWithDamage is the first violation with damage, which is that of the grants by which a change of a resource was
+// lost; without any damage the first of the gravest kind. In a chain of overlaps it is the first: the release of a hold
+// that overlaps with one before it is rightful.
+func (r *Facts) firstWithDamage() *checker.Violation {
 	if len(r.Violations) == 0 {
 		return nil
 	}

@@ -185,18 +185,6 @@ func (r *Facts) HeldFor() Durations {
 	return d
 }
 
-// HeldLatency are the lengths of the holds that a release ended; false if there were none.
-func (r *Facts) HeldLatency() (Latency, bool) {
-	var lengths []time.Duration
-	for _, d := range r.HeldFor().Most {
-		lengths = append(lengths, max(d.Took, 0))
-	}
-	if len(lengths) == 0 {
-		return Latency{}, false
-	}
-	return LatencyOf(lengths), true
-}
-
 // Counts says how many violations there are: the one figure that all reports have.
 type Counts struct {
 	// Total is the sum of Kinds. What two engines found in the same events counts once.
@@ -248,16 +236,6 @@ func KindCounts(counts map[string]int) string {
 		kinds[i] = say.Count(counts[kind], cmp.Or(k.Noun, strings.ReplaceAll(kind, "-", " "), "violation"))
 	}
 	return say.List(kinds)
-}
-
-// Met is how often the record met something, by its name; false if that was not counted.
-func (r *Facts) Met(name string) (n int, counted bool) {
-	for i := range r.Results {
-		if met := r.Results[i].Met; len(met) > 0 {
-			return met[name], true
-		}
-	}
-	return 0, false
 }
 
 // Covered says in one line what a history met, as far as a property counted it: "contention 93 · refusals 12". What

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -146,18 +145,4 @@ func (r *Facts) Stopped() []*history.Operation {
 		}
 	}
 	return found
-}
-
-// GivenUp are the last requests for a lock that ended without a grant in a window: what they left behind may be what
-// blocks it.
-func (r *Facts) GivenUp(lock string, from, to time.Duration) []*history.Operation {
-	const most = 3
-	var ops []*history.Operation
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		if op.Invoke.Op == history.Acquire && op.Invoke.Lock == lock && !op.OK() && op.Complete.Time >= from && op.Complete.Time <= to {
-			ops = append(ops, op)
-		}
-	}
-	return ops[max(0, len(ops)-most):]
 }

@@ -185,10 +185,11 @@ func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
 		return names, len(names) > 0
 	}
 	for _, l := range r.looks[h.Lock] {
-		if l.Owner == h.Owner && !slices.Contains(names, l.Server) && r.RoleAt(l.Server, l.At) == Master {
+		if l.Owner == h.Owner && r.RoleAt(l.Server, l.At) == Master {
 			names = append(names, l.Server)
 		}
 	}
+	names = Distinct(names)
 	if len(names) > 1 && slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == Replica }) {
 		names = names[:1]
 	}
@@ -244,6 +245,16 @@ func Inferred(name string, is bool) string {
 	return name
 }
 
+// Distinct are names in their order, each once and none empty.
+func Distinct(names []string) (all []string) {
+	for _, name := range names {
+		if name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // measureRecovery fills in how long it took after each fault, and after its heal, until a lock was granted again. A
 // script's steps wait for each other: the time until its next grant is the script's.
 func (r *Facts) measureRecovery() {
@@ -288,35 +299,30 @@ func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*history
 // their lock last, or to any where that is not known. A fault that keeps no zone from a master concerns all.
 func (r *Facts) concernedBy(f *Fault) func(*history.Operation) bool {
 	zones := append(r.topology.Of(topologies.Zone), "") // a client may not say where it is
-	blocked := map[string][]string{}                    // the masters that a zone was kept from
-	hit := false
-	for _, server := range r.Servers() {
-		for _, zone := range zones {
-			if r.RoleAt(server, f.At()) == Master && (zone != "" || f.Has(history.Stops)) && f.blocks(zone, server, r.topology) {
-				blocked[zone], hit = append(blocked[zone], server), true
-			}
-		}
+	masters := slices.DeleteFunc(r.Servers(), func(name string) bool { return r.RoleAt(name, f.At()) != Master })
+	blocked := func(zone string, from []string) bool {
+		return (zone != "" || f.Has(history.Stops)) && slices.ContainsFunc(from, func(server string) bool { return f.blocks(zone, server, r.topology) })
 	}
-	if !hit {
+	if !slices.ContainsFunc(zones, func(zone string) bool { return blocked(zone, masters) }) {
 		return func(*history.Operation) bool { return true }
 	}
-	granted := map[string]string{} // by whom, by lock
+	known := map[[2]string]bool{} // by zone and lock
 	return func(op *history.Operation) bool {
 		zone, lock := r.ZoneOf(op.Invoke.Owner), op.Invoke.Lock
 		if !slices.Contains(zones, zone) {
 			zone = ""
 		}
-		if _, known := granted[lock]; !known {
-			granted[lock] = ""
+		is, asked := known[[2]string{zone, lock}]
+		if !asked {
+			from := masters
 			if before := r.LastGrant(lock, f.At()); before != nil {
-				if by, _ := r.Granters(before); len(by) > 0 && r.RoleAt(by[0], f.At()) == Master {
-					granted[lock] = by[0]
+				if by, _ := r.Granters(before); len(by) > 0 && slices.Contains(masters, by[0]) {
+					from = by[:1]
 				}
 			}
+			is = blocked(zone, from)
+			known[[2]string{zone, lock}] = is
 		}
-		if by := granted[lock]; by != "" {
-			return slices.Contains(blocked[zone], by)
-		}
-		return len(blocked[zone]) > 0
+		return is
 	}
 }

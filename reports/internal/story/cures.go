@@ -21,8 +21,6 @@ type Cure struct {
 	Try string `json:"try,omitempty"`
 	// Cost says what it costs.
 	Cost string `json:"cost,omitempty"`
-	// Prevents is set where a variant of the scenario shows that it prevents the violation.
-	Prevents bool `json:"prevents,omitempty"`
 }
 
 // A cureRow is a cure with what it helps against.
@@ -60,17 +58,13 @@ func cureRows() []cureRow {
 			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
 		},
 		{
-			Cure:  Cure{ID: "owner-checked-release", Text: "see what a release does that arrives late, such as the one without an answer here: compare the owner and delete in one step on the server"},
-			Kinds: []string{checker.DoubleGrant}, When: (*telling).releaseUnderWay,
-		},
-		{
 			Cure: Cure{
 				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
 				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",
 			},
 			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
 			Effects: []history.Effect{history.Promotes, history.Isolates}, When: (*telling).replicated,
-			On: func(r *facts.Facts) bool { return set(r, "replica_acks", "replica-acks") }, Flags: "--replica-acks 1",
+			On: func(r *facts.Facts) bool { return setting(r, "replica_acks", "replica-acks") != "" }, Flags: "--replica-acks 1",
 		},
 		{
 			Cure: Cure{
@@ -79,7 +73,7 @@ func cureRows() []cureRow {
 			},
 			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss},
 			Effects: []history.Effect{history.Isolates}, When: (*telling).replicated,
-			On: func(r *facts.Facts) bool { return set(r, "min_replicas", "min-replicas") }, Flags: "--min-replicas 1",
+			On: func(r *facts.Facts) bool { return setting(r, "min_replicas", "min-replicas") != "" }, Flags: "--min-replicas 1",
 		},
 		{
 			Cure: Cure{
@@ -144,24 +138,17 @@ func cureRows() []cureRow {
 	}
 }
 
-// cures are what helps against a violation and was not in place: what its scenario names, else what
-// fits its kind and the effects of the faults that were in effect.
+// cures are what helps against a violation and was not in place: what its scenario names, unless the run is a variant,
+// which may have it; else what fits the kind and the effects of the faults that were in effect.
 func (t *telling) cures() []Cure {
 	var found []Cure
 	for _, text := range t.r.Run.Cures {
-		variants := shownBy(text)
-		if slices.Contains(variants, t.r.Run.Scenario) {
-			continue
-		}
-		c := Cure{Text: text, Prevents: variants != nil}
-		if c.Prevents {
-			c.Try = "lockchaos reproduce " + strings.Join(variants, " ")
-		}
-		found = append(found, c)
+		found = append(found, Cure{Text: text})
 	}
-	if len(found) > 0 {
+	if len(found) > 0 && !strings.Contains(t.r.Run.Scenario, "/") {
 		return found
 	}
+	found = nil
 	kinds := []string{t.v.Kind}
 	if t.wrong != nil {
 		kinds = append(kinds, t.wrong.v.Kind)
@@ -188,26 +175,6 @@ func (t *telling) cures() []Cure {
 	return found
 }
 
-// shownBy are the variants that show a cure of a scenario, which its text names in the format of scenarios:
-// "(see a/one, /two and a/three)".
-func shownBy(cure string) []string {
-	_, rest, _ := strings.Cut(cure, "(see ")
-	see, _, closed := strings.Cut(rest, ")")
-	if !closed {
-		return nil
-	}
-	var variants []string
-	of := ""
-	for name := range strings.SplitSeq(strings.ReplaceAll(see, " and ", ", "), ", ") {
-		if strings.HasPrefix(name, "/") {
-			name = of + name
-		}
-		of, _, _ = strings.Cut(name, "/")
-		variants = append(variants, name)
-	}
-	return variants
-}
-
 // With is the command of a random run with more flags; empty for any other. Of a flag that is there twice the
 // last counts.
 func With(run history.Run, flags string) string {
@@ -218,7 +185,7 @@ func With(run history.Run, flags string) string {
 }
 
 // setting is how the run set something, by its name in the settings of a run, or in the options of a
-// topology; empty if it set nothing.
+// topology; empty if it set nothing, or 0.
 func setting(r *facts.Facts, names ...string) string {
 	var settings map[string]any
 	if json.Unmarshal(r.Run.Settings, &settings) != nil {
@@ -228,15 +195,9 @@ func setting(r *facts.Facts, names ...string) string {
 		if value, known := settings[name]; known && value != 0.0 {
 			return fmt.Sprint(value)
 		}
-		if value := r.Run.Topology.Options[name]; value != "" {
+		if value := r.Run.Topology.Options[name]; value != "" && value != "0" {
 			return value
 		}
 	}
 	return ""
-}
-
-// set reports whether the run set a number that is not 0.
-func set(r *facts.Facts, names ...string) bool {
-	value := setting(r, names...)
-	return value != "" && value != "0"
 }

@@ -87,12 +87,15 @@ var verbs = map[history.Op]map[history.Type]string{ //nolint:gochecknoglobals //
 	history.Acquire: {history.Invoke: "asked to acquire", history.OK: "was granted", history.Fail: "was refused", history.Info: "got no certain answer to its acquire of"},
 	history.Extend:  {history.Invoke: "asked to extend", history.OK: "was confirmed an extension of", history.Fail: "was refused an extension of", history.Info: "got no certain answer to its extend of"},
 	history.Release: {history.Invoke: "asked to release", history.OK: "was confirmed the release of", history.Fail: "was refused the release of", history.Info: "got no certain answer to its release of"},
-	history.Access:  {history.Invoke: "began to use"},
+	history.Access:  {history.Invoke: "began to use", history.OK: "used", history.Fail: "was refused the use of", history.Info: "may have used"},
 	history.Lost:    {history.OK: "was told that it lost"},
 	history.Crash:   {history.Info: "crashed"},
+	history.Inject:  {history.Invoke: "began", history.OK: "took effect", history.Fail: "did not take effect", history.Info: "may not have taken effect"},
+	history.Heal:    {history.Invoke: "ended", history.OK: "was healed", history.Fail: "was not healed", history.Info: "may not have been healed"},
+	history.Observe: {history.OK: "was seen with"},
 }
 
-// eventOf is any event of a client.
+// eventOf is any event.
 func eventOf(r *facts.Facts, e *history.Event) Event {
 	if op, ok := r.Operation(e.Index); ok && e.Op == history.Access && e.Type != history.Invoke {
 		return accessEvent(r, op)
@@ -101,10 +104,14 @@ func eventOf(r *facts.Facts, e *history.Event) Event {
 	switch {
 	case e.Op == history.Access:
 		ev.Kind, ev.Object = EventAccess, e.Resource
+	case e.Op == history.Inject, e.Op == history.Heal:
+		ev.Kind, ev.Actor = EventFault, joined(" ", "the fault", e.Fault, e.Target)
+	case e.Op == history.Observe:
+		ev.Kind, ev.Actor, ev.Object, ev.Server, ev.servers = EventServer, e.Node, joined(" ", e.What, e.Value), "", []string{e.Node}
 	case e.Op == history.Crash:
-		ev.Object, ev.client, ev.note = "", r.ClientOf(e), ev.Verb
+		ev.Object, ev.client = "", r.ClientOf(e)
 	case e.Op == history.Lost:
-		ev.client, ev.note = r.ClientOf(e), "is told that "+e.Lock+" is lost"
+		ev.client = r.ClientOf(e)
 	case e.Op == history.Acquire && e.Type == history.OK:
 		ev.Kind = EventGrant
 	}
@@ -166,7 +173,7 @@ func askedInVain(r *facts.Facts, access *history.Operation) *history.Operation {
 	return last
 }
 
-// Line is an event of a client in words.
+// Line is an event in words.
 func Line(r *facts.Facts, e *history.Event) string {
 	ev := eventOf(r, e)
 	if e.Expires > 0 {
@@ -196,7 +203,7 @@ func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
 		if c.At == 0 || c.At < from || c.At > to {
 			continue
 		}
-		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4}
+		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4, servers: []string{c.Node}}
 		if c.Role == facts.Master || c.Role == facts.Leader {
 			ev.rank = 2
 		}
@@ -215,11 +222,12 @@ func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int, ov
 			continue
 		}
 		if n := len(events); n > 0 && last.Owner == l.Owner && l.At-events[n-1].At <= facts.OneLook {
-			events[n-1].Actor += " and " + l.Server
+			events[n-1].servers = append(events[n-1].servers, l.Server)
+			events[n-1].Actor = say.List(events[n-1].servers)
 			continue
 		}
 		last = l
-		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank}
+		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank, servers: []string{l.Server}}
 		if l.Owner != "" {
 			ev.Verb = "had " + named(facts.Client(l.Owner)) + " as the holder of"
 			if over != nil && over(l) != "" {
@@ -241,22 +249,4 @@ func forHowLong(r *facts.Facts, from, until time.Duration) string {
 		return fmt.Sprintf(" (%s of it observed)", say.Span(r.End-from))
 	}
 	return " for " + say.Span(until-from)
-}
-
-// overlapWords keeps apart what the two were entitled to hold and what was observed of it.
-func overlapWords(r *facts.Facts, from, until time.Duration) string {
-	since, long := "From "+say.Instant(from)+" on", say.Span(max(0, until-from))
-	observed := say.Span(max(0, r.End-from))
-	switch {
-	case until == history.Never:
-		return since + " both were entitled to hold it, and nothing in the record ends that: " + observed + " until the end of the record."
-	case until > r.End && r.End <= from:
-		return since + ", where the record ends, both were entitled to hold it, for " + long + "."
-	case until > r.End:
-		return since + " both were entitled to hold it, for " + long + "; the record covers " + observed + " of that."
-	case until <= from:
-		return "The second grant leaves no instant at which it can have been rightful."
-	default:
-		return fmt.Sprintf("From %s to %s, for %s, both were entitled to hold it.", say.Instant(from), say.Instant(until), long)
-	}
 }

@@ -25,8 +25,6 @@ type kindRow struct {
 	// Look is where the code of a lock can be wrong, and SharedLook the same of a lock that several
 	// may hold.
 	Look, SharedLook string
-	Others           bool // the first grants to other clients in its time are told
-	Overlap          bool // two holds overlap, from and until when is told
 	Followed         bool // what other clients were answered next is told: it shows whether the lock stayed taken
 	Looks            bool // what was seen of the lock's key is told first
 }
@@ -35,7 +33,7 @@ type kindRow struct {
 func kindRows() []kindRow {
 	return []kindRow{
 		{
-			Kind: checker.DoubleGrant, Overlap: true,
+			Kind:       checker.DoubleGrant,
 			Mark:       "both hold{for}",
 			Headline:   "Two clients held {lock} at the same time{for}",
 			OneOwner:   "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
@@ -56,13 +54,13 @@ func kindRows() []kindRow {
 			Look:     "how it finds out that a client holds the lock already: such a request waits or is refused where the lock is not re-entrant, and has the token of the first grant where it is",
 		},
 		{
-			Kind: checker.ForeignRelease, Followed: true, Others: true,
+			Kind: checker.ForeignRelease, Followed: true,
 			Mark:     "confirmed for a client that does not hold",
 			Headline: "The {op} of {lock} by client {actor} was confirmed, though it did not hold it",
 			Look:     "whether a release and an extension compare the owner in the step that changes the key, and what they take for a confirmation",
 		},
 		{
-			Kind: checker.PrematureLoss, Followed: true, Others: true,
+			Kind: checker.PrematureLoss, Followed: true,
 			Mark:     "lost before its time",
 			Headline: "Client {actor} was told that it does not hold {lock}{early}",
 			Look:     "what made that answer: a key that was gone before its lease was over, or an answer that is wrong while the key is there",
@@ -85,7 +83,7 @@ func kindRows() []kindRow {
 			Headline: "The resource {resource} accepted an access whose token was out of date",
 		},
 		{
-			Kind: checker.UseAfterLease, Others: true,
+			Kind:     checker.UseAfterLease,
 			Mark:     "used after its lease",
 			Headline: "Client {actor} used {resource} {late} after its time on {name} was over",
 			NoHold:   "Client {actor} used {resource} without holding {name}",

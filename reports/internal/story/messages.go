@@ -16,25 +16,17 @@ import (
 
 // A Sequence is what parties said to each other until a violation, in order of time.
 type Sequence struct {
-	Actors []Actor `json:"actors"`
-	Steps  []Step  `json:"steps"`
+	Actors []Actor
+	Steps  []Step
 }
 
-// An Actor is a party of a sequence.
-type Actor struct {
-	Name string `json:"name"`
-	Kind string `json:"kind"` // client, server, resource
-}
+// An Actor is a party of a sequence: a client, a server or a resource.
+type Actor struct{ Name, Kind string }
 
-// A Step is a message between two parties, or a note beside one or more.
+// A Step is a message between two parties, or a note beside one, or beside none.
 type Step struct {
-	At   time.Duration `json:"at"`
-	Kind string        `json:"kind"`
-	From string        `json:"from,omitempty"`
-	To   string        `json:"to,omitempty"` // empty of a note
-	Text string        `json:"text"`
-	// Event is the index of the event that it was drawn from; absent where there is none.
-	Event *int64 `json:"event,omitempty"`
+	At                   time.Duration
+	Kind, From, To, Text string // To is empty of a note
 }
 
 // The kinds of steps of a [Sequence].
@@ -55,8 +47,8 @@ const (
 	ActorResource = "resource"
 )
 
-// maxSteps bounds a sequence, so that it is read in a minute.
-const maxSteps = 36
+// maxDamage and maxFaults bound what a sequence has beside the events of the story, so that it is read in a minute.
+const maxDamage, maxFaults = 4, 8
 
 // A sequencer makes a sequence.
 type sequencer struct {
@@ -66,10 +58,13 @@ type sequencer struct {
 	actors map[string]string // kind by name
 }
 
-// Messages are what led to a violation; nil where no two parties are known.
+// Messages are what led to a violation; nil where there is none, or no two parties are known.
 func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
+	if v == nil {
+		return nil
+	}
 	s := &sequencer{telling: tellingOf(r, v), actors: map[string]string{}}
-	events := s.events()
+	events := slices.Clone(told.Events)
 	for _, h := range s.holds[:min(2, len(s.holds))] {
 		events = append(events, s.damageUnder(h)...)
 	}
@@ -91,25 +86,29 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 		case e.op != nil:
 			s.exchange(e.op, e.servers, until)
 		case e.Kind == EventServer:
-			s.add(StepNote, e.At, s.actor(strings.Fields(e.Actor)[0], ActorServer), "", joined(" ", e.Verb, e.Object), nil)
+			for _, server := range e.servers {
+				s.add(StepNote, e.At, s.actor(server, ActorServer), "", joined(" ", e.Verb, e.Object))
+			}
 		case e.Kind == EventLock && e.client != "":
-			s.add(StepNote, e.At, s.actor(e.client, ActorClient), "", e.note, nil)
+			s.add(StepNote, e.At, s.actor(e.client, ActorClient), "", joined(" ", e.Verb, e.Object))
 		}
 		if e.op != nil {
 			seen[e.op.Ordinal()] = true
 		}
 	}
+	faults := 0
 	for i := range r.Faults {
 		f, over := &r.Faults[i], ""
-		if !f.OK || f.At() > until || f.End < from {
+		if !f.OK || f.At() > until || f.End < from || faults == maxFaults {
 			continue
 		}
+		faults++
 		if slices.Contains(r.Servers(), f.Target) {
 			over = s.actor(f.Target, ActorServer)
 		}
-		s.add(StepFault, f.At(), over, "", say.Shorten(f.Label(), 90), nil)
+		s.add(StepFault, f.At(), over, "", say.Shorten(f.Label(), 90))
 	}
-	s.add(StepViolation, violated, "", "", Mark(r, v), nil)
+	s.add(StepViolation, violated, "", "", Mark(r, v))
 	return s.finish()
 }
 
@@ -120,7 +119,7 @@ func (t *telling) damageUnder(h *holding.Hold) (events []Event) {
 		return nil
 	}
 	for _, op := range l.Uses {
-		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxSteps {
+		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxDamage {
 			events = append(events, accessEvent(t.r, op))
 		}
 	}
@@ -132,12 +131,8 @@ func (s *sequencer) actor(name, kind string) string {
 	return name
 }
 
-func (s *sequencer) add(kind string, at time.Duration, from, to, text string, e *history.Event) {
-	step := Step{At: at, Kind: kind, From: from, To: to, Text: text}
-	if e != nil {
-		step.Event = &e.Index
-	}
-	s.steps = append(s.steps, step)
+func (s *sequencer) add(kind string, at time.Duration, from, to, text string) {
+	s.steps = append(s.steps, Step{at, kind, from, to, text})
 }
 
 // answered is how an operation ended, and what was said then.
@@ -179,9 +174,9 @@ func (s *sequencer) exchange(op *history.Operation, servers []string, until time
 	}
 	kind, text := answered(op, ok)
 	for _, server := range servers {
-		s.add(StepRequest, e.Time, who, s.actor(server, ActorServer), string(e.Op)+" "+e.Lock+InMode(e.Mode, e.Permits), e)
+		s.add(StepRequest, e.Time, who, s.actor(server, ActorServer), string(e.Op)+" "+e.Lock+InMode(e.Mode, e.Permits))
 		if answer.Time <= max(until, s.r.Since(s.v)) {
-			s.add(kind, answer.Time, server, who, text, answer)
+			s.add(kind, answer.Time, server, who, text)
 		}
 	}
 }
@@ -189,32 +184,25 @@ func (s *sequencer) exchange(op *history.Operation, servers []string, until time
 func (s *sequencer) access(op *history.Operation, long time.Duration) {
 	who := s.client(op)
 	if facts.GaveUp(op) {
-		s.add(StepNote, op.Complete.Time, who, "", "gives up its access: its lease is over, or about to end", op.Complete)
+		s.add(StepNote, op.Complete.Time, who, "", "gives up its access: its lease is over, or about to end")
 		return
 	}
 	resource := s.actor(cmp.Or(facts.Resource(op), "the resource"), ActorResource)
 	kind, text := answered(op, cmp.Or(strings.Replace(op.Complete.Value, ">", " → ", 1), "used"))
 	if op.OK() && facts.Took(op) <= long/20 {
-		s.add(StepRequest, op.Complete.Time, who, resource, text, op.Complete)
+		s.add(StepRequest, op.Complete.Time, who, resource, text)
 		return
 	}
-	s.add(kind, op.Complete.Time, resource, who, text, op.Complete)
-	s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it", op.Invoke)
+	s.add(kind, op.Complete.Time, resource, who, text)
+	s.add(StepRequest, op.Invoke.Time, who, resource, "begins to use it")
 }
 
-// finish orders the parties and the steps, and leaves out what is too much.
+// finish orders the parties and the steps.
 func (s *sequencer) finish() *Sequence {
 	if len(s.actors) < 2 {
 		return nil
 	}
 	slices.SortStableFunc(s.steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	for _, drop := range []string{StepNote, StepFault, StepRefusal, StepReply, StepRequest} {
-		for at := len(s.steps) - 1; at >= 0 && len(s.steps) > maxSteps; at-- {
-			if s.steps[at].Kind == drop {
-				s.steps = slices.Delete(s.steps, at, at+1)
-			}
-		}
-	}
 	seq := &Sequence{Steps: s.steps}
 	for name, kind := range s.actors {
 		seq.Actors = append(seq.Actors, Actor{Name: name, Kind: kind})

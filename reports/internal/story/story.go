@@ -4,7 +4,6 @@ package story
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,9 +58,8 @@ type Event struct {
 
 	rank    int                // 0 for what a story is not told without; the highest is left out first
 	op      *history.Operation // that it is an answer to; nil: it is none
-	servers []string           // that granted it
+	servers []string           // that granted it, or that it is about
 	client  string             // whom it is a note about, where it is no answer: his lease is over, or he was told
-	note    string
 }
 
 // The kinds of event.
@@ -112,9 +110,6 @@ func shortened(events []Event) []Event {
 		}
 		events = slices.Delete(events, at, at+1)
 	}
-	for i := range events {
-		events[i].rank, events[i].op, events[i].servers, events[i].client, events[i].note = 0, nil, nil, "", ""
-	}
 	return events
 }
 
@@ -157,18 +152,9 @@ func (s Story) Lines() []string {
 		for _, c := range s.Cures {
 			cures = append(cures, strings.TrimRight(c.Text, ". "))
 		}
-		lines = append(lines, s.Helps()+": "+strings.Join(cures, "; or ")+".")
+		lines = append(lines, "What may prevent it: "+strings.Join(cures, "; or ")+".")
 	}
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
-}
-
-// Helps says what is known of the cures: a variant of the scenario shows that one prevents the
-// violation, or it is one that helps against the kind and was not tried.
-func (s Story) Helps() string {
-	if slices.ContainsFunc(s.Cures, func(c Cure) bool { return c.Prevents }) {
-		return "What prevents it"
-	}
-	return "What may prevent it"
 }
 
 // An InEffect is which faults were in effect while a violation arose. That one of them was the cause it
@@ -177,8 +163,6 @@ type InEffect struct {
 	// Injected is how many faults the run had, and Faults are those that were in effect.
 	Injected int         `json:"injected"`
 	Faults   []FaultTime `json:"faults,omitempty"`
-	// Before is the last one before, where none was.
-	Before *FaultTime `json:"before,omitempty"`
 }
 
 // A FaultTime is a fault, and when it was in effect. Of one that is over at once both times are the same.
@@ -209,12 +193,6 @@ func inEffect(r *facts.Facts, from, to time.Duration) *InEffect {
 	for _, f := range r.InEffectIn(from, to) {
 		e.Faults = append(e.Faults, timeOf(f))
 	}
-	for i := range r.Faults {
-		if f := &r.Faults[i]; len(e.Faults) == 0 && f.Counts() && f.End < from && (e.Before == nil || f.End > e.Before.Until) {
-			t := timeOf(f)
-			e.Before = &t
-		}
-	}
 	return e
 }
 
@@ -226,8 +204,6 @@ func (e *InEffect) String() string {
 		return ""
 	case e.Injected == 0:
 		return "No fault was injected."
-	case e.Before != nil:
-		return fmt.Sprintf("No fault was in effect at the time; the last before it was %s, until %s.", e.Before.label(), say.Instant(e.Before.Until))
 	case len(e.Faults) == 0:
 		return "No fault was in effect at the time."
 	}

@@ -73,38 +73,29 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	if r.Shared(v.Lock) {
 		s.Look = t.row.SharedLook
 	}
-	outcome := cmp.Or(t.row.Outcome, sentence(v.Explanation))
-	if t.row.Overlap {
-		outcome = overlapWords(r, v.From, r.Together(v, t.holds))
-	}
-	s.Outcome = slices.DeleteFunc([]string{outcome, t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
+	s.Outcome = slices.DeleteFunc([]string{cmp.Or(t.row.Outcome, sentence(v.Explanation)), t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
 }
 
 // headline fills the words of the row in.
 func (t *telling) headline() string {
 	var owners, processes []string
-	add := func(all []string, name string) []string {
-		if slices.Contains(all, name) {
-			return all
-		}
-		return append(all, name)
-	}
 	for _, h := range t.holds {
-		owners, processes = add(owners, facts.Client(h.Owner)), add(processes, fmt.Sprintf("p%d", h.Process))
+		owners, processes = append(owners, facts.Client(h.Owner)), append(processes, fmt.Sprintf("p%d", h.Process))
 	}
 	for _, index := range t.v.Events {
 		if e, ok := t.r.Event(index); ok {
-			processes = add(processes, fmt.Sprintf("p%d", e.Process))
+			processes = append(processes, fmt.Sprintf("p%d", e.Process))
 		}
 	}
+	owners, processes = facts.Distinct(owners), facts.Distinct(processes)
 	slices.SortFunc(processes, say.Natural)
 	by, words := "", t.row.Headline
 	if len(processes) > 1 {
 		by = ", by the processes " + say.List(processes)
 	}
 	switch {
-	case t.row.OneOwner != "" && len(owners) == 1 && (t.row.Overlap || len(processes) > 1):
+	case t.row.OneOwner != "" && len(owners) == 1 && (t.v.Kind == checker.DoubleGrant || len(processes) > 1):
 		words = t.row.OneOwner
 	case t.row.NoHold != "" && t.neverHeld():
 		words = t.row.NoHold
@@ -187,11 +178,6 @@ func (t *telling) events() []Event {
 	if t.left != nil {
 		events = append(events, Event{At: t.left.Time, Kind: EventViolation, Actor: t.left.Node, Verb: "has the lock for that request, which was refused"})
 	} else if t.v.Kind == checker.Stuck {
-		for _, op := range r.GivenUp(t.v.Lock, t.from, t.v.From) {
-			ev := operationEvent(r, op)
-			ev.rank = 3
-			events = append(events, ev)
-		}
 		events = append(events, Event{
 			At: t.v.From, Kind: EventViolation, Actor: t.v.Lock, Verb: "was free from here on, and no client had been granted it by " + say.Instant(min(t.v.Until, r.End)),
 		})
@@ -213,7 +199,6 @@ func (t *telling) events() []Event {
 			events = append(events, ev)
 		}
 	}
-	events = append(events, t.others()...)
 	events = append(events, roleEvents(r, t.from, t.to)...)
 	if !t.row.Looks {
 		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
@@ -246,24 +231,6 @@ func (t *telling) mark(events []Event) {
 	}
 }
 
-// others are the first grants to other clients after the first hold began, where they show what became of the lock.
-func (t *telling) others() []Event {
-	const most = 2
-	var events []Event
-	for i := range t.r.Holds {
-		h := &t.r.Holds[i]
-		if !t.row.Others || h.Lock != t.v.Lock || h.Start < t.from || h.Start > t.to || len(events) == most {
-			continue
-		}
-		if !slices.ContainsFunc(t.holds, func(own *holding.Hold) bool { return own.Owner == h.Owner }) {
-			ev := grantEvent(t.r, h)
-			ev.rank = 2
-			events = append(events, ev)
-		}
-	}
-	return events
-}
-
 // endOf is how a hold ended, if it did before the last event that is told, and that its client crashed.
 func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	var events []Event
@@ -278,8 +245,7 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	if end <= h.Start || end >= last || h.Release != nil && t.has(h.Release) {
 		return events
 	}
-	name := named(facts.Client(h.Owner))
-	ev := Event{At: end, Kind: EventLock, Actor: name, Object: h.Lock, rank: 1}
+	ev := Event{At: end, Kind: EventLock, Actor: named(facts.Client(h.Owner)), Object: h.Lock, rank: 1}
 	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
 		ev.op = h.Release
 	}
@@ -287,14 +253,13 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
 		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
-		ev.client, ev.note = facts.Client(h.Owner), "its lease is over"
-		ev.Actor, ev.Verb, ev.Object = "the lease of "+name+" on "+h.Lock, "ran out", ""
+		ev.client, ev.Verb = facts.Client(h.Owner), "reached the end of its lease on"
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"
 	case h.Ended == holding.EndLost:
 		return events // the notice is an event of its own
 	default:
-		ev.Actor, ev.Verb = "the hold of "+name, "may have ended, by an operation with an unknown outcome, on"
+		ev.Verb = "may have lost, by an operation with an unknown outcome,"
 	}
 	return append(events, ev)
 }
@@ -319,24 +284,6 @@ func (t *telling) lateExtension() *history.Operation {
 }
 
 func (t *telling) extendedLate() bool { return t.late != nil }
-
-// releaseUnderWay reports whether a release by another client than the first holder may have reached the server right before
-// the second grant, as it got no answer while a fault was in effect, and no fault was that removes keys by itself.
-func (t *telling) releaseUnderWay() bool {
-	removes := []history.Effect{history.Promotes, history.Isolates, history.Restarts, history.Forgets, history.ShiftsClock}
-	begin := history.Never
-	for _, f := range t.effective {
-		if slices.ContainsFunc(removes, f.Has) {
-			return false
-		}
-		begin = min(begin, f.At())
-	}
-	return len(t.holds) == 2 && slices.ContainsFunc(t.r.Ops, func(op history.Operation) bool {
-		e := op.Invoke
-		return e.Op == history.Release && e.Lock == t.v.Lock && e.Owner != t.holds[0].Owner && op.Unknown() &&
-			op.Complete.Time >= begin && e.Time < t.holds[1].Start
-	})
-}
 
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {

@@ -76,7 +76,7 @@ func weight(r *facts.Facts) []string {
 	return all
 }
 
-// valid says what was thrown at the lock, and why the verdict is valid.
+// valid says what was thrown at the lock.
 func valid(r *facts.Facts) Story {
 	outcomes, _ := r.Figures()
 	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(outcomes[string(history.Acquire)].OK, "grant"), say.Length(r.End))}
@@ -84,21 +84,11 @@ func valid(r *facts.Facts) Story {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
 	s.Events = clientEvents(r)
-	s.Outcome = []string{workloadWords(r), faultWords(r), exposureWords(r), fencingWords(r, nil)}
-	var held []string
-	for _, p := range r.Results {
-		if p.Verdict == checker.Valid {
-			held = append(held, p.Name)
-		}
-	}
-	if n := len(held); n > 0 {
-		s.Outcome = append(s.Outcome, fmt.Sprintf("%s %s checked and held: %s.", say.Count(n, "property"), plural(n, "was", "were"), say.List(held)))
-	}
-	s.Outcome = slices.DeleteFunc(s.Outcome, func(words string) bool { return words == "" })
+	s.Outcome = slices.DeleteFunc([]string{workloadWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
 	return s
 }
 
-// workloadWords says who asked how often for what, and how much they met.
+// workloadWords says who asked how often for what, and what that met.
 func workloadWords(r *facts.Facts) string {
 	clients, locks := map[string]bool{}, map[string]bool{}
 	for i := range r.Ops {
@@ -111,49 +101,10 @@ func workloadWords(r *facts.Facts) string {
 	s := fmt.Sprintf("In %s, %s asked %s for %s: %s, %s, %d without a known outcome.",
 		say.Length(r.End), say.Count(len(clients), "client"), say.Count(grants.Total(), "time"), say.Count(len(locks), "lock"),
 		say.Count(grants.OK, "grant"), say.Count(grants.Fail, "refusal"), grants.Info)
-	switch n, counted := r.Met(history.MetContention); {
-	case !counted:
-		return s
-	case n == 0:
-		return s + " No request met a hold of another client."
-	default:
-		s += fmt.Sprintf(" %s met a hold of another client", say.Count(n, "request"))
+	if covered := facts.Coverage(r.Results); covered != "" {
+		s += " Covered: " + covered + "."
 	}
-	if n, _ := r.Met(history.MetHandOvers); n > 0 {
-		s += fmt.Sprintf(", and %s once such a hold was over", grantsMade(n))
-	}
-	return s + "."
-}
-
-// exposureWords say what happened while faults were in effect.
-func exposureWords(r *facts.Facts) string {
-	under, met := 0, make([]bool, len(r.Faults))
-	for i := range r.Holds {
-		h, covered := &r.Holds[i], false
-		for k := range r.Faults {
-			if f := &r.Faults[k]; f.Counts() {
-				covered = covered || f.Start <= h.Start && h.Start <= f.End
-				met[k] = met[k] || h.Start <= f.Start && f.Start < h.End
-			}
-		}
-		if covered {
-			under++
-		}
-	}
-	n := facts.Effective(r.Faults)
-	if n == 0 {
-		return ""
-	}
-	began := len(slices.DeleteFunc(met, func(is bool) bool { return !is }))
-	return sentence(fmt.Sprintf("%s while a fault was in effect, and %d of %s began while a lock was held", grantsMade(under), began, say.Count(n, "fault")))
-}
-
-// grantsMade is "2 grants were made", also of one and of none.
-func grantsMade(n int) string {
-	if n == 0 {
-		return "no grant was made"
-	}
-	return say.Count(n, "grant") + plural(n, " was made", " were made")
+	return s
 }
 
 // clientEvents are what clients were answered in a script, if that were so few that all can be told: they show why
@@ -179,41 +130,6 @@ func clientEvents(r *facts.Facts) []Event {
 		events = append(events, ev)
 	}
 	return shortened(events)
-}
-
-// faultWords says how many faults took effect, and which did not.
-func faultWords(r *facts.Facts) string {
-	const most = 5
-	if len(r.Faults) == 0 {
-		return "No fault was injected."
-	}
-	var missed []string
-	for i := range r.Faults {
-		if f := &r.Faults[i]; !f.Counts() {
-			label := f.Label()
-			if met := f.MetWords(); met != "" {
-				label += " (" + met + ")"
-			}
-			missed = append(missed, label)
-		}
-	}
-	took, all := len(r.Faults)-len(missed), say.Count(len(r.Faults), "fault")
-	s := fmt.Sprintf("%d of %s took effect.", took, all)
-	switch {
-	case took == 0 && len(r.Faults) == 1:
-		return "The fault did not take effect."
-	case took == 0:
-		return "None of " + all + " took effect."
-	case len(r.Faults) == 1:
-		s = "The fault took effect."
-	}
-	if more := len(missed) - most; more > 0 {
-		missed = append(missed[:most:most], say.Count(more, "other"))
-	}
-	if len(missed) > 0 {
-		s += " Without an effect: " + say.List(missed) + "."
-	}
-	return s
 }
 
 // runResult is the property of the results that says what was wrong with the run itself, which the headline has.
@@ -268,7 +184,7 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	}
 	s.Events = shortened(s.Events)
 	if len(r.History.Events) > 0 {
-		s.Outcome = append(s.Outcome, workloadWords(r), faultWords(r))
+		s.Outcome = append(s.Outcome, workloadWords(r))
 	}
 	if r.Run.Interrupted {
 		s.Outcome = append(s.Outcome, "The run was interrupted before its end.")

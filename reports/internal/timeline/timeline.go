@@ -18,7 +18,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
@@ -144,20 +143,12 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 			"from": micros(r.Since(u)), "to": micros(max(u.From, min(u.Until, r.End))),
 		})
 	}
-	var steps []int64
-	for _, at := range draw.Changes(r) {
-		steps = append(steps, micros(at))
-	}
-	for _, e := range told.Events {
-		steps = append(steps, micros(e.At))
-	}
-	slices.Sort(steps)
 	locks := []object{}
 	for _, name := range b.locks {
 		locks = append(locks, object{"name": name})
 	}
 	maps.Copy(b.object, object{
-		"servers": servers, "faults": injected, "violations": violations, "steps": slices.Compact(steps), "locks": locks,
+		"servers": servers, "faults": injected, "violations": violations, "locks": locks,
 		"keys": keysOf(r, v, focus), "granters": append([]string{}, b.granters...), "clients": append([]string{}, b.clients...),
 	})
 	return b
