@@ -154,7 +154,7 @@ func (b Backend) openProxies(ctx context.Context, topology string) (*proxySet, e
 		return y, nil
 	}
 	y.toxiproxy = newToxiproxy(api)
-	all, err := y.toxiproxy.proxies(ctx)
+	all, err := y.toxiproxy.proxies()
 	if err != nil {
 		return nil, usage("no toxiproxy answers at %s: %w", api, err)
 	}
