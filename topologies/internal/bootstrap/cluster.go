@@ -17,6 +17,8 @@ import (
 // speed, its node timeout, so that there is nothing to arm.
 type cluster struct {
 	*deployment
+	steady
+
 	mu      sync.Mutex
 	elected map[string]time.Time // when a node was seen to have become a master
 }
@@ -120,10 +122,6 @@ func (d *deployment) epoch(ctx context.Context, name string) (string, error) {
 	info, err := d.info(ctx, name)
 	return info["cluster_my_epoch"], err
 }
-
-func (*cluster) tune(context.Context) error   { return nil }
-func (*cluster) arm(context.Context) error    { return nil }
-func (*cluster) disarm(context.Context) error { return nil }
 
 func (c *cluster) changed(master string) {
 	c.mu.Lock()

@@ -99,5 +99,5 @@ func Boot(ctx context.Context, p Parts) (topologies.Deployment, error) {
 // fails, the parts are closed.
 func Adopt(ctx context.Context, p Parts) (topologies.Deployment, error) {
 	d := assemble(p)
-	return d.bring(ctx, d.tune)
+	return d.bring(ctx, d.quicken)
 }
