@@ -101,7 +101,7 @@ type LockTraits struct {
 // members are the links of all clients to each of the servers that know nothing of each other;
 // empty where there are none.
 func (e Environment) members() string {
-	if e.Topology.Name != topologies.Independent {
+	if !e.Topology.Apart() {
 		return ""
 	}
 	return "zone>" + strings.Join(e.Topology.Servers(), "|zone>")

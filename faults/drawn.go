@@ -95,7 +95,7 @@ func environmentOf(environment, persistence string, acked bool) (Environment, er
 	t, err := topologies.New(name, o)
 	e := Environment{
 		Topology: t, Locks: []string{"lock-1"},
-		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && name != topologies.Independent, Commands: "EVALSHA"},
+		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && !t.Apart(), Commands: "EVALSHA"},
 	}
 	if acked {
 		e.Acks = t.Replicas()

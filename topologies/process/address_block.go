@@ -98,7 +98,7 @@ func (b *addressBlock) addresses(t topologies.Topology) map[string]bootstrap.Add
 	for i, name := range t.Servers() {
 		host := byte(i + 1)
 		a := bootstrap.Address{Listen: b.real(host, serverPort), Announced: b.virtual(host, serverPort)}
-		if t.Name == topologies.Cluster || t.Consensus() {
+		if t.HasSlots() || t.Consensus() {
 			a.Bus, a.AnnouncedBus = amongPort, amongPort
 		}
 		if t.Store() == topologies.StoreZooKeeper {

@@ -123,7 +123,7 @@ func Configure(t topologies.Topology, name string, at map[string]Address) (Confi
 	c := Config{Args: []string{redisConf}, Files: map[string]string{}}
 	conf := configureRedis(t.Options, at[name])
 	switch {
-	case t.Name == topologies.Cluster:
+	case t.HasSlots():
 		conf += configureCluster(t.Options, at[name])
 		c.Files[nodesConf] = configureNodes(t, name, at)
 	case n.Role == topologies.Replica:

@@ -47,7 +47,7 @@ func assemble(p Parts) *deployment {
 		d.elector = followers{deployment: d}
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
 		d.elector = &sentinels{deployment: d}
-	case d.topology.Name == topologies.Cluster:
+	case d.topology.HasSlots():
 		if d.parts.Slots == nil {
 			d.parts.Slots = firstSlots(d.topology)
 		}
@@ -120,15 +120,10 @@ func (d *deployment) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.quicken(ctx)
-}
-
-// quicken makes our own servers as quick as they can be.
-func (d *deployment) quicken(ctx context.Context) error {
-	if d.elector == nil || d.parts.Foreign {
+	if d.elector == nil {
 		return nil
 	}
-	return d.elector.tune(ctx)
+	return d.elector.tune(ctx) // as quick as they can be
 }
 
 // Topology is what was started.
@@ -218,7 +213,7 @@ func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
 		entry, o.MasterName = sentinels, d.parts.MasterName
 	default:
 		entry = d.topology.Servers()
-		o.IsClusterMode = d.topology.Name == topologies.Cluster
+		o.IsClusterMode = d.topology.HasSlots()
 	}
 	for _, name := range entry {
 		o.Addrs = append(o.Addrs, d.parts.Nodes[name].Announced)
