@@ -101,7 +101,7 @@ type LockTraits struct {
 // members are the links of all clients to each of the servers that know nothing of each other;
 // empty where there are none.
 func (e Environment) members() string {
-	if e.Topology.Name != topologies.Independent {
+	if !e.Topology.Apart() {
 		return ""
 	}
 	return "zone>" + strings.Join(e.Topology.Servers(), "|zone>")
@@ -191,13 +191,10 @@ func once(target string, weight int, breaks func(Environment) string) func(Envir
 	}
 }
 
-// Candidates are all faults that a random run knows, in an order that new names of
-// faults leave as it was.
+// Candidates are all faults that a random run knows, in order of name.
 func (e Environment) Candidates() []Candidate {
-	specs := All()
-	slices.SortStableFunc(specs, func(a, b Spec) int { return cmp.Compare(cmp.Or(a.DrawnAs, a.Name), cmp.Or(b.DrawnAs, b.Name)) })
 	var all []Candidate
-	for _, spec := range specs {
+	for _, spec := range allSpecs() {
 		if spec.Candidates == nil {
 			continue
 		}

@@ -27,7 +27,7 @@ func clusterSpecs() []Spec {
 		}},
 		Life: history.Lasting, Effects: []history.Effect{history.Moves},
 		Check: func(t topologies.Topology, _ Step) error {
-			if t.Name != topologies.Cluster {
+			if !t.HasSlots() {
 				return fmt.Errorf("topology %s has no slots", t.Name)
 			}
 			return nil

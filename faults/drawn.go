@@ -2,7 +2,6 @@ package faults
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -32,10 +31,10 @@ func DrawEnvironments() []string {
 func Draws() ([]Drawn, error) {
 	var all []Drawn
 	for column, environment := range DrawEnvironments() {
-		seen := map[int]*safety{}
-		for _, persistence := range topologies.Persistences() {
-			for _, acks := range []int{0, 1} {
-				e, err := environmentOf(environment, persistence, acks == 1)
+		seen := map[int]map[setting]bool{}
+		for kept, persistence := range topologies.Persistences() {
+			for _, acked := range []bool{false, true} {
+				e, err := environmentOf(environment, persistence, acked)
 				if err != nil {
 					return nil, err
 				}
@@ -49,14 +48,14 @@ func Draws() ([]Drawn, error) {
 						row, all = len(all), append(all, d)
 					}
 					if seen[row] == nil {
-						seen[row] = &safety{}
+						seen[row] = map[setting]bool{}
 					}
-					seen[row].add(persistence, acks == 1, c.Breaks == "")
+					seen[row][setting{kept, acked}] = c.Breaks == ""
 				}
 			}
 		}
-		for row, s := range seen {
-			all[row].On[column] = s.String()
+		for row, safe := range seen {
+			all[row].On[column] = leastSafe(safe)
 		}
 	}
 	var merged []Drawn
@@ -96,7 +95,7 @@ func environmentOf(environment, persistence string, acked bool) (Environment, er
 	t, err := topologies.New(name, o)
 	e := Environment{
 		Topology: t, Locks: []string{"lock-1"},
-		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && name != topologies.Independent, Commands: "EVALSHA"},
+		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && !t.Apart(), Commands: "EVALSHA"},
 	}
 	if acked {
 		e.Acks = t.Replicas()
@@ -123,9 +122,6 @@ func (e Environment) kindOfTarget(target string) string {
 	}
 }
 
-// A safety is with which settings a fault leaves a correct lock valid.
-type safety struct{ safe, unsafe []setting }
-
 // A setting is what servers keep, by its place in [topologies.Persistences], and
 // whether grants wait for every replica.
 type setting struct {
@@ -133,34 +129,32 @@ type setting struct {
 	acked bool
 }
 
-func (s *safety) add(persistence string, acked, safe bool) {
-	at := setting{slices.Index(topologies.Persistences(), persistence), acked}
-	if safe {
-		s.safe = append(s.safe, at)
-	} else {
-		s.unsafe = append(s.unsafe, at)
+// leastSafe says with which setting at the least a fault leaves a correct lock valid.
+func leastSafe(safe map[setting]bool) string {
+	broken, needsAcks, kept := false, true, len(topologies.Persistences())
+	for s, is := range safe {
+		if is {
+			kept, needsAcks = min(kept, s.kept), needsAcks && s.acked
+		}
+		broken = broken || !is
 	}
-}
-
-// String is the least with which the fault is safe.
-func (s *safety) String() string {
 	switch {
-	case len(s.unsafe) == 0:
+	case !broken:
 		return "safe"
-	case len(s.safe) == 0:
+	case kept == len(topologies.Persistences()):
 		return "unsafe"
 	}
 	var needs []string
-	kept := slices.MinFunc(s.safe, func(a, b setting) int { return a.kept - b.kept }).kept
-	if slices.ContainsFunc(s.unsafe, func(u setting) bool { return u.kept < kept }) {
-		name := topologies.Persistences()[kept]
-		if name == topologies.PersistNo {
-			name = "any"
+	for s, is := range safe {
+		if name := topologies.Persistences()[kept]; !is && s.kept < kept && needs == nil {
+			if name == topologies.PersistNo {
+				name = "any"
+			}
+			needs = []string{"persistence " + name}
 		}
-		needs = append(needs, "persistence "+name)
 	}
-	if !slices.ContainsFunc(s.safe, func(a setting) bool { return !a.acked }) {
+	if needsAcks {
 		needs = append(needs, "acks of all")
 	}
-	return fmt.Sprintf("safe with %s", strings.Join(needs, ", "))
+	return "safe with " + strings.Join(needs, ", ")
 }

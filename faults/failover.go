@@ -36,7 +36,7 @@ func failoverSpecs() []Spec {
 			Observed: "the majority has another master", Healed: "the old master runs and follows the new one",
 			Pitfall: "what a replica had is not lost: cut `redis>MASTER` first, if it is to be",
 			Aim:     master,
-			New:     takeover(crash),
+			New:     takeover(byElection(crash)),
 		},
 		{
 			Name: "failover", Summary: "ask the servers for a failover that nothing forces",
@@ -49,7 +49,7 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "the majority has another master",
 			Pitfall:  "takes about a second, in which the old master takes writes that are lost",
-			New:      takeover(handOver),
+			New:      takeover(byElection(handOver)),
 		},
 		{
 			Name: "planned-failover", Summary: "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single",
@@ -71,7 +71,7 @@ func failoverSpecs() []Spec {
 			Observed:   "a replica is the master, most servers follow it, the name leads to it",
 			Pitfall:    "see [below](#planned-failovers)",
 			Aim:        master,
-			New:        planFailover,
+			New:        takeover(planFailover),
 		},
 		{
 			Name: "split-brain", Summary: "cut the master off with a zone of clients and a minority of the sentinels, if there are some",
@@ -97,7 +97,7 @@ func failoverSpecs() []Spec {
 				name, _ := minority(d, old, s.Target)
 				return name
 			},
-			New: takeover(splitBrain),
+			New: takeover(byElection(splitBrain)),
 		},
 	}
 	for i := range specs {
@@ -184,18 +184,24 @@ func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (mast
 }
 
 // A cause is what a shard's master is replaced for. It returns how it is undone, nil for what
-// has no duration, and the effect, with %s for the new master.
-type cause = func(ctx context.Context, d topologies.Failover, shard, old string, s Step) (effect string, undo func(context.Context) error, err error)
+// has no duration, and says of the new master what was observed.
+type cause = func(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effect effectOf, undo func(context.Context) error, err error)
 
-// takeover makes a fault that has the servers replace a master. It fails if they don't before
+type effectOf = func(ctx context.Context, master string) (string, error)
+
+// takeover makes a fault that has another server become the master. It fails if none does before
 // the context ends. Once begun, it is seen through: disarmed in the midst of a failover, the sentinels turn the
 // new master back, and need half a minute to agree. The heal undoes the cause, and waits until
 // there is one master, with all the others attached.
 func takeover(begin cause) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
-		d, ok := site.Deployment.(topologies.Failover)
+		d, ok := site.Deployment.(topologies.Replicated)
 		if !ok {
 			return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
+		}
+		disarm := func(context.Context) error { return nil }
+		if f, ok := d.(topologies.Failover); ok {
+			disarm = f.Disarm
 		}
 		shard, err := ShardOf(d.Topology(), s)
 		if err != nil {
@@ -215,17 +221,17 @@ func takeover(begin cause) func(Site, Step) (inject, error) {
 			defer cancel()
 			effect, undo, err := begin(through, d, shard, old, s)
 			if err != nil {
-				return Injection{}, errors.Join(err, d.Disarm(undos))
+				return Injection{}, errors.Join(err, disarm(undos))
 			}
 			master, err := d.AwaitMaster(through, shard, old)
-			err = errors.Join(err, d.Disarm(undos))
+			err = errors.Join(err, disarm(undos))
 			if err != nil && undo != nil {
 				err = errors.Join(err, undo(undos))
 			}
 			if err != nil {
 				return Injection{}, err
 			}
-			injection := Injection{Effect: fmt.Sprintf(effect, master)}
+			var injection Injection
 			if undo != nil {
 				injection.Heal = Once(func(ctx context.Context) (string, error) {
 					if err := undo(ctx); err != nil {
@@ -234,40 +240,57 @@ func takeover(begin cause) func(Site, Step) (inject, error) {
 					return old + " follows " + master, d.AwaitReady(ctx)
 				})
 			}
-			return injection, nil
+			injection.Effect, err = effect(through, master)
+			return injection, err
 		}, nil
 	}
 }
 
+// being is the effect that a server is the master.
+func being(format string) effectOf {
+	return func(_ context.Context, master string) (string, error) { return fmt.Sprintf(format, master), nil }
+}
+
+// byElection is a cause for servers that replace a master by themselves.
+func byElection(begin func(ctx context.Context, d topologies.Failover, shard, old string, s Step) (effectOf, func(context.Context) error, error)) cause {
+	return func(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
+		f, ok := d.(topologies.Failover)
+		if !ok {
+			return nil, nil, fmt.Errorf("the servers of topology %s replace no master", d.Topology().Name)
+		}
+		return begin(ctx, f, shard, old, s)
+	}
+}
+
 // crash kills the master.
-func crash(ctx context.Context, d topologies.Failover, _, old string, _ Step) (string, func(context.Context) error, error) {
+func crash(ctx context.Context, d topologies.Failover, _, old string, _ Step) (effectOf, func(context.Context) error, error) {
 	p := d.Server(old)
 	if err := d.Arm(ctx); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	return old + " is gone, %s is master", p.Restart, p.Kill(ctx)
+	return being(old + " is gone, %s is master"), p.Restart, p.Kill(ctx)
 }
 
 // handOver asks for a failover that nothing forces.
-func handOver(ctx context.Context, d topologies.Failover, shard, old string, _ Step) (string, func(context.Context) error, error) {
-	return "%s took over from " + old, nil, d.Promote(ctx, shard)
+func handOver(ctx context.Context, d topologies.Failover, shard, old string, _ Step) (effectOf, func(context.Context) error, error) {
+	return being("%s took over from " + old), nil, d.Promote(ctx, shard)
 }
 
 // splitBrain cuts the master off, together with some clients and a minority of those who vote.
-func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Step) (string, func(context.Context) error, error) {
+func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Step) (effectOf, func(context.Context) error, error) {
 	side, links := minority(d, old, s.Target)
 	if err := d.Arm(ctx); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	cut, err := cutting().on("cut", links)(ctx)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	undo := func(ctx context.Context) error {
 		_, err := cut.Heal(ctx)
 		return err
 	}
-	return cut.Effect + ", " + old + " is master of " + side + ", %s of the rest", undo, nil
+	return being(cut.Effect + ", " + old + " is master of " + side + ", %s of the rest"), undo, nil
 }
 
 // The ways in which an operator moves the role of a master. Neither loses a write
@@ -290,46 +313,24 @@ type planned struct {
 
 // planFailover makes a replica the master, as an operator does for maintenance: one that
 // has every write of the old master, which becomes its replica, as the others do.
-// What changed is written into the servers' configuration, so that a restart keeps
-// it. It fails if the master does not change before the context ends. Once begun, it
-// is seen through.
-func planFailover(site Site, s Step) (inject, error) {
-	r, ok := site.Deployment.(topologies.Replicated)
-	if !ok {
-		return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
-	}
-	shard := r.Topology().Shards()[0]
-	f := planned{r, r.Topology().Members(shard)}
+// What changed is written into the servers' configuration, so that a restart keeps it.
+func planFailover(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
+	f := planned{d, d.Topology().Members(shard)}
 	move := f.fail
 	if s.Params["how"] == byReplicaOf {
 		move = f.swap
 	}
-	return func(ctx context.Context) (Injection, error) {
-		old, err := MasterNow(ctx, f, shard)
-		if err != nil {
-			return Injection{}, err
-		}
-		through, cancel, err := await.Through(ctx)
-		if err != nil {
-			return Injection{}, err
-		}
-		defer cancel()
-		target, err := f.best(through, old)
-		if err != nil {
-			return Injection{}, err
-		}
-		if err := move(through, old, target); err != nil {
-			return Injection{}, fmt.Errorf("make %s the master: %w", target.name, err)
-		}
-		if err := f.settle(through, target); err != nil {
-			return Injection{}, err
-		}
-		if _, err := f.AwaitMaster(through, shard, old); err != nil {
-			return Injection{}, err
-		}
-		subscribers, err := f.subscribers(through, old, s.Params["pubsub"] == "close")
-		return Injection{Effect: fmt.Sprintf("%s took over from %s, %s", target.name, old, subscribers)}, err
-	}, nil
+	target, err := f.best(ctx, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := move(ctx, old, target); err != nil {
+		return nil, nil, fmt.Errorf("make %s the master: %w", target.name, err)
+	}
+	return func(ctx context.Context, master string) (string, error) {
+		subscribers, err := f.subscribers(ctx, old, s.Params["pubsub"] == "close")
+		return fmt.Sprintf("%s took over from %s, %s", master, old, subscribers), err
+	}, nil, f.settle(ctx, target)
 }
 
 // A replica is one that a master knows.

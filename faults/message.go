@@ -236,11 +236,11 @@ type trigger struct {
 	wanted func(traffic.Message) bool
 	what   string
 	nth    int
-	// fate is what becomes of it, and did says that; freed is closed by the heal.
-	fate  func(freed <-chan struct{}) traffic.Action
+	// fate is what becomes of it until it is freed, and did says that.
+	fate  func(freed context.Context) traffic.Action
+	did   string
 	keeps bool // it is passed on in the end
 	must  bool // that it is lost instead is an error
-	did   string
 	// after is how long it takes from then until the fault is over; negative: it
 	// lasts until the heal.
 	after time.Duration
@@ -253,11 +253,12 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
 	}
-	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1), freed: make(chan struct{}), healed: make(chan struct{})}
+	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1)}
+	s.freed, s.free = context.WithCancel(context.WithoutCancel(ctx))
 	for _, l := range t.links {
 		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
 		if err != nil {
-			s.free()
+			s.disarm()
 			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
 		}
 		s.stops = append(s.stops, stop)
@@ -266,7 +267,15 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 		Effect:      "waits for the " + t.what + " on " + count(len(t.links), "link"),
 		AwaitFiring: s.awaitFiring,
 		OneShot:     t.after >= 0,
-		Heal:        Once(func(ctx context.Context) (string, error) { return s.heal(ctx, working) }),
+		Heal: Once(func(ctx context.Context) (string, error) {
+			s.disarm()
+			kept, err := s.delivered(ctx)
+			if err != nil {
+				return "", fmt.Errorf("heal %s: %w", t.name, err)
+			}
+			again, err := answerAgain(ctx, t.name, working)
+			return kept + count(len(working), "link") + " let everything pass, " + again, err
+		}),
 	}, nil
 }
 
@@ -275,16 +284,15 @@ type armed struct {
 	*trigger
 
 	stops  []func()
-	fired  chan string // told once, on which link
-	passed chan bool   // told whether what was kept was passed on
-	freed  chan struct{}
-	healed chan struct{}
-	once   sync.Once // closes healed
+	fired  chan string     // told once, on which link
+	passed chan bool       // told whether what was kept was passed on
+	freed  context.Context //nolint:containedctx // it is how long the trigger is set
+	free   context.CancelFunc
 
 	mu   sync.Mutex
 	seen int
 	over bool // it fired
-	lost bool // it was told that what was kept is lost
+	lost bool // a heal was told that what was kept is lost
 }
 
 // judge lets everything pass but the one message.
@@ -294,14 +302,8 @@ func (s *armed) judge(link string, m traffic.Message) traffic.Action {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen++
-	if s.seen != max(s.nth, 1) {
+	if s.seen++; s.seen != max(s.nth, 1) || s.freed.Err() != nil {
 		return traffic.Action{}
-	}
-	select {
-	case <-s.healed: // it comes too late
-		return traffic.Action{}
-	default:
 	}
 	s.fired <- link
 	s.over = true
@@ -312,62 +314,41 @@ func (s *armed) judge(link string, m traffic.Message) traffic.Action {
 	return fate
 }
 
+// disarm lets go what is kept, and everything after it.
+func (s *armed) disarm() {
+	s.mu.Lock()
+	s.free()
+	s.mu.Unlock()
+	for _, stop := range s.stops {
+		stop()
+	}
+}
+
 // awaitFiring waits for the message. Of a fault that is over by itself it waits for
 // that, too.
 func (s *armed) awaitFiring(ctx context.Context) (string, error) {
+	link := ""
 	select {
-	case link := <-s.fired:
-		return s.describe(ctx, link)
+	case link = <-s.fired:
 	case <-ctx.Done():
 		return "", fmt.Errorf("%s never fired: %w", s.name, ctx.Err())
-	case <-s.healed:
+	case <-s.freed.Done():
+		s.mu.Lock() // no judge is at it any more
+		defer s.mu.Unlock()
+		if !s.over {
+			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
+		}
+		link = <-s.fired
 	}
-	s.mu.Lock() // no judge is at it any more
-	defer s.mu.Unlock()
-	select {
-	case link := <-s.fired:
-		return s.describe(ctx, link)
-	default:
-		return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
-	}
-}
-
-func (s *armed) describe(ctx context.Context, link string) (string, error) {
-	effect := fmt.Sprintf("the %s on %s was %s", s.what, link, s.did)
 	if s.after > 0 {
-		timer := time.NewTimer(s.after)
-		defer timer.Stop()
+		over, cancel := context.WithTimeout(s.freed, s.after)
+		defer cancel()
 		select {
-		case <-timer.C:
+		case <-over.Done():
 		case <-ctx.Done():
-			return effect, nil
-		case <-s.healed:
 		}
 	}
-	return effect, nil
-}
-
-// free disarms the trigger, and lets go what it keeps.
-func (s *armed) free() {
-	s.once.Do(func() {
-		s.mu.Lock()
-		close(s.healed)
-		s.mu.Unlock()
-		for _, stop := range s.stops {
-			stop()
-		}
-		close(s.freed)
-	})
-}
-
-func (s *armed) heal(ctx context.Context, links []topologies.Proxy) (string, error) {
-	s.free()
-	kept, err := s.delivered(ctx)
-	if err != nil {
-		return "", err
-	}
-	again, err := answerAgain(ctx, s.name, links)
-	return kept + count(len(links), "link") + " let everything pass, " + again, err
+	return fmt.Sprintf("the %s on %s was %s", s.what, link, s.did), nil
 }
 
 // delivered waits until what was kept was passed on, if it can be.
@@ -381,19 +362,16 @@ func (s *armed) delivered(ctx context.Context) (string, error) {
 	select {
 	case passed := <-s.passed:
 		s.passed <- passed // a heal may be tried again
-		if passed {
+		again := s.lost
+		switch s.lost = !passed; {
+		case passed:
 			return "the " + s.what + " was delivered, ", nil
-		}
-		s.mu.Lock()
-		first := !s.lost
-		s.lost = true
-		s.mu.Unlock()
-		if s.must && first { // a second heal can do no more
-			return "", fmt.Errorf("heal %s: the %s is lost with its connection", s.name, s.what)
+		case s.must && !again: // a second heal can do no more
+			return "", fmt.Errorf("the %s is lost with its connection", s.what)
 		}
 		return "the " + s.what + " is lost with its connection, ", nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("heal %s: the %s was not delivered: %w", s.name, s.what, ctx.Err())
+		return "", fmt.Errorf("the %s was not delivered: %w", s.what, ctx.Err())
 	}
 }
 
@@ -419,25 +397,17 @@ func replies(p pattern) *trigger {
 // keep holds the message, and what follows it, back.
 func (t *trigger) keep() *trigger {
 	t.did, t.keeps = "held back", true
-	t.fate = func(freed <-chan struct{}) traffic.Action { return traffic.Action{Until: freed} }
+	t.fate = func(freed context.Context) traffic.Action { return traffic.Action{Until: freed.Done()} }
 	return t
 }
 
 // late holds the message, and what follows it, back for so long.
 func (t *trigger) late(d time.Duration) *trigger {
 	t.did, t.after, t.keeps = fmt.Sprintf("held back for %v", d), d, true
-	t.fate = func(freed <-chan struct{}) traffic.Action {
-		until := make(chan struct{})
-		timer := time.NewTimer(d)
-		go func() {
-			defer close(until)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-freed:
-			}
-		}()
-		return traffic.Action{Until: until}
+	t.fate = func(freed context.Context) traffic.Action {
+		until, cancel := context.WithTimeout(freed, d)
+		context.AfterFunc(until, cancel)
+		return traffic.Action{Until: until.Done()}
 	}
 	return t
 }
@@ -453,7 +423,7 @@ func (t *trigger) lose(end traffic.End) *trigger {
 	default:
 		t.did = "lost"
 	}
-	t.fate = func(<-chan struct{}) traffic.Action { return traffic.Action{Lost: true, Ends: end} }
+	t.fate = func(context.Context) traffic.Action { return traffic.Action{Lost: true, Ends: end} }
 	return t
 }
 

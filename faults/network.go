@@ -130,7 +130,7 @@ func partitionSpecs() []Spec {
 	how := Param{
 		Name: "how", Values: []string{"cut", "stall"}, Default: "cut", Draw: "cut|stall",
 		Instead: map[string]map[history.Effect]history.Effect{
-			"stall": {history.Cuts: history.Stalls}, "hold": {history.Cuts: history.Stalls},
+			"stall": {history.Cuts: history.Stalls},
 		},
 	}
 	specs := []Spec{

@@ -59,7 +59,7 @@ func redisSpecs() []Spec {
 			New:      onRedis(flushKeys),
 		},
 		{
-			Name: "out-of-memory", DrawnAs: "full", Summary: "refuse every write for want of memory",
+			Name: "out-of-memory", Summary: "refuse every write for want of memory",
 			Life: history.Lasting, Effects: []history.Effect{history.Refuses}, Candidates: lasting(TargetOfLock, 2, never),
 			Observed: "a write is refused with OOM", Healed: "the memory that it had",
 			Pitfall: "a script that has begun to write goes on: what frees memory is not refused",
@@ -94,7 +94,7 @@ func redisSpecs() []Spec {
 			New:     onRedis(refuses("NOREPLICAS", "it has too few replicas", "min-replicas-max-lag", "10", "min-replicas-to-write", "1000")),
 		},
 		{
-			Name: "corrupt-key", DrawnAs: "retype-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
+			Name: "corrupt-key", Summary: "put strings where the keys that match are", Params: []Param{pattern},
 			Life: history.Lasting, Effects: []history.Effect{history.Forgets, history.Refuses}, Hits: HitsRequests, Candidates: lasting(TargetOfLock, 2, forgets),
 			Observed: "the server took the strings", Healed: "the strings are gone",
 			Pitfall: "what was there before is lost",

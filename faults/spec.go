@@ -19,9 +19,6 @@ import (
 type Spec struct {
 	// Name is what scripts, plans and histories call it.
 	Name string
-	// DrawnAs is the name by which random plans sort it, where it had another one: a new
-	// name must not change the plan of a seed. Empty: its name.
-	DrawnAs string
 	// Family is also the mix of random faults that it belongs to.
 	Family Family
 	// Summary says in half a sentence what it does.

@@ -130,21 +130,6 @@ func TestGenerate_everyCandidate(t *testing.T) {
 	}
 }
 
-// A fault with a new name keeps its place in the order that plans are drawn from, so
-// that each seed draws what it drew before.
-func TestCandidates_orderOfOlderNames(t *testing.T) {
-	var got []string
-	for _, c := range environments(t)[0].Candidates() {
-		if c.Mix == string(faults.Redis) {
-			got = append(got, c.Fault)
-		}
-	}
-	require.Equal(t, []string{
-		"busy-script", "drop-key", "evict", "flush", "out-of-memory", "kill-pubsub", "pause-writes", "refuse-clients", "refuse-writes",
-		"corrupt-key", "script-flush",
-	}, got)
-}
-
 // A step that says what the fault does not know is refused.
 func TestSpec_Validate_params(t *testing.T) {
 	single, err := topologies.ByName(topologies.Single)

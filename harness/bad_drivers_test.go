@@ -60,6 +60,19 @@ const (
 	grantByFolder = `if mkdir LOCK 2>/dev/null; then ` + grantAll + `; else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
 )
 
+// badSpec is the lock of a bad driver, of which some parts are others, and the file with its processes.
+func badSpec(t *testing.T, instead ...string) (spec harness.LockSpec, pids string) {
+	t.Helper()
+	dir := t.TempDir()
+	pids, path := filepath.Join(dir, "pids"), filepath.Join(dir, "driver.sh")
+	text := strings.NewReplacer(instead...).Replace(badDriver)
+	text = strings.NewReplacer("PIDS", pids, "LOCK", filepath.Join(dir, "lock")).Replace(text)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+	spec, err := harness.Program(path, nil)
+	require.NoError(t, err)
+	return spec, pids
+}
+
 // A run with a driver that breaks the protocol, or does not ask the servers, is never
 // valid, says why, and leaves no process behind. How a driver can break the protocol otherwise,
 // TestDriver_Broken of package driver plays.
@@ -98,14 +111,7 @@ func TestBadDrivers(t *testing.T) {
 				runtest.Lacks(t, fmt.Errorf("nothing ends such a process here, as lockchaos doctor says: %w", err))
 			}
 			config := runtest.Setup(t)
-			dir := t.TempDir()
-			pids := filepath.Join(dir, "pids")
-			text := strings.NewReplacer("PROMISES", c.promises, "ACQUIRE", c.acquire, "RELEASE", c.release, "END\n", c.end+"\n").Replace(badDriver)
-			text = strings.NewReplacer("PIDS", pids, "LOCK", filepath.Join(dir, "lock")).Replace(text)
-			path := filepath.Join(dir, "driver.sh")
-			require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-			spec, err := harness.Program(path, nil)
-			require.NoError(t, err)
+			spec, pids := badSpec(t, "PROMISES", c.promises, "ACQUIRE", c.acquire, "RELEASE", c.release, "END\n", c.end+"\n")
 			r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
 			if c.release != "" { // it asks over the links once, and starts programs for each grant
 				r.Length = 4 * time.Second
@@ -133,7 +139,6 @@ func TestBadDrivers(t *testing.T) {
 func TestBadDrivers_ExitsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	config := runtest.Setup(t)
-	dir := t.TempDir()
 	// The lock is a folder with the number of the driver that has it, whose end is the end of the hold.
 	// The driver that is granted the lock first ends half a second later, while its client works.
 	acquire := `if mkdir LOCK 2>/dev/null || { read -r of <LOCK/pid && ! kill -0 "$of"; } 2>/dev/null; then
@@ -141,12 +146,7 @@ func TestBadDrivers_ExitsInTheMiddle(t *testing.T) {
 			` + grantAll + `
 			! mkdir LOCK.first 2>/dev/null || { sleep 0.5; exit 0; }
 		else echo "{\"re\":$id,\"result\":\"fail\"}"; fi`
-	text := strings.NewReplacer("PROMISES", `"watchdog":true`, "ACQUIRE", acquire, "rmdir LOCK", "rm -r LOCK", "RELEASE", "", "END\n", "").Replace(badDriver)
-	text = strings.NewReplacer("PIDS", filepath.Join(dir, "pids"), "LOCK", filepath.Join(dir, "lock")).Replace(text)
-	path := filepath.Join(dir, "driver.sh")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-	spec, err := harness.Program(path, nil)
-	require.NoError(t, err)
+	spec, _ := badSpec(t, "PROMISES", `"watchdog":true`, "ACQUIRE", acquire, "rmdir LOCK", "rm -r LOCK", "RELEASE", "", "END\n", "")
 	r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Kind: "watchdog", Faults: faults.MixNone, Length: time.Hour}
 	r.Workload = workload.Config{Clients: 4, Locks: 1, Hold: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), config))
@@ -193,11 +193,7 @@ func TestBadDrivers_NoStartOfARun(t *testing.T) {
 		`echo '{"re":0,"result":"fail","why":"it has no such topology"}'`: `it refused hello with "fail": "it has no such topology"`,
 	} {
 		config := runtest.Setup(t)
-		path := filepath.Join(t.TempDir(), "driver.sh")
-		text := "#!/bin/sh\nread -r line\ncase $line in *servers*) " + does + ";; *) echo '{\"re\":0,\"protocol\":1,\"name\":\"bad\"}';; esac\nread -r line\n"
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
-		spec, err := harness.Program(path, nil)
-		require.NoError(t, err)
+		spec, _ := badSpec(t, badDriver, "#!/bin/sh\nread -r line\ncase $line in *servers*) "+does+";; *) echo '{\"re\":0,\"protocol\":1,\"name\":\"bad\"}';; esac\nread -r line\n")
 		r := harness.RandomRun{Topology: topologies.Single, Lock: spec, Faults: faults.MixNone, Length: time.Second}
 		require.NoError(t, r.Run(t.Context(), config))
 		told, _, report := runtest.Judged(t, config.Dir)

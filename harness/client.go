@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
@@ -178,9 +177,8 @@ func (st *Session) worker(ctx context.Context, name, zone string) (Client, error
 	st.closers = append(st.closers, func() { _ = complaints.Close() })
 	at := PlaceIn(st.deployment, zone)
 	setup := workerSetup{
-		Lock: st.lock.Name, ReplicaAcks: st.options.ReplicaAcks, Watchdog: st.options.Watchdog, Permits: st.options.Permits,
-		Zone: zone, Addresses: options.Addrs, MasterName: options.MasterName, Topology: at.Topology, Servers: at.Servers, Cluster: options.IsClusterMode,
-		Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize, Timeout: options.ReadTimeout,
+		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
+		Cluster: options.IsClusterMode, Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize,
 	}
 	var adopt func(group int) error
 	if st.lock.Connects {
@@ -241,21 +239,16 @@ func sourceOf(ctx context.Context, o *redis.UniversalOptions) (net.IP, error) {
 // A workerSetup is what a client's process makes its lock of: the client
 // options of its zone, as far as our own servers have them.
 type workerSetup struct {
-	Lock        string
-	ReplicaAcks int
-	Watchdog    time.Duration
-	Permits     int
-	Zone        string
-	Addresses   []string
-	MasterName  string
-	Cluster     bool
-	Source      net.IP // which it dials from
-	Retries     int
-	PoolSize    int
-	Timeout     time.Duration
-	Topology    string
-	Servers     []driver.Server
-	Temp        string `json:",omitempty"` // of a driver
+	LockOptions
+	Place
+
+	Lock      string
+	Permits   int
+	Addresses []string
+	Cluster   bool
+	Source    net.IP // which it dials from
+	Retries   int
+	PoolSize  int
 }
 
 // ServeWorker is the process of a client of a scenario: it is told on in what to
@@ -281,15 +274,13 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) 
 
 func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why string)) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
-	o := LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: s.Permits, Observer: observer}
-	o.At = &Place{
-		Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.MasterName, Timeout: s.Timeout, Dial: dialer.DialContext,
-		Joins: true, Temp: s.Temp, MarkInconclusive: doubt, Broken: doubt,
-		Adopt: func(int) (func(), error) { return func() {}, nil }, // it is of our group, which was adopted
-		Log:   func() (io.WriteCloser, error) { return discard{os.Stderr}, nil },
-	}
+	o, at := s.LockOptions, s.Place
+	at.Dial, at.Joins, at.MarkInconclusive, at.Broken = dialer.DialContext, true, doubt, doubt
+	at.Adopt = func(int) (func(), error) { return func() {}, nil } // it is of our group, which was adopted
+	at.Log = func() (io.WriteCloser, error) { return discard{os.Stderr}, nil }
+	o.Permits, o.Observer, o.At = s.Permits, observer, &at
 	return l.Connect(l.Begin(), &redis.UniversalOptions{
-		Addrs: s.Addresses, MasterName: s.MasterName, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
+		Addrs: s.Addresses, MasterName: s.Master, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
 		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
 		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -1,7 +1,6 @@
 package harness_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,17 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A stubborn backend's deployments say that they could not be stopped.
-type stubborn struct{ topologies.Backend }
-
-func (b stubborn) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	d, err := b.Backend.Start(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return stubbornDeployment{d}, nil
-}
-
+// A stubbornDeployment says that it could not be stopped.
 type stubbornDeployment struct{ topologies.Deployment }
 
 func (d stubbornDeployment) Close() error {
@@ -37,7 +26,7 @@ func (d stubbornDeployment) Close() error {
 func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = stubborn{runtest.Backend{}}
+	setup.Backend = wrapped(func(d topologies.Deployment) topologies.Deployment { return stubbornDeployment{d} })
 	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Faults: faults.MixNone, Length: 500 * time.Millisecond,
 		Workload: workload.Config{Locks: 1, Wait: 500 * time.Millisecond},

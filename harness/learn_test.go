@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/simulation/simredis"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -45,7 +46,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	})
 	for _, e := range h.Events {
 		if e.Fault == "migrate-slot" && e.Op == history.Inject && e.Type == history.OK {
-			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", slotOf("redislock:"+e.Params["key"])))
+			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", simredis.KeySlot("redislock:"+e.Params["key"])))
 		}
 	}
 }
@@ -74,22 +75,6 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	require.NoError(t, r.Run(t.Context(), setup))
 	_, _, report := runtest.Judged(t, setup.Dir)
 	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
-}
-
-// slotOf is the slot of a key without a hash tag: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
-func slotOf(key string) uint16 {
-	crc := uint16(0) // CRC-16/XMODEM
-	for _, b := range []byte(key) {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc % 16384
 }
 
 // What a lock keeps is learnt in whatever database of a server it is.

@@ -62,7 +62,7 @@ func (st *Session) unreached() string {
 	switch granted, moves := st.grants.all.Load(), st.grants.moves.Load(); {
 	case !ok:
 		return ""
-	case granted > 0 && st.deployment.Topology().Name == topologies.Independent && servers <= len(met)/2:
+	case granted > 0 && st.deployment.Topology().Apart() && servers <= len(met)/2:
 		return fmt.Sprintf("the lock was granted %d times, and requests reached %d of %d servers over the links: the %s promises a lock on a majority of them", granted, servers, len(met), who)
 	case !st.lock.Reentrant && !st.lock.HandsOver: // each grant asks a server
 		if asked < granted {

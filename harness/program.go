@@ -37,20 +37,20 @@ type Place struct {
 	Servers []driver.Server
 	Master  string
 	// Dial opens connections as clients of the zone do.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
 	// Timeout is for how long a client should wait for a server.
 	Timeout time.Duration
 	// Adopt has the connections of a process group pass the links of the zone.
-	Adopt func(group int) (end func(), err error)
+	Adopt func(group int) (end func(), err error) `json:"-"`
 	// Log makes the file that the program's log goes to; it is closed with the lock.
-	Log func() (io.WriteCloser, error)
+	Log func() (io.WriteCloser, error) `json:"-"`
 	// Joins has the program be in the process group of this process, which faults stop
 	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
 	Joins bool
 	Temp  string
 	// MarkInconclusive notes why a run with this lock proves nothing, and Broken that it can't be used any more: the
 	// run may end then.
-	MarkInconclusive, Broken func(why string)
+	MarkInconclusive, Broken func(why string) `json:"-"`
 }
 
 // lagShare is the part of a lease within which a driver has to answer a ping: one

@@ -256,7 +256,7 @@ func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
 // lease, which may be longer than that.
 func (r RandomRun) progress(t topologies.Topology) time.Duration {
 	lease := r.Lock.LeaseOf(r.Workload.Lease, r.Options.Watchdog)
-	if t.Replicas() == 0 && t.Name != topologies.Independent || lease < checker.ProgressBound {
+	if t.Replicas() == 0 && !t.Apart() || lease < checker.ProgressBound {
 		return 0
 	}
 	return checker.ProgressBound + lease

@@ -299,25 +299,16 @@ func TestARecordThatCannotBeReplayedSaysWhy(t *testing.T) {
 	}
 }
 
-// counting counts what a backend boots.
-type counting struct {
-	topologies.Backend
-
-	boots atomic.Int64
-}
-
-func (c *counting) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	c.boots.Add(1)
-	return c.Backend.Start(ctx, t)
-}
-
 // A deployment goes on to the next run without anything of the one before. One
 // whose master has changed does not.
 func TestRunsReuseADeployment(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	boots := &counting{Backend: runtest.Backend{}}
-	backend, closeAll := harness.Pool(boots)
+	var boots atomic.Int64
+	backend, closeAll := harness.Pool(wrapped(func(d topologies.Deployment) topologies.Deployment {
+		boots.Add(1)
+		return d
+	}))
 	t.Cleanup(func() { require.NoError(t, closeAll()) })
 	setup.Backend = backend
 	play := func(faults string) *history.History {
@@ -330,12 +321,12 @@ func TestRunsReuseADeployment(t *testing.T) {
 	}
 	play("cut")
 	play("out-of-memory,busy-script")
-	require.EqualValues(t, 1, boots.boots.Load())
+	require.EqualValues(t, 1, boots.Load())
 	topology, err := topologies.ByName("sentinel")
 	require.NoError(t, err)
 	d, err := backend.Start(t.Context(), topology)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, boots.boots.Load())
+	require.EqualValues(t, 1, boots.Load())
 	keys, err := d.Server("redis-1").Observer().Keys(t.Context(), "*lock-*").Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
@@ -343,30 +334,22 @@ func TestRunsReuseADeployment(t *testing.T) {
 	require.NoError(t, d.Close())
 	h := play("crash-failover")
 	require.Empty(t, runtest.FailedFaults(h))
-	require.EqualValues(t, 1, boots.boots.Load())
+	require.EqualValues(t, 1, boots.Load())
 	d, err = backend.Start(t.Context(), topology)
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
-	require.EqualValues(t, 2, boots.boots.Load(), "redis-1 was no master any more")
+	require.EqualValues(t, 2, boots.Load(), "redis-1 was no master any more")
 	require.NoError(t, closeAll())
 	_, err = d.Server("redis-1").Observer().Ping(t.Context()).Result()
 	require.Error(t, err, "it is closed")
 }
 
-// A partial backend's deployments have no wires of zone-a, or none at all once
-// they were asked whether they are whole.
-type partial struct {
-	topologies.Backend
-
-	gone bool
-}
-
-func (b partial) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	d, err := b.Backend.Start(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return &partialDeployment{Deployment: d, gone: b.gone}, nil
+// partial is a backend whose deployments have no wires of zone-a, or none at all once they were
+// asked whether they are whole.
+func partial(gone bool) topologies.Backend {
+	return wrapped(func(d topologies.Deployment) topologies.Deployment {
+		return &partialDeployment{Deployment: d, gone: gone}
+	})
 }
 
 type partialDeployment struct {
@@ -392,7 +375,7 @@ func (d *partialDeployment) AwaitReady(ctx context.Context) error {
 func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = partial{Backend: runtest.Backend{}}
+	setup.Backend = partial(false)
 	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: "cut", Length: 2 * time.Second}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
@@ -408,7 +391,7 @@ func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
-	setup.Backend = partial{Backend: runtest.Backend{}, gone: true}
+	setup.Backend = partial(true)
 	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Length: time.Second,
 		Plan: faults.Schedule{{At: 50 * time.Millisecond, For: 50 * time.Millisecond, Fault: "cut", Target: "zone-a>redis"}},

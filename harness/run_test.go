@@ -14,8 +14,20 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
+
+// wrapped is a backend whose deployments are others than those that it starts.
+type wrapped func(topologies.Deployment) topologies.Deployment
+
+func (w wrapped) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
+	d, err := runtest.Backend{}.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return w(d), nil
+}
 
 // twiceGranted reports whether a lock was granted to two clients at the same time; a lock
 // with a bug may break other rules before.

@@ -17,7 +17,7 @@ func (st *Session) resolve(ctx context.Context, target string) (string, error) {
 		return target, nil
 	}
 	t := st.deployment.Topology()
-	if t.Name == topologies.Cluster && len(st.locks) > 0 {
+	if t.HasSlots() && len(st.locks) > 0 {
 		lock := st.locks[st.aimed%len(st.locks)]
 		st.aimed++
 		return servedBy(ctx, st.deployment, st.keyOf(lock))

@@ -19,21 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A metered backend counts the scripts that the clients of its deployments send.
-type metered struct {
-	topologies.Backend
-
-	scripts *atomic.Int64
-}
-
-func (b metered) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
-	d, err := b.Backend.Start(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return meteredDeployment{d, b.scripts}, nil
-}
-
+// A meteredDeployment counts the scripts that its clients sent.
 type meteredDeployment struct {
 	topologies.Deployment
 
@@ -75,7 +61,7 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 			t.Parallel()
 			var scripts atomic.Int64
 			setup := runtest.Setup(t)
-			setup.Backend = metered{runtest.Backend{}, &scripts}
+			setup.Backend = wrapped(func(d topologies.Deployment) topologies.Deployment { return meteredDeployment{d, &scripts} })
 			r := harness.RandomRun{
 				Topology: "single", Lock: runtest.Lock(tt.lock), Kind: "bursts", Faults: faults.MixNone, Length: 1500 * time.Millisecond,
 				Workload: workload.Config{Wait: time.Second, Hold: 5 * time.Millisecond}, // of which each has a twentieth

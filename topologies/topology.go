@@ -86,6 +86,7 @@ type shape struct {
 	member                       Kind  // of the servers of a consensus store
 	sizes                        []int // how many servers there can be, the default first; none: their number is fixed
 	elects                       bool  // the servers replace a master that is gone
+	slots                        bool  // each shard serves some of the keys, and the servers talk by a bus of their own
 	options                      []string
 }
 
@@ -93,7 +94,7 @@ func shapes() []shape {
 	return []shape{
 		{name: Single, store: StoreRedis, masters: 1, options: []string{"persistence", "access"}},
 		{name: Sentinels, store: StoreRedis, masters: 1, replicas: 2, sentinels: 3, elects: true, options: []string{"persistence", "min-replicas", "access"}},
-		{name: Cluster, store: StoreRedis, masters: 3, replicas: 1, elects: true, options: []string{"persistence", "min-replicas", "node-timeout"}},
+		{name: Cluster, store: StoreRedis, masters: 3, replicas: 1, elects: true, slots: true, options: []string{"persistence", "min-replicas", "node-timeout"}},
 		{name: Independent, store: StoreRedis, sizes: []int{5, 3, 7, 9, 11, 13, 15}, options: []string{"persistence", "nodes"}},
 		{name: EtcdCluster, store: StoreEtcd, member: Etcd, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
 		{name: ZooKeeperEnsemble, store: StoreZooKeeper, member: ZooKeeper, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
@@ -247,7 +248,7 @@ func (t *Topology) linkKinds(from, to Node) []LinkKind {
 		if from.shard() == to.shard() {
 			kinds = append(kinds, Replication)
 		}
-		if t.Name == Cluster {
+		if t.HasSlots() {
 			kinds = append(kinds, Bus)
 		}
 	case from.Role == Member && to.Role == Member:
@@ -299,6 +300,12 @@ func (t Topology) Shards() []string {
 // Elects reports whether the servers replace a master that is gone by themselves.
 // Where they do not, an operator moves its role: in a planned failover.
 func (t Topology) Elects() bool { return shapeOf(t.Name).elects }
+
+// HasSlots reports whether each shard serves some of the keys only, by the slots that these are in.
+func (t Topology) HasSlots() bool { return shapeOf(t.Name).slots }
+
+// Apart reports whether there are several servers that know nothing of each other.
+func (t Topology) Apart() bool { return len(t.Servers()) > 1 && len(t.Shards()) == 0 }
 
 // Members are the servers that share the data of a boot master, itself first:
 // redis-1 and redis-4 of the cluster's redis-1. They are none for a server that

@@ -29,7 +29,7 @@ func start(t *testing.T) ensemble {
 	if testing.Short() {
 		t.Skip("needs real servers; -short leaves them out")
 	}
-	_, err := process.FindZooKeeper(t.Context())
+	_, err := process.Find(t.Context(), topologies.StoreZooKeeper)
 	if err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") != "1" {
 		t.Skip(err)
 	}

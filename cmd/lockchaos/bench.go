@@ -141,7 +141,7 @@ func (a *app) benchSystems(ctx context.Context, chosen []string, topology string
 		l, err := lockNamed(a.stderr, known, name)
 		switch {
 		case name == etcdLock:
-			_, err = process.FindEtcd(ctx)
+			_, err = process.Find(ctx, topologies.StoreEtcd)
 			systems = append(systems, etcds.system())
 		case err == nil && !l.Exclusive():
 			err = fmt.Errorf("lock %s admits several at once, which the benchmark would call a violation", name)

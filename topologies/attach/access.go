@@ -125,19 +125,12 @@ type serverInfo struct {
 
 // look asks a server what it is.
 func look(ctx context.Context, c *redis.Client) (serverInfo, error) {
-	info, err := c.Info(ctx, "server").Result()
+	said, err := c.Info(ctx, "server").Result()
 	if err != nil {
 		return serverInfo{}, err
 	}
-	has := func(field string) string {
-		for line := range strings.Lines(info) {
-			if value, ok := strings.CutPrefix(line, field+":"); ok {
-				return strings.TrimSpace(value)
-			}
-		}
-		return ""
-	}
-	r := serverInfo{mode: has("redis_mode"), version: has("redis_version"), id: has("run_id")}
+	info := bootstrap.Info(said)
+	r := serverInfo{mode: info["redis_mode"], version: info["redis_version"], id: info["run_id"]}
 	if r.mode == "" {
 		return serverInfo{}, errors.New("its INFO has no redis_mode")
 	}

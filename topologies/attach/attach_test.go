@@ -235,7 +235,7 @@ func fewRightsAreEnough(t *testing.T, i *installation) {
 	redis := "~lockchaos:* &* -@all +hello +auth +ping +info +role +wait +get +set +del +client|list"
 	sentinel := "&* -@all +hello +auth +ping +info +subscribe +sentinel|myid +sentinel|masters +sentinel|master +sentinel|replicas " +
 		"+sentinel|sentinels +sentinel|get-master-addr-by-name +sentinel|set +sentinel|failover"
-	cluster := " +cluster|info +cluster|nodes +cluster|slots +cluster|links +cluster|failover"
+	cluster := " +cluster|info +cluster|slots +cluster|links +cluster|failover"
 	ctx := within(t)
 	for node := range i.at {
 		rights := redis

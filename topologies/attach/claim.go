@@ -38,9 +38,10 @@ const (
 type claim struct {
 	owner  string
 	places []place
+	access access
 	log    *slog.Logger
 	rival  atomic.Pointer[string] // who has it instead; nil as long as it is ours
-	stop   func()
+	stop   func()                 // nil before it was taken
 }
 
 // A place is a key that one of several servers takes writes for: the claim
@@ -51,22 +52,22 @@ type place struct {
 	servers []*foundServer // the master of now first
 }
 
-// claim takes the deployment, or fails with [ErrUsage] and names who has it. The
-// discovery's connections must stay open until it was released.
-func (s *discovery) claim(ctx context.Context, log *slog.Logger) (*claim, error) {
-	c := &claim{
-		owner:  claimOwner(),
-		places: s.places(),
-		log:    log,
-	}
+// newClaim is a claim to the deployment, which is to be taken. The discovery's connections must stay open until it
+// was released.
+func (s *discovery) newClaim(log *slog.Logger) *claim {
+	return &claim{owner: claimOwner(), places: s.places(), access: s.redis, log: log}
+}
+
+// takeAll takes the deployment, or fails with [ErrUsage] and names who has it.
+func (c *claim) takeAll(ctx context.Context) error {
+	c.stop = func() {} // from now on there is something to release
 	for _, p := range c.places {
-		if err := c.take(ctx, s.redis, p); err != nil {
-			c.release()
-			return nil, err
+		if err := c.take(ctx, c.access, p); err != nil {
+			return err
 		}
 	}
-	c.keep()
-	return c, nil
+	c.stop = every(claimLease/5, func(ctx context.Context) { c.everywhere(ctx, c.renew) })
+	return nil
 }
 
 // claimOwner names this run in a claim.
@@ -161,11 +162,6 @@ func (c *claim) ask(ctx context.Context, rdb *redis.Client, key string) (who str
 	return rdb.Get(ctx, key).Result()
 }
 
-// keep repeats the claim until it is released.
-func (c *claim) keep() {
-	c.stop = every(claimLease/5, func(ctx context.Context) { c.everywhere(ctx, c.renew) })
-}
-
 // everywhere asks all servers at once. Those that are away, or no masters, have
 // nothing to say.
 func (c *claim) everywhere(ctx context.Context, ask func(context.Context, *redis.Client, string)) {
@@ -213,9 +209,10 @@ func (c *claim) held() error {
 // more: in a failover one that had lost it to us may be given it again by the
 // next master. Where that can't be done it ends by itself.
 func (c *claim) release() {
-	if c.stop != nil {
-		c.stop()
+	if c.stop == nil {
+		return
 	}
+	c.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	_ = await.Until(ctx, func() error {

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
 // A foundServer is a server as the deployment itself knows it.
@@ -37,6 +38,7 @@ type discovery struct {
 	proxies          *proxySet
 	redis, sentinels access
 	masterName       string
+	master           string // where the sentinels see it
 	found            []*foundServer
 	clients          []*redis.Client // all that were made
 }
@@ -163,10 +165,6 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 			first = f
 		}
 	}
-	known, err := covered(ctx, first)
-	if err != nil {
-		return err
-	}
 	ranges, err := first.client.ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
 	if err != nil {
 		return s.redis.refused(first.announced, err)
@@ -197,45 +195,138 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 			s.found = append(s.found, f)
 		}
 	}
-	if known != len(s.found) {
-		return unsettled("the cluster of %s has %d nodes, of which %d serve slots or replicate one that does", first.announced, known, len(s.found))
+	said, err := first.client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return s.redis.refused(first.announced, err)
+	}
+	if known := bootstrap.Info(said)["cluster_known_nodes"]; known != strconv.Itoa(len(s.found)) { // one is not back yet
+		return unsettled("the cluster of %s has %s nodes, of which %d serve slots or replicate one that does", first.announced, known, len(s.found))
 	}
 	return nil
 }
 
-// covered refuses a cluster that does not serve every slot, or has a node that
-// failed, and counts its nodes.
-func covered(ctx context.Context, f *foundServer) (nodes int, err error) {
-	info, err := f.client.ClusterInfo(ctx).Result()
+// ask has a sentinel say something of what it watches: one server, or a list of them.
+func (s *discovery) ask(ctx context.Context, f *foundServer, args ...any) ([]map[string]string, error) {
+	reply, err := f.client.Do(ctx, append([]any{"SENTINEL"}, args...)...).Result()
 	if err != nil {
-		return 0, usage("%s can't be asked for its cluster: %w", f.announced, err)
+		return nil, s.sentinels.refused(f.announced, err)
 	}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if n, err := strconv.Atoi(value); name == "cluster_slots_ok" && (err != nil || n < slots) {
-			return 0, unsettled("the cluster of %s serves %s of its %d slots", f.announced, value, slots)
-		}
-		if name == "cluster_state" && value != "ok" {
-			return 0, unsettled("the cluster of %s is in state %s", f.announced, value)
+	var all []map[string]string
+	if list, ok := reply.([]any); ok {
+		for _, one := range list {
+			all = append(all, bootstrap.Fields(one))
 		}
 	}
-	list, err := f.client.ClusterNodes(ctx).Result()
-	if err != nil {
-		return 0, usage("%s can't be asked for its cluster: %w", f.announced, err)
-	}
-	for line := range strings.Lines(list) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			continue
+	return all, nil
+}
+
+// addressOf is that of a server, as a sentinel tells it.
+func addressOf(seen map[string]string) string { return net.JoinHostPort(seen["ip"], seen["port"]) }
+
+// replicated learns from the sentinels who the others are, and which servers they watch.
+func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
+	// A sentinel does not know how the others call it, so each is known by its
+	// id until all were asked.
+	byID := map[string]*foundServer{}
+	var order []string
+	enter := func(at string) (*foundServer, error) {
+		f, err := s.probe(ctx, s.sentinels, at)
+		if err != nil {
+			return nil, err
 		}
-		nodes++
-		for flag := range strings.SplitSeq(fields[2], ",") {
-			if slices.Contains([]string{"fail", "fail?", "handshake", "noaddr"}, flag) {
-				return 0, unsettled("the cluster of %s has a node %s with flags %s", f.announced, fields[1], fields[2])
+		if err := f.expect(topologies.Sentinels, modeSentinel); err != nil {
+			return nil, err
+		}
+		id, err := f.client.Do(ctx, "SENTINEL", "MYID").Text()
+		if err != nil {
+			return nil, s.sentinels.refused(at, err)
+		}
+		if byID[id] == nil {
+			byID[id] = f
+			order = append(order, id)
+		}
+		return byID[id], nil
+	}
+	for _, e := range endpoints {
+		f, err := enter(e)
+		if err == nil {
+			err = s.chooseMaster(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	announced := map[string]string{}
+	for i := 0; i < len(order); i++ { // it grows
+		f := byID[order[i]]
+		others, err := s.ask(ctx, f, "SENTINELS", s.masterName)
+		if err != nil {
+			return err
+		}
+		for _, other := range others {
+			at, id := addressOf(other), other["runid"]
+			announced[id] = at
+			if byID[id] == nil {
+				if _, err := enter(at); err != nil {
+					return fmt.Errorf("%s, which %s names as a sentinel: %w", at, f.announced, err)
+				}
 			}
 		}
 	}
-	return nodes, nil
+	for _, id := range order {
+		if at := announced[id]; at != "" {
+			byID[id].announced = at
+		}
+		s.found = append(s.found, byID[id])
+	}
+	return s.watched(ctx, s.found[0])
+}
+
+// chooseMaster takes the name that was typed, or the only one that there is.
+func (s *discovery) chooseMaster(ctx context.Context, f *foundServer) error {
+	masters, err := s.ask(ctx, f, "MASTERS")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, m := range masters {
+		names = append(names, m["name"])
+		if m["name"] == cmp.Or(s.masterName, m["name"]) {
+			s.master = addressOf(m)
+		}
+	}
+	switch {
+	case s.masterName == "" && len(names) == 1:
+		s.masterName = names[0]
+	case s.masterName == "":
+		return usage("sentinel %s watches several masters, of which one must be named: %s", f.announced, listed(names))
+	case !slices.Contains(names, s.masterName):
+		return usage("sentinel %s watches no master named %s, but %s", f.announced, s.masterName, listed(names))
+	}
+	return nil
+}
+
+// watched finds the master and its replicas, as a sentinel has them.
+func (s *discovery) watched(ctx context.Context, sentinel *foundServer) error {
+	replicas, err := s.ask(ctx, sentinel, "REPLICAS", s.masterName)
+	if err != nil {
+		return err
+	}
+	all := []string{s.master}
+	for _, r := range replicas {
+		all = append(all, addressOf(r))
+	}
+	for i, at := range all {
+		f, err := s.probe(ctx, s.redis, at)
+		if err != nil {
+			return fmt.Errorf("%s, which the sentinels name as the master or a replica: %w", at, err)
+		}
+		if i > 0 {
+			f.master = s.master
+		}
+		s.found = append(s.found, f)
+	}
+	return nil
 }
 
 // options are the settings of the servers, as far as they tell.
@@ -265,6 +356,3 @@ func (s *discovery) options(ctx context.Context) topologies.Options {
 	}
 	return o
 }
-
-// slots is how many slots a cluster has.
-const slots = 16384

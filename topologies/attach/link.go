@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2/client"
+
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
@@ -27,7 +29,7 @@ type link struct {
 	linkProxy
 	link      topologies.Link
 	announced string // of the server behind it
-	toxiproxy *toxiproxy
+	toxiproxy *toxiproxyAPI
 	access    access
 	// peers counts the connections of other servers; nil for a zone's wire.
 	peers func(ctx context.Context) int
@@ -66,12 +68,11 @@ func (w *link) follow() error {
 	if want := w.cuts > 0; want == w.shut {
 		return nil
 	}
-	ctx := context.Background()
 	if w.shut {
-		if err := w.toxiproxy.enable(ctx, w.proxy.Name, true); err != nil {
+		if err := enable(*w.Proxy, true); err != nil {
 			return err
 		}
-		if err := w.toxiproxy.unmark(ctx, w.proxy.Name); err != nil {
+		if err := w.toxiproxy.unmark(w.Proxy); err != nil {
 			return err
 		}
 		w.shut = false
@@ -79,10 +80,10 @@ func (w *link) follow() error {
 	}
 	// It may be marked, and shut, even if the answer got lost.
 	w.shut = true
-	if err := w.toxiproxy.mark(ctx, w.proxy); err != nil {
+	if err := w.toxiproxy.mark(w.Proxy); err != nil {
 		return err
 	}
-	return w.toxiproxy.enable(ctx, w.proxy.Name, false)
+	return enable(*w.Proxy, false)
 }
 
 // Reset closes every connection once, by shutting the proxy for a moment, and
@@ -112,17 +113,15 @@ func (w *link) Reset() int {
 // Hold stops the data of a stream by a bandwidth of nothing; toxiproxy keeps
 // what comes, and delivers it once that toxic is gone.
 func (w *link) Hold(s topologies.Stream) (mend func(), err error) {
-	return w.impair(s, toxic{Type: "bandwidth", Attributes: map[string]any{"rate": 0}})
+	return w.impair(s, "bandwidth", toxiproxy.Attributes{"rate": 0})
 }
 
 // Delay adds a latency, give or take the jitter, in whole milliseconds.
 func (w *link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
-	return w.impair(s, toxic{Type: "latency", Attributes: map[string]any{
-		"latency": latency.Milliseconds(), "jitter": jitter.Milliseconds(),
-	}})
+	return w.impair(s, "latency", toxiproxy.Attributes{"latency": latency.Milliseconds(), "jitter": jitter.Milliseconds()})
 }
 
-func (w *link) impair(s topologies.Stream, t toxic) (func(), error) {
+func (w *link) impair(s topologies.Stream, toxic string, attributes toxiproxy.Attributes) (func(), error) {
 	streams, err := topologies.StreamsOf(s)
 	if err != nil {
 		return nil, err
@@ -132,11 +131,12 @@ func (w *link) impair(s topologies.Stream, t toxic) (func(), error) {
 	var put []string
 	for _, stream := range streams {
 		w.made++
-		t.Name, t.Stream, t.Toxicity = fmt.Sprintf("%s%d", toxicPrefix, w.made), stream, 1
+		name := fmt.Sprintf("%s%d", toxicPrefix, w.made)
 		// It may lie on the wire even if the answer got lost.
-		w.put[t.Name] = true
-		put = append(put, t.Name)
-		if err := w.toxiproxy.add(context.Background(), w.proxy.Name, t); err != nil {
+		w.put[name] = true
+		put = append(put, name)
+		_, err := inTime(func() (*toxiproxy.Toxic, error) { return w.AddToxic(name, toxic, stream, 1, attributes) })
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("impair %s: %w", w.Name(), err), w.lift(put))
 		}
 	}
@@ -155,8 +155,7 @@ func (w *link) lift(names []string) error {
 		if !w.put[name] {
 			continue
 		}
-		err := w.toxiproxy.remove(context.Background(), w.proxy.Name, name)
-		if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) {
+		if err := told(http.StatusNotFound, func() error { return w.RemoveToxic(name) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -177,7 +176,7 @@ func (w *link) noted(what string, err error) {
 func (w *link) leftover() (found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range w.Toxics {
+	for _, t := range w.ActiveToxics {
 		if strings.HasPrefix(t.Name, toxicPrefix) {
 			w.put[t.Name] = true
 			found = true

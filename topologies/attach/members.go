@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -207,81 +207,61 @@ func (m *members) dialer(zone string) bootstrap.Dialer {
 // A memberClaim is our right to drive members.
 type memberClaim struct {
 	bootstrap.Claim
-	members []bootstrap.Node // in order
-	log     *slog.Logger
-	stop    func()
-
-	mu   sync.Mutex
-	lost error
+	log  *slog.Logger
+	stop func()
+	lost atomic.Bool
 }
 
-// take claims the members by way of the first one, and sees that all others know of it:
-// one that does not is of another cluster.
+// take claims the members, and sees that each knows of it: one that does not is of another cluster.
 func (m *members) take(ctx context.Context, log *slog.Logger) (*memberClaim, error) {
 	c := &memberClaim{log: log}
+	var members []bootstrap.Address
 	for _, name := range m.topology.Servers() {
-		c.members = append(c.members, m.nodes[name])
+		members = append(members, m.nodes[name].At)
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	first, owner := c.members[0], claimOwner()
+	owner := claimOwner()
 	var who string
 	var err error
-	if c.Claim, who, err = m.store.Claim(ctx, first.At, owner, claimLease); err != nil {
-		return nil, memberAccess(m.topology).refused(first.Announced, err)
+	if c.Claim, who, err = m.store.Claim(ctx, members, owner, claimLease); err != nil {
+		return nil, memberAccess(m.topology).refused(members[0].Announced.String(), err)
 	}
 	if who != "" {
 		return nil, usage("another run drives this deployment: %s; if that one is dead, its claim %s ends by itself within %v", who, bootstrap.ClaimKey, claimLease)
 	}
-	for _, n := range c.members[1:] {
-		seen, err := c.Owner(ctx, n.At)
-		switch {
-		case err != nil:
-			err = memberAccess(m.topology).refused(n.Announced, err)
-		case seen != owner:
-			err = usage("%s is of another cluster than %s", n.Announced, first.Announced)
-		}
+	var knows, other string
+	for _, at := range members {
+		seen, err := c.Owner(ctx, at)
 		if err != nil {
-			_ = c.Release(ctx, first.At) // else it ends by itself
-			return nil, err
+			return nil, errors.Join(memberAccess(m.topology).refused(at.Announced.String(), err), c.Release(ctx))
 		}
+		if seen == owner {
+			knows = at.Announced.String()
+		} else {
+			other = at.Announced.String()
+		}
+	}
+	if other != "" {
+		return nil, errors.Join(usage("%s is of another cluster than %s", other, knows), c.Release(ctx))
 	}
 	c.stop = every(claimLease/5, c.renew)
 	return c, nil
 }
 
-// anyone asks the members in turns until one has done it.
-func (c *memberClaim) anyone(ctx context.Context, do func(context.Context, bootstrap.Address) error) error {
-	var errs []error
-	for _, n := range c.members {
-		asked, cancel := context.WithTimeout(ctx, lookTimeout)
-		err := do(asked, n.At)
-		cancel()
-		if err == nil || errors.Is(err, bootstrap.ErrClaimLost) || ctx.Err() != nil {
-			return err
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
 func (c *memberClaim) renew(ctx context.Context) {
-	if err := c.anyone(ctx, c.Renew); errors.Is(err, bootstrap.ErrClaimLost) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.lost == nil {
-			c.log.WarnContext(ctx, "the claim to the deployment is lost", "error", err)
-		}
-		c.lost = err
+	if err := c.Renew(ctx); errors.Is(err, bootstrap.ErrClaimLost) && !c.lost.Swap(true) {
+		c.log.WarnContext(ctx, "the claim to the deployment is lost", "error", err)
 	}
 }
 
 // held fails once the claim is lost, as it can be after we stood still for longer than
 // the lease.
 func (c *memberClaim) held() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lost
+	if c.lost.Load() {
+		return bootstrap.ErrClaimLost
+	}
+	return nil
 }
 
 // end removes what was written under the claim, and gives it up. Where it is lost, another
@@ -290,11 +270,11 @@ func (c *memberClaim) end() error {
 	c.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	err := c.anyone(ctx, c.Renew)
+	err := c.Renew(ctx)
 	if err == nil {
-		err = c.anyone(ctx, c.Sweep)
+		err = c.Sweep(ctx)
 	}
-	if err = errors.Join(err, c.anyone(ctx, c.Release)); err != nil {
+	if err = errors.Join(err, c.Release(ctx)); err != nil {
 		return fmt.Errorf("what is new below %s: %w", bootstrap.LocksPrefix, err)
 	}
 	return nil

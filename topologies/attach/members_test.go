@@ -391,7 +391,7 @@ func membersOfTwoClusters(t *testing.T, e *ensemble) {
 	t.Helper()
 	one, other := e.endpoints(), runEnsemble(t, topologies.EtcdCluster).endpoints()
 	refused(t, attach.Backend{Endpoints: slices.Concat(one, other[:2])}, topologies.EtcdCluster, "is one of 3 members, and 5 endpoints were given")
-	refused(t, attach.Backend{Endpoints: []string{one[0], one[1], other[2]}}, topologies.EtcdCluster, other[2]+" is of another cluster than "+one[0])
+	refused(t, attach.Backend{Endpoints: []string{one[0], one[1], other[2]}}, topologies.EtcdCluster, other[2]+" is of another cluster than "+one[1])
 }
 
 // write makes a key, or a node, of somebody else's.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // plan is what was found, as data. Only links that pass a proxy are in it;
@@ -60,7 +61,8 @@ const noIsolation = "a toxiproxy can't cut a node of a cluster off: what the nod
 	"who count it as alive (crash-failover and failover can be had)"
 
 // parts puts together what was found.
-func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.Parts, error) {
+func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, error) {
+	c := s.newClaim(b.Log)
 	t := s.plan(b.Yes)
 	t.Options = s.options(ctx)
 	without := map[topologies.Capability]string{
@@ -70,7 +72,10 @@ func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.P
 	servers := map[string]*server{}
 	nodes := map[string]bootstrap.Node{}
 	first := map[string]int{}
-	logs := &logFolder{}
+	logs, err := scratch.Make("logs")
+	if err != nil {
+		return bootstrap.Parts{}, err
+	}
 	version := ""
 	for _, f := range s.found {
 		sv := &server{foundServer: f, engine: s.proxies.engine, direct: s.proxies.direct(f.announced), access: s.access(f), logs: logs, claim: c}
@@ -96,14 +101,11 @@ func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.P
 			}
 		}
 	}
-	wires, err := b.openLinks(ctx, s, t, servers)
-	if err != nil {
-		return bootstrap.Parts{}, err
-	}
+	wires := b.openLinks(s, t, servers)
 	if why := b.whyNoProxies(s); why != "" {
 		without[topologies.Proxies] = why
 	}
-	if s.topology == topologies.Cluster {
+	if t.HasSlots() {
 		without[topologies.Isolation] = noIsolation
 	}
 	if !b.Yes && len(t.Shards()) > 0 {
@@ -129,9 +131,15 @@ func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.P
 		MasterName: s.masterName,
 		Slots:      first,
 		Foreign:    true,
-		Check:      c.held,
-		Without:    without,
-		Log:        b.Log,
+		Take: func(ctx context.Context) error {
+			if err := c.takeAll(ctx); err != nil || !b.Yes {
+				return err
+			}
+			return b.mend(ctx, wires)
+		},
+		Check:   c.held,
+		Without: without,
+		Log:     b.Log,
 		Restore: func() error {
 			var errs []error // in an order that does not depend on the run
 			for _, name := range slices.Sorted(maps.Keys(wires)) {
@@ -145,7 +153,7 @@ func (b Backend) parts(ctx context.Context, s *discovery, c *claim) (bootstrap.P
 		Close: func() error {
 			c.release()
 			s.close()
-			return logs.remove()
+			return logs.Close()
 		},
 	}, nil
 }
@@ -158,9 +166,8 @@ func (s *discovery) access(f *foundServer) access {
 	return s.redis
 }
 
-// openLinks are the proxies of all servers, in use. What a run left behind that was
-// killed is mended, if anything may be done at all.
-func (b Backend) openLinks(ctx context.Context, s *discovery, t topologies.Topology, servers map[string]*server) (map[string]*link, error) {
+// openLinks are the proxies of all servers, in use.
+func (b Backend) openLinks(s *discovery, t topologies.Topology, servers map[string]*server) map[string]*link {
 	wires := map[string]*link{}
 	for _, g := range s.proxies.gates {
 		sv := servers[g.to]
@@ -176,14 +183,22 @@ func (b Backend) openLinks(ctx context.Context, s *discovery, t topologies.Topol
 			w.peers = sv.callers(g.bus)
 		}
 		wires[w.Name()] = w
-		if b.Yes && w.leftover() {
-			b.Log.WarnContext(ctx, "mending what an earlier run left", "link", w.Name())
-			if err := w.restore(); err != nil {
-				return nil, err
-			}
+	}
+	return wires
+}
+
+// mend ends what a run left behind that was killed.
+func (b Backend) mend(ctx context.Context, wires map[string]*link) error {
+	for name, w := range wires {
+		if !w.leftover() {
+			continue
+		}
+		b.Log.WarnContext(ctx, "mending what an earlier run left", "link", name)
+		if err := w.restore(); err != nil {
+			return err
 		}
 	}
-	return wires, nil
+	return nil
 }
 
 // whyNoProxies is why links of the deployment can't be broken; empty if every zone

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Shopify/toxiproxy/v2/client"
+
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -23,7 +25,8 @@ func zones() []string { return []string{"zone-a", "zone-b"} }
 // "zone-a>redis-1", "peers>redis-1", and "peers>redis-1.bus" for a cluster's
 // bus, since no slash can stand in the name of a proxy.
 type linkProxy struct {
-	proxy
+	*toxiproxy.Proxy
+
 	from, to string
 	bus      bool
 	marked   bool   // as shut by a run that was killed
@@ -34,7 +37,7 @@ type linkProxy struct {
 // A proxySet is what stands before the servers, and where they run: the proxies of a
 // toxiproxy, and the containers of a compose project. Either may be missing.
 type proxySet struct {
-	toxiproxy  *toxiproxy
+	toxiproxy  *toxiproxyAPI
 	proxied    *container // the one that toxiproxy runs in
 	gates      []linkProxy
 	engine     *engine
@@ -44,14 +47,14 @@ type proxySet struct {
 // open finds the proxies that stand for links. None is an error that lists what there
 // is instead; so is one that is disabled, unless we did that and have leave to
 // undo it.
-func (y *proxySet) open(all map[string]proxy, yes bool) error {
+func (y *proxySet) open(all map[string]*toxiproxy.Proxy, yes bool) error {
 	names := slices.Sorted(maps.Keys(all))
 	for _, name := range names {
 		from, to, ok := strings.Cut(name, ">")
 		if !ok || to == "" || !slices.Contains(append(zones(), peers), from) {
 			continue
 		}
-		g := linkProxy{proxy: all[name], from: from}
+		g := linkProxy{Proxy: all[name], from: from}
 		g.to, g.bus = strings.CutSuffix(to, ".bus")
 		_, g.marked = all[markerPrefix+name]
 		if !g.Enabled && g.marked && !yes {

@@ -25,7 +25,7 @@ type server struct {
 	why       string // nothing can be done to its process; empty if it can
 	direct    string // where it is dialled past every proxy
 	access    access
-	logs      *logFolder
+	logs      *scratch.Folder
 	claim     *claim
 
 	mu     sync.Mutex
@@ -174,7 +174,7 @@ func (s *server) Log() string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
-	file, err := s.logs.create(s.name)
+	file, err := os.Create(filepath.Join(s.logs.Path, s.name+".log"))
 	if err != nil {
 		return ""
 	}
@@ -183,34 +183,6 @@ func (s *server) Log() string {
 		return ""
 	}
 	return file.Name()
-}
-
-// A logFolder is made when the first log is asked for.
-type logFolder struct {
-	mu     sync.Mutex
-	folder *scratch.Folder
-}
-
-func (l *logFolder) create(name string) (*os.File, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.folder == nil {
-		folder, err := scratch.Make("logs")
-		if err != nil {
-			return nil, err
-		}
-		l.folder = folder
-	}
-	return os.Create(filepath.Join(l.folder.Path, name+".log"))
-}
-
-func (l *logFolder) remove() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.folder == nil {
-		return nil
-	}
-	return l.folder.Close()
 }
 
 // callers counts the connections that other servers have to this one: replicas

@@ -40,22 +40,17 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		return b.startMembers(ctx, t, store)
 	}
 	s, err := b.discover(ctx, t.Name)
-	if err != nil {
-		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
+	var p bootstrap.Parts
+	if err == nil {
+		if p, err = b.parts(ctx, s); err != nil {
+			s.close()
+		}
 	}
-	c, err := s.claim(ctx, b.Log)
 	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
-	}
-	p, err := b.parts(ctx, s, c)
-	if err != nil {
-		c.release()
-		s.close()
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
 	d, err := bootstrap.Adopt(ctx, p)
-	if errors.Is(err, bootstrap.ErrRefused) {
+	if errors.Is(err, bootstrap.ErrRefused) || errors.Is(err, bootstrap.ErrUnsettled) {
 		return nil, usage("%w", err)
 	}
 	return d, err
@@ -154,7 +149,7 @@ func (b Backend) openProxies(ctx context.Context, topology string) (*proxySet, e
 		return y, nil
 	}
 	y.toxiproxy = newToxiproxy(api)
-	all, err := y.toxiproxy.proxies(ctx)
+	all, err := y.toxiproxy.proxies()
 	if err != nil {
 		return nil, usage("no toxiproxy answers at %s: %w", api, err)
 	}

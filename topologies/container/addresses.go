@@ -66,7 +66,7 @@ func (b *bridge) addresses(t topologies.Topology, p program, above uint16) (map[
 	}
 	for _, name := range t.Servers() {
 		a := next(redisPorts, p.port)
-		if t.Name == topologies.Cluster || t.Consensus() {
+		if t.HasSlots() || t.Consensus() {
 			a.AnnouncedBus = a.Announced.Port() + busPorts - redisPorts
 			a.Bus = cmp.Or(p.among, a.AnnouncedBus)
 		}

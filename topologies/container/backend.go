@@ -60,18 +60,8 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	for _, n := range g.nodes {
 		nodes[n.name] = bootstrap.Node{Server: n, Announced: n.at.Announced.String(), At: n.at}
 	}
-	parts := bootstrap.Parts{
-		Topology: t, Store: g.program.store, Version: g.version, Nodes: nodes,
-		Proxy: g.network.Link, Dial: func(zone string) bootstrap.Dialer { return bootstrap.DialFrom(t, zone, source) },
-		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
-		Log:   b.Log, Close: g.clear,
-	}
-	if t.Options.ByName() {
-		parts.Name = &bootstrap.Name{
-			Address: g.name.String(),
-			Point:   func(server string) { g.network.Point(topologies.Primary, server) },
-		}
-	}
+	parts := bootstrap.Parts{Topology: t, Store: g.program.store, Version: g.version, Nodes: nodes, Log: b.Log, Close: g.clear}
+	parts.Wire(g.network, source, g.name)
 	return bootstrap.Boot(ctx, parts)
 }
 
@@ -81,11 +71,11 @@ type resources struct {
 	engine    *client.Client
 	dir       string
 	labels    map[string]string
-	reaper    *reaper
+	folder    *scratch.Folder
 	bridge    *bridge
 	network   *proxynet.Network
 	addresses map[string]bootstrap.Address
-	name      netip.AddrPort // the address that moves, of a topology that has one
+	name      netip.AddrPort // the address that moves, for a topology that has one
 	version   string         // of the servers
 	nodes     []*node
 	unsure    bool // whether there is something that we don't know of
@@ -146,7 +136,7 @@ func (g *resources) make(ctx context.Context, t topologies.Topology, i image) er
 
 // claim makes the folder, and sees to it that all is removed if we die.
 func (g *resources) claim() error {
-	me, err := self()
+	boot, err := thisBoot()
 	if err != nil {
 		return err
 	}
@@ -160,17 +150,11 @@ func (g *resources) claim() error {
 	}
 	g.dir = filepath.Join(parent, folderPrefix+rand.Text()[:12])
 	g.labels = map[string]string{
-		deploymentLabel: filepath.Base(g.dir), harnessLabel: me.String(), folderLabel: g.dir,
+		deploymentLabel: filepath.Base(g.dir), harnessLabel: fmt.Sprintf("%s/%d", boot, os.Getpid()), folderLabel: g.dir,
 	}
-	if docker, missing := exec.LookPath("docker"); missing == nil { // else only Clean is left
-		if g.reaper, err = startReaper(docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(g.dir, 0o700); err != nil {
-		return fmt.Errorf("make data folder: %w", err)
-	}
-	return nil
+	docker, _ := exec.LookPath("docker") // else only Clean is left
+	g.folder, err = scratch.Hold(g.dir, reaperScript, docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir)
+	return err
 }
 
 // node prepares a node with a folder of its own.
@@ -208,8 +192,12 @@ func (g *resources) clear() error {
 	if g.dir != "" {
 		errs = append(errs, os.RemoveAll(g.dir))
 	}
-	if g.reaper != nil {
-		errs = append(errs, g.reaper.close(!g.unsure && errors.Join(errs...) == nil))
+	switch tidied := !g.unsure && errors.Join(errs...) == nil; {
+	case g.folder == nil:
+	case tidied:
+		errs = append(errs, g.folder.Tell(tidy), g.folder.Close())
+	default: // the reaper tries what we could not do
+		errs = append(errs, g.folder.Leave())
 	}
 	return errors.Join(append(errs, g.engine.Close())...)
 }

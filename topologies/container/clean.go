@@ -11,22 +11,33 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+
+	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // The labels of every container and network that a deployment makes.
 const (
 	deploymentLabel = "org.lockchaos.deployment" // its name
-	harnessLabel    = "org.lockchaos.harness"    // its owner
+	harnessLabel    = "org.lockchaos.harness"    // the boot of its host, and its process
 	folderLabel     = "org.lockchaos.folder"     // its folder on this host
 )
+
+// thisBoot tells this boot of the host from all others.
+func thisBoot() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("tell this boot from others: %w", err)
+	}
+	return strings.TrimSpace(string(boot)), nil
+}
 
 // folderPrefix begins the names of the folders of deployments.
 const folderPrefix = "lockchaos-container-"
 
-// Clean removes what deployments have left whose harness is dead: containers,
-// networks and folders. It returns what it removed, in words, also with an
-// error. What belongs to a living harness is not touched, nor what belongs to
-// one of which nothing can be known, because it runs in a container itself.
+// Clean removes what deployments have left whose harness is dead, because no process holds their
+// folder or the host was booted since: containers, networks and folders. It returns what it removed,
+// in words, also with an error. What belongs to a living harness is not touched, nor what belongs to
+// one of which nothing can be known, because it runs in a container itself and its folder is not here.
 // Clean fails with [topologies.ErrMissing] if no engine answers.
 func Clean(ctx context.Context) (removed []string, err error) {
 	c, err := connect(ctx)
@@ -34,6 +45,10 @@ func Clean(ctx context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	defer c.Close()
+	boot, err := thisBoot()
+	if err != nil {
+		return nil, err
+	}
 	ours := client.Filters{}.Add("label", deploymentLabel)
 	containers, err := c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: ours})
 	if err != nil {
@@ -53,17 +68,17 @@ func Clean(ctx context.Context) (removed []string, err error) {
 		}
 	}
 	var folders []string
-	left := func(labels map[string]string) bool {
-		o, ok := parseOwner(labels[harnessLabel])
-		if !ok {
+	left := func(labels map[string]string) (is bool) {
+		of, _, _ := strings.Cut(labels[harnessLabel], "/")
+		folder := labels[folderLabel]
+		if of == "" || !strings.HasPrefix(filepath.Base(folder), folderPrefix) {
 			return false
 		}
-		dead, err := o.dead()
-		errs = append(errs, err)
-		if folder := labels[folderLabel]; dead && strings.HasPrefix(filepath.Base(folder), folderPrefix) && !slices.Contains(folders, folder) {
+		scratch.Unheld(folder, func() { is = true })
+		if is = is || of != boot; is && !slices.Contains(folders, folder) {
 			folders = append(folders, folder)
 		}
-		return dead
+		return is
 	}
 	for _, found := range containers.Items {
 		if left(found.Labels) {

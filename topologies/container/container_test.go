@@ -324,7 +324,7 @@ func TestAnImageLikeTheOfficialOne(t *testing.T) {
 	d := start(t, Backend{Image: image}, topologies.Single)
 	require.Equal(t, "7.4.9", d.Version())
 	list, err := c.ContainerList(t.Context(), client.ContainerListOptions{
-		Filters: client.Filters{}.Add("label", harnessLabel+"="+ourselves(t).String()),
+		Filters: client.Filters{}.Add("label", harnessLabel+"="+ourselves(t)),
 	})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
@@ -341,7 +341,7 @@ func TestPortsThatSomebodyHasAreLeftToHim(t *testing.T) {
 	c := engine(t)
 	topology, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
-	g := &resources{program: programs()[topologies.StoreRedis], engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t).String()}}
+	g := &resources{program: programs()[topologies.StoreRedis], engine: c, labels: map[string]string{deploymentLabel: "ports", harnessLabel: ourselves(t)}}
 	g.bridge, err = makeBridge(t.Context(), c, g.labels)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.bridge.Remove(t.Context())) }()

@@ -25,12 +25,15 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func ourselves(t *testing.T) owner {
+// harnessOf is the label of what a process makes.
+func harnessOf(t *testing.T, process int) string {
 	t.Helper()
-	o, err := self()
+	boot, err := thisBoot()
 	require.NoError(t, err)
-	return o
+	return fmt.Sprintf("%s/%d", boot, process)
 }
+
+func ourselves(t *testing.T) string { return harnessOf(t, os.Getpid()) }
 
 // A leftover is something that a deployment has made.
 type leftover struct {
@@ -46,9 +49,9 @@ func (l leftover) String() string { return l.kind + " " + l.name }
 const lookEvery = 20 * time.Millisecond
 
 // leftOf lists what the engine has of a harness.
-func leftOf(t *testing.T, c *client.Client, o owner) []leftover {
+func leftOf(t *testing.T, c *client.Client, harness string) []leftover {
 	t.Helper()
-	by := client.Filters{}.Add("label", harnessLabel+"="+o.String())
+	by := client.Filters{}.Add("label", harnessLabel+"="+harness)
 	containers, err := c.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: by})
 	require.NoError(t, err)
 	networks, err := c.NetworkList(t.Context(), client.NetworkListOptions{Filters: by})
@@ -153,11 +156,7 @@ func TestAKilledHarnessLeavesNothing(t *testing.T) {
 			require.NoError(t, err)
 			defer stay.Close()
 			require.NoError(t, harness.Start())
-			o, err := here()
-			require.NoError(t, err)
-			o.process = harness.Process.Pid
-			o.start, _, err = processState(o.process)
-			require.NoError(t, err)
+			o := harnessOf(t, harness.Process.Pid)
 			folder := ""
 			require.Eventually(t, func() bool {
 				left := leftOf(t, c, o)
@@ -221,13 +220,13 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 
 // lone makes a network with one running container, redis-1, in the name of a
 // harness.
-func lone(t *testing.T, c *client.Client, o owner) (*resources, *node) {
+func lone(t *testing.T, c *client.Client, harness string) (*resources, *node) {
 	t.Helper()
 	ctx := within(t)
 	dir := filepath.Join(t.TempDir(), folderPrefix+rand.Text()[:12])
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	g := &resources{program: programs()[topologies.StoreRedis], engine: c, dir: dir, labels: map[string]string{
-		deploymentLabel: filepath.Base(dir), harnessLabel: o.String(), folderLabel: dir,
+		deploymentLabel: filepath.Base(dir), harnessLabel: harness, folderLabel: dir,
 	}}
 	var err error
 	g.bridge, err = makeBridge(ctx, c, g.labels)
@@ -284,8 +283,11 @@ func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
 	living := start(t, Backend{}, topologies.Single)
 	alive := leftOf(t, c, ourselves(t))
 
-	dead := ourselves(t)
-	dead.start = "1"
+	dead := harnessOf(t, 1) // and no process holds its folder
+	before, _ := lone(t, c, "another-boot/1")
+	require.NoError(t, os.RemoveAll(before.dir))
+	elsewhere, n := lone(t, c, harnessOf(t, 2))
+	require.NoError(t, os.RemoveAll(elsewhere.dir), "it is not here")
 	g, _ := lone(t, c, dead)
 	dir := g.dir
 
@@ -296,7 +298,9 @@ func TestCleanRemovesWhatTheDeadLeftAndSparesTheLiving(t *testing.T) {
 	} {
 		require.Contains(t, removed, want)
 	}
-	require.Empty(t, leftOf(t, c, dead))
+	require.Empty(t, slices.Concat(leftOf(t, c, dead), leftOf(t, c, "another-boot/1")))
+	require.Len(t, leftOf(t, c, harnessOf(t, 2)), 2, "nothing is known of it")
+	require.NoError(t, errors.Join(n.remove(ctx), letGo(ctx, c, elsewhere.bridge.ID, elsewhere.bridge.Remove)))
 	require.NoDirExists(t, dir)
 	require.Equal(t, alive, leftOf(t, c, ourselves(t)))
 	require.NoError(t, living.Server("redis-1").Observer().Ping(ctx).Err())

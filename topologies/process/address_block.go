@@ -18,15 +18,10 @@ import (
 // block has addresses of its own.
 const (
 	lockPort     = 22000
-	redisPort    = 22001
-	busPort      = 23001
+	serverPort   = 22001
 	sentinelPort = 22501
-	etcdPort     = 22379
-	etcdPeerPort = 22380
-
-	zooKeeperPort         = 22181
-	zooKeeperPeerPort     = 22888
-	zooKeeperElectionPort = 23888
+	amongPort    = 23001 // of servers for each other
+	electionPort = 23501
 )
 
 // The blocks, each the second octet of its addresses 127.S.x.y.
@@ -93,37 +88,27 @@ func (b *addressBlock) virtual(host byte, port uint16) netip.AddrPort {
 }
 
 // name is the address that moves, which belongs to no server.
-func (b *addressBlock) name() netip.AddrPort { return b.virtual(200, redisPort) }
+func (b *addressBlock) name() netip.AddrPort { return b.virtual(200, serverPort) }
 
 func (b *addressBlock) zone(host byte) netip.Addr { return addr(b.number, zonePlane, host, 0).Addr() }
 
 // addresses gives every server of a topology its own.
 func (b *addressBlock) addresses(t topologies.Topology) map[string]bootstrap.Address {
 	at := map[string]bootstrap.Address{}
-	for i, name := range t.Of(topologies.Redis) {
+	for i, name := range t.Servers() {
 		host := byte(i + 1)
-		a := bootstrap.Address{Listen: b.real(host, redisPort), Announced: b.virtual(host, redisPort)}
-		if t.Name == topologies.Cluster {
-			a.Bus, a.AnnouncedBus = busPort, busPort
+		a := bootstrap.Address{Listen: b.real(host, serverPort), Announced: b.virtual(host, serverPort)}
+		if t.HasSlots() || t.Consensus() {
+			a.Bus, a.AnnouncedBus = amongPort, amongPort
+		}
+		if t.Store() == topologies.StoreZooKeeper {
+			a.Election = electionPort
 		}
 		at[name] = a
 	}
 	for i, name := range t.Of(topologies.Sentinel) {
 		host := byte(100 + i + 1)
 		at[name] = bootstrap.Address{Listen: b.real(host, sentinelPort), Announced: b.virtual(host, sentinelPort)}
-	}
-	for i, name := range t.Of(topologies.Etcd) {
-		host := byte(i + 1)
-		at[name] = bootstrap.Address{
-			Listen: b.real(host, etcdPort), Announced: b.virtual(host, etcdPort), Bus: etcdPeerPort, AnnouncedBus: etcdPeerPort,
-		}
-	}
-	for i, name := range t.Of(topologies.ZooKeeper) {
-		host := byte(i + 1)
-		at[name] = bootstrap.Address{
-			Listen: b.real(host, zooKeeperPort), Announced: b.virtual(host, zooKeeperPort),
-			Bus: zooKeeperPeerPort, AnnouncedBus: zooKeeperPeerPort, Election: zooKeeperElectionPort,
-		}
 	}
 	return at
 }

@@ -14,9 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
-// Backend starts topologies as local processes. Its zero value uses the
-// redis-server that [FindBinary] finds, the etcd that [FindEtcd] finds, and the
-// ZooKeeper that [FindZooKeeper] finds.
+// Backend starts topologies as local processes, of the programs that [Find] finds.
 type Backend struct {
 	// Log gets what a boot waits for. Nil: it is not logged.
 	Log *slog.Logger
@@ -32,7 +30,7 @@ type Backend struct {
 // when a server does not start, the error carries its last words.
 func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
 	program := programs()[t.Store()]
-	binary, err := program.find(ctx)
+	binary, err := Find(ctx, t.Store())
 	if err != nil {
 		return nil, err
 	}
@@ -42,22 +40,9 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		}
 	}
 	g := &resources{store: program.store, servers: map[string]*server{}}
-	nodes, err := g.prepare(t, binary)
-	if err == nil && program.rebinds {
+	parts := bootstrap.Parts{Topology: t, Store: g.store, Version: binary.Version, Product: binary.Product, Log: b.Log, Close: g.clear}
+	if parts.Nodes, err = g.prepare(t, binary); err == nil && program.rebinds {
 		err = g.rebind()
-	}
-	parts := bootstrap.Parts{
-		Topology: t, Store: g.store, Version: binary.Version, Product: binary.Product, Nodes: nodes,
-		Proxy: func(name string) topologies.Proxy { return g.network.Link(name) },
-		Dial:  func(zone string) bootstrap.Dialer { return bootstrap.DialFrom(t, zone, g.source) },
-		Adopt: func(group int, zone string) func() { return g.network.Adopt(group, zone) },
-		Log:   b.Log, Close: g.clear,
-	}
-	if err == nil && t.Options.ByName() {
-		parts.Name = &bootstrap.Name{
-			Address: g.block.name().String(),
-			Point:   func(server string) { g.network.Point(topologies.Primary, server) },
-		}
 	}
 	if err == nil && b.Shim {
 		parts.Clock, parts.Disk = g.clock, g.disk
@@ -66,6 +51,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", t.Name, err), topologies.Left(g.clear()))
 	}
+	parts.Wire(g.network, g.source, g.block.name())
 	return bootstrap.Boot(ctx, parts)
 }
 

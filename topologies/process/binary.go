@@ -3,23 +3,30 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// BinaryVariable names the environment variable that chooses a redis-server
-// other than the first one in PATH.
-const BinaryVariable = "LOCKCHAOS_REDIS_SERVER"
+// The environment variables that name programs other than the first ones in PATH, and a
+// zookeeper.jar other than that of Debian's package.
+const (
+	BinaryVariable    = "LOCKCHAOS_REDIS_SERVER"
+	EtcdVariable      = "LOCKCHAOS_ETCD"
+	ZooKeeperVariable = "LOCKCHAOS_ZOOKEEPER"
+	JavaVariable      = "LOCKCHAOS_JAVA" // which runs it
+)
 
-// EtcdVariable names the environment variable that chooses an etcd other than the first
-// one in PATH.
-const EtcdVariable = "LOCKCHAOS_ETCD"
+// debianJar is where Debian's package has ZooKeeper. Its manifest names the libraries that
+// it needs.
+const debianJar = "/usr/share/java/zookeeper.jar"
 
 // A Binary is a server program that can be run.
 type Binary struct {
@@ -35,7 +42,7 @@ type Binary struct {
 // A program is the server program of a store.
 type program struct {
 	store bootstrap.Store
-	find  func(ctx context.Context) (Binary, error)
+	file  file
 	// rebinds says that a server of it listens where it announces itself, and can't be
 	// told otherwise: see [resources.rebind].
 	rebinds bool
@@ -44,80 +51,106 @@ type program struct {
 // programs are those that the backend can start, by the stores that topologies name.
 func programs() map[string]program {
 	return map[string]program{
-		topologies.StoreRedis:     {store: bootstrap.RedisStore{}, find: FindBinary},
-		topologies.StoreEtcd:      {store: bootstrap.NewEtcd(), find: FindEtcd},
-		topologies.StoreZooKeeper: {store: bootstrap.ZooKeeper{}, find: FindZooKeeper, rebinds: true},
+		topologies.StoreRedis: {store: bootstrap.RedisStore{}, file: file{"redis-server", "program", "`make redis` or `apt-get install redis-server`", BinaryVariable}},
+		topologies.StoreEtcd:  {store: bootstrap.NewEtcd(), file: file{"etcd", "program", "`make etcd` or `apt-get install etcd-server`", EtcdVariable}},
+		topologies.StoreZooKeeper: {
+			store: bootstrap.ZooKeeper{}, rebinds: true,
+			file: file{debianJar, "jar", "`make zookeeper` or `apt-get install libzookeeper-java`", ZooKeeperVariable},
+		},
 	}
 }
 
-// Find looks for the server program of a store, one of those that topologies name.
-func Find(ctx context.Context, store string) (Binary, error) { return programs()[store].find(ctx) }
+// A file is a program, or a jar.
+type file struct{ name, kind, install, variable string }
 
-// FindBinary looks for a redis-server: the one that [BinaryVariable] names,
-// else the first in PATH. It fails with [topologies.ErrMissing] if there is
-// none, with [topologies.ErrTooOld] if it is older than [topologies.MinRedis],
-// and with [topologies.ErrUnusable] if either, or that it is no redis-server, is
-// true of the one that was named.
-func FindBinary(ctx context.Context) (Binary, error) {
-	return find(ctx, topologies.StoreRedis, "redis-server", BinaryVariable)
-}
-
-// FindEtcd looks for an etcd: the one that [EtcdVariable] names, else the first in PATH.
-// Its errors are those of [FindBinary], with [topologies.MinEtcd].
-func FindEtcd(ctx context.Context) (Binary, error) {
-	return find(ctx, topologies.StoreEtcd, "etcd", EtcdVariable)
-}
-
-// onLinux fails anywhere else.
-func onLinux() error {
-	if runtime.GOOS == "linux" {
-		return nil
-	}
-	return fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
-		"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
-}
-
-// find looks for the server program of a store, whose package is called as that is.
-func find(ctx context.Context, store, name, variable string) (Binary, error) {
-	if err := onLinux(); err != nil {
-		return Binary{}, err
-	}
-	named := os.Getenv(variable)
-	path, err := exec.LookPath(cmp.Or(named, name))
-	switch {
-	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, and there is no such program", topologies.ErrUnusable, variable, named)
-	case err != nil:
-		return Binary{}, fmt.Errorf("%w: no %s (install it with `make %[3]s` or `apt-get install %[3]s-server`, or name one in %s)", topologies.ErrMissing, name, store, variable)
-	}
-	if path, err = filepath.Abs(path); err != nil { // servers are started in folders of their own
-		return Binary{}, fmt.Errorf("find %s: %w", name, err)
-	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
-	version := ""
-	if err != nil {
-		err = fmt.Errorf("%s --version: %w", filepath.Base(path), err)
+// find returns its path, and whether the variable names it.
+func (f file) find() (path string, named bool, err error) {
+	chosen := os.Getenv(f.variable)
+	if path = cmp.Or(chosen, f.name); f.kind == "jar" {
+		_, err = os.Stat(path)
 	} else {
-		version, err = bootstrap.ParseVersion(store, string(out))
+		path, err = exec.LookPath(path)
+	}
+	switch {
+	case err != nil && chosen != "":
+		return "", true, fmt.Errorf("%w: %s names %s, and there is no such %s", topologies.ErrUnusable, f.variable, chosen, f.kind)
+	case err != nil:
+		return "", false, fmt.Errorf("%w: no %s (install it with %s, or name one in %s)", topologies.ErrMissing, filepath.Base(f.name), f.install, f.variable)
+	}
+	path, err = filepath.Abs(path) // servers are started in folders of their own
+	return path, chosen != "", err
+}
+
+// FindBinary is [Find] for Redis.
+func FindBinary(ctx context.Context) (Binary, error) { return Find(ctx, topologies.StoreRedis) }
+
+// Find looks for the server program of a store, one of those that topologies name: the one that a
+// variable names, else the first in PATH. It fails with [topologies.ErrMissing] if there is none,
+// with [topologies.ErrTooOld] if it is older than [topologies.MinRedis], [topologies.MinEtcd] or
+// [topologies.MinZooKeeper], and with [topologies.ErrUnusable] if either, or that it is no such
+// program, is true of the one that was named.
+func Find(ctx context.Context, store string) (b Binary, err error) {
+	if runtime.GOOS != "linux" {
+		return b, fmt.Errorf("%w: servers as local processes need Linux, and this is %s "+
+			"(attach to servers that run already with --endpoints or --compose)", topologies.ErrMissing, runtime.GOOS)
+	}
+	f := programs()[store].file
+	path, named, err := f.find()
+	if err != nil {
+		return b, err
+	}
+	b.Path = path
+	ask := []string{"--version"}
+	if store == topologies.StoreZooKeeper {
+		var otherJava bool
+		java := file{"java", "program", "`make zookeeper` or `apt-get install default-jre-headless`", JavaVariable}
+		if b.Path, otherJava, err = java.find(); err != nil {
+			return b, err
+		}
+		named = named || otherJava
+		ask = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx64m", "-cp", path, bootstrap.ZooKeeperVersionClass}
+		var beside []string
+		if log := filepath.Join(filepath.Dir(path), "slf4j-simple.jar"); exists(log) {
+			beside = append(beside, log)
+		}
+		b.Args = bootstrap.ZooKeeperProgram(path, beside...)
+	}
+	said, err := output(ctx, b.Path, ask)
+	if err == nil {
+		b.Version, err = bootstrap.ParseVersion(store, said)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return Binary{}, context.Cause(ctx)
-	case err != nil && named != "":
-		return Binary{}, fmt.Errorf("%w: %s names %s, which is no %s: %w", topologies.ErrUnusable, variable, named, name, err)
+		return b, context.Cause(ctx)
+	case err != nil && named:
+		return b, fmt.Errorf("%w: %s names %s, which is no %s: %w", topologies.ErrUnusable, f.variable, path, filepath.Base(f.name), err)
 	case err != nil:
-		return Binary{}, fmt.Errorf("ask %s for its version: %w", path, err)
+		return b, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	err = bootstrap.NewEnough(store, path, version)
-	if err != nil && named != "" {
-		err = fmt.Errorf("%s %w: %w", variable, topologies.ErrUnusable, err)
+	if err = bootstrap.NewEnough(store, path, b.Version); err != nil && named {
+		err = fmt.Errorf("%s %w: %w", f.variable, topologies.ErrUnusable, err)
 	}
-	if err != nil {
-		return Binary{}, err
-	}
-	b := Binary{Path: path, Version: version}
 	if store == topologies.StoreRedis {
-		b.Product = bootstrap.ParseProduct(string(out))
+		b.Product = bootstrap.ParseProduct(said)
 	}
-	return b, nil
+	return b, err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// output is what a program prints, or why it fails, as it says in a line.
+func output(ctx context.Context, path string, args []string) (string, error) {
+	var said strings.Builder
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n"); err != nil && first != "" {
+		return "", errors.New(first)
+	} else if err != nil {
+		return "", fmt.Errorf("%s %s: %w", filepath.Base(path), args[0], err)
+	}
+	return string(out), nil
 }

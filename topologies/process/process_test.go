@@ -95,11 +95,11 @@ func TestProgramsThatCantBeUsed(t *testing.T) {
 		topologies.ZooKeeperEnsemble: {
 			{"no such jar", "", "LOCKCHAOS_ZOOKEEPER names /nowhere/zookeeper.jar, and there is no such jar", topologies.ErrUnusable, "", "/nowhere/zookeeper.jar"},
 			{"no such java", "/nowhere/java", "LOCKCHAOS_JAVA names /nowhere/java, and there is no such program", topologies.ErrUnusable, "", jar},
-			{"another jar", script(t, "echo Error: no main class >&2; exit 1"), "runs no ZooKeeper from " + jar + ": Error: no main class", topologies.ErrUnusable, "", jar},
+			{"another jar", script(t, "echo Error: no main class >&2; exit 1"), "LOCKCHAOS_ZOOKEEPER names " + jar + ", which is no zookeeper.jar: Error: no main class", topologies.ErrUnusable, "", jar},
 			{"another program", script(t, "echo hello"), "no version of ZooKeeper in what it prints", topologies.ErrUnusable, "", jar},
 			{"too old", zookeeper("3.4.13", ""), "zookeeper is too old: " + jar + " is version 3.4.13, and 3.8.0 is the oldest", topologies.ErrTooOld, "", jar},
 			{"does not come up", zookeeper("3.8.0", "echo no room on this disk; exit 1"), "no room on this disk", nil, "", jar},
-			{"no java", "", "no java, which ZooKeeper runs on (install it with `make zookeeper` or `apt-get install default-jre-headless`", topologies.ErrMissing, t.TempDir(), jar},
+			{"no java", "", "no java (install it with `make zookeeper` or `apt-get install default-jre-headless`", topologies.ErrMissing, t.TempDir(), jar},
 		},
 	} {
 		variable := map[string]string{

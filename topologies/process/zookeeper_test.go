@@ -74,7 +74,7 @@ func pastTheLinks(t *testing.T, member string, s topologies.Server) []string {
 			continue // a proxy's, towards the other
 		}
 		for other := range 5 {
-			if port := fields[2][9:]; strings.HasPrefix(fields[2], at(1, other+1)) && (port == fmt.Sprintf("%04X", 22888) || port == fmt.Sprintf("%04X", 23888)) {
+			if port := fields[2][9:]; strings.HasPrefix(fields[2], at(1, other+1)) && (port == fmt.Sprintf("%04X", 23001) || port == fmt.Sprintf("%04X", 23501)) {
 				found = append(found, member+" dialled "+fields[2])
 			}
 			if strings.HasPrefix(fields[2], at(2, other+1)) {

@@ -131,7 +131,7 @@ func (r *record) complete(t topologies.Topology) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	whats := []string{"role"}
-	if t.Name == topologies.Cluster {
+	if t.HasSlots() {
 		whats = append(whats, "epoch")
 	}
 	for _, server := range t.Of(topologies.Redis) {
@@ -169,7 +169,7 @@ func (r *record) promotion(t topologies.Topology, old, master string) error {
 			return fmt.Errorf("%s is reported to take %q for the master", sentinel, seen)
 		}
 	}
-	if t.Name == topologies.Cluster {
+	if t.HasSlots() {
 		before, after := last(master, "epoch")
 		b, errBefore := strconv.Atoi(before)
 		a, errAfter := strconv.Atoi(after)

@@ -24,7 +24,6 @@ const limit = time.Minute
 // Run starts each topology with the backend and checks that
 //
 //   - the deployment is what was asked for, and serves every zone;
-//   - a dial takes as long as the options of its client allow (looked at with topology single);
 //   - every link can be cut and mended, and one of each kind be held and
 //     delayed, in each direction;
 //   - servers are killed, restarted, wiped, paused and resumed, and keep their
@@ -91,7 +90,6 @@ func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left 
 		check func(s suite)
 	}{
 		{"boots", nil, suite.boots},
-		{"dials", nil, suite.dials},
 		{"links", []topologies.Capability{topologies.Proxies}, suite.links},
 		{"failover", []topologies.Capability{topologies.Failovers}, suite.failovers},
 		{"name", nil, suite.name},

@@ -29,15 +29,15 @@ type Introduction struct {
 }
 
 // A Claim is the right to drive servers that are not ours, as they keep it: for a lease,
-// unless it is renewed. Any member can be asked.
+// unless it is renewed.
 type Claim interface {
 	// Owner is who has it, as the member that listens there knows; empty if there is none.
 	Owner(ctx context.Context, at Address) (string, error)
 	// Renew begins the lease again; [ErrClaimLost] if it has ended.
-	Renew(ctx context.Context, at Address) error
+	Renew(ctx context.Context) error
 	// Sweep removes what this run has written: of what has a name of ours, all that was
 	// made after the claim.
-	Sweep(ctx context.Context, at Address) error
+	Sweep(ctx context.Context) error
 	// Release ends the claim.
-	Release(ctx context.Context, at Address) error
+	Release(ctx context.Context) error
 }

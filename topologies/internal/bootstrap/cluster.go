@@ -17,6 +17,8 @@ import (
 // speed, its node timeout, so that there is nothing to arm.
 type cluster struct {
 	*deployment
+	steady
+
 	mu      sync.Mutex
 	elected map[string]time.Time // when a node was seen to have become a master
 }
@@ -78,12 +80,12 @@ func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
 		if err != nil {
 			return &lacking{name, name + " to answer", err}
 		}
-		for field, want := range map[string]string{
-			"cluster_state": "ok", "cluster_slots_assigned": strconv.Itoa(slots), "cluster_slots_ok": strconv.Itoa(slots),
-			"cluster_known_nodes": strconv.Itoa(len(servers)),
+		for _, want := range [][2]string{
+			{"cluster_slots_assigned", strconv.Itoa(slots)}, {"cluster_slots_ok", strconv.Itoa(slots)},
+			{"cluster_known_nodes", strconv.Itoa(len(servers))}, {"cluster_state", "ok"},
 		} {
-			if info[field] != want {
-				return &lacking{name, name + " to see the cluster whole", fmt.Errorf("it says %s %s, and not %s", field, info[field], want)}
+			if said := info[want[0]]; said != want[1] {
+				return &lacking{name, name + " to see the cluster whole", fmt.Errorf("it says %s %s, and not %s", want[0], said, want[1])}
 			}
 		}
 		for shard, master := range masters {
@@ -105,13 +107,18 @@ func (d *deployment) info(ctx context.Context, name string) (map[string]string, 
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for the cluster's state: %w", name, err)
 	}
+	return Info(text), nil
+}
+
+// Info reads what INFO and CLUSTER INFO say.
+func Info(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[field] = value
 		}
 	}
-	return info, nil
+	return info
 }
 
 // epoch is the configuration epoch of a node's shard, as the node knows it:
@@ -120,10 +127,6 @@ func (d *deployment) epoch(ctx context.Context, name string) (string, error) {
 	info, err := d.info(ctx, name)
 	return info["cluster_my_epoch"], err
 }
-
-func (*cluster) tune(context.Context) error   { return nil }
-func (*cluster) arm(context.Context) error    { return nil }
-func (*cluster) disarm(context.Context) error { return nil }
 
 func (c *cluster) changed(master string) {
 	c.mu.Lock()

@@ -62,10 +62,17 @@ func Endpoints(t topologies.Topology, s Store, at map[string]Address, source fun
 	return endpoints
 }
 
-// DialFrom dials as the clients of a zone do. Their options bound its dials.
-func DialFrom(t topologies.Topology, zone string, source func(n int) netip.Addr) Dialer {
-	from := source(slices.Index(t.Of(topologies.Zone), zone))
-	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}).DialContext
+// Wire gives the parts the links of a network. Clients of the nth zone dial from its source, and by the
+// name, where the topology has one.
+func (p *Parts) Wire(n *proxynet.Network, source func(n int) netip.Addr, name netip.AddrPort) {
+	p.Proxy, p.Adopt = n.Link, n.Adopt
+	p.Dial = func(zone string) Dialer { // which the options of a client bound
+		from := source(slices.Index(p.Topology.Of(topologies.Zone), zone))
+		return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}).DialContext
+	}
+	if p.Topology.Options.ByName() {
+		p.Name = &Name{Address: name.String(), Point: func(server string) { n.Point(topologies.Primary, server) }}
+	}
 }
 
 // A Config is what it takes to run a node: the server program with these arguments,
@@ -116,7 +123,7 @@ func Configure(t topologies.Topology, name string, at map[string]Address) (Confi
 	c := Config{Args: []string{redisConf}, Files: map[string]string{}}
 	conf := configureRedis(t.Options, at[name])
 	switch {
-	case t.Name == topologies.Cluster:
+	case t.HasSlots():
 		conf += configureCluster(t.Options, at[name])
 		c.Files[nodesConf] = configureNodes(t, name, at)
 	case n.Role == topologies.Replica:

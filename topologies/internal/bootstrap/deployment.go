@@ -22,8 +22,7 @@ import (
 type deployment struct {
 	parts    Parts
 	topology topologies.Topology
-	voters   voters   // nil where no master can change
-	elector  elector  // nil where the servers replace no master
+	elector  elector  // nil where no master can change
 	members  *members // of a consensus store; else nil
 	name     *name    // nil where clients go by none
 	servers  map[string]topologies.Server
@@ -45,10 +44,10 @@ func assemble(p Parts) *deployment {
 		d.members = &members{deployment: d, store: store}
 		d.elector = d.members
 	case len(d.topology.Shards()) > 0 && !d.topology.Elects():
-		d.voters = followers{d}
+		d.elector = followers{deployment: d}
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
 		d.elector = &sentinels{deployment: d}
-	case d.topology.Name == topologies.Cluster:
+	case d.topology.HasSlots():
 		if d.parts.Slots == nil {
 			d.parts.Slots = firstSlots(d.topology)
 		}
@@ -56,9 +55,6 @@ func assemble(p Parts) *deployment {
 			d.proofs[shard] = KeyIn(proofKey, slot)
 		}
 		d.elector = &cluster{deployment: d, elected: map[string]time.Time{}}
-	}
-	if d.elector != nil {
-		d.voters = d.elector
 	}
 	if p.Name != nil {
 		d.name = &name{Name: *p.Name}
@@ -74,9 +70,9 @@ func assemble(p Parts) *deployment {
 func (d *deployment) public() topologies.Deployment {
 	_, without := d.parts.Without[topologies.Failovers]
 	switch {
-	case d.voters == nil || len(d.topology.Shards()) == 0:
+	case d.elector == nil || len(d.topology.Shards()) == 0:
 		return d
-	case d.elector == nil || without:
+	case !d.topology.Elects() || without:
 		return &replicated{d}
 	default:
 		return &electing{replicated{d}}
@@ -124,15 +120,10 @@ func (d *deployment) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.tune(ctx)
-}
-
-// tune makes our own servers as quick as they can be.
-func (d *deployment) tune(ctx context.Context) error {
-	if d.elector == nil || d.parts.Foreign {
+	if d.elector == nil {
 		return nil
 	}
-	return d.elector.tune(ctx)
+	return d.elector.tune(ctx) // as quick as they can be
 }
 
 // Topology is what was started.
@@ -167,12 +158,7 @@ func (d *deployment) NodeAt(address string) string {
 }
 
 // Proxy returns the proxy of a link, or nil.
-func (d *deployment) Proxy(name string) topologies.Proxy {
-	if d.parts.Proxy == nil {
-		return nil
-	}
-	return d.parts.Proxy(name)
-}
+func (d *deployment) Proxy(name string) topologies.Proxy { return d.parts.Proxy(name) }
 
 // uninstrumented is what parts can't do, clocks and disks included.
 func uninstrumented(p Parts) map[topologies.Capability]string {
@@ -227,7 +213,7 @@ func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
 		entry, o.MasterName = sentinels, d.parts.MasterName
 	default:
 		entry = d.topology.Servers()
-		o.IsClusterMode = d.topology.Name == topologies.Cluster
+		o.IsClusterMode = d.topology.HasSlots()
 	}
 	for _, name := range entry {
 		o.Addrs = append(o.Addrs, d.parts.Nodes[name].Announced)

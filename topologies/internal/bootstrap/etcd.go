@@ -158,7 +158,7 @@ func (e *Etcd) Empty(ctx context.Context, at Address) error {
 		return fmt.Errorf("list leases: %w", err)
 	}
 	for _, l := range all.Leases {
-		if err := revoke(ctx, e.direct, at, l.ID); err != nil {
+		if err := (&etcdClaim{Etcd: e, members: []Address{at}, lease: l.ID}).Release(ctx); err != nil {
 			return err
 		}
 	}
@@ -243,17 +243,33 @@ type etcdValues struct {
 // etcdClaim is a key with a lease.
 type etcdClaim struct {
 	*Etcd
-	lease string
-	since string // the revision that made it
+	members []Address
+	lease   string
+	since   string // the revision that made it
+}
+
+// anyone asks the members in turns until one has answered.
+func (c *etcdClaim) anyone(ctx context.Context, what string, ask, reply any) error {
+	var errs []error
+	for _, at := range c.members {
+		asked, cancel := context.WithTimeout(ctx, ClientTimeout)
+		err := call(asked, c.direct, at.Listen.String(), what, ask, reply)
+		cancel()
+		if err == nil || errors.As(err, new(*answerError)) || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Claim makes a key that ends with its lease, unless there is one.
-func (e *Etcd) Claim(ctx context.Context, at Address, owner string, lease time.Duration) (Claim, string, error) {
-	c := &etcdClaim{Etcd: e}
+func (e *Etcd) Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (Claim, string, error) {
+	c := &etcdClaim{Etcd: e, members: at}
 	var granted struct {
 		ID string
 	}
-	if err := call(ctx, e.direct, at.Listen.String(), "lease/grant", map[string]any{"TTL": int(lease.Seconds())}, &granted); err != nil {
+	if err := c.anyone(ctx, "lease/grant", map[string]any{"TTL": int(lease.Seconds())}, &granted); err != nil {
 		return nil, "", inWords(err)
 	}
 	c.lease = granted.ID
@@ -268,7 +284,7 @@ func (e *Etcd) Claim(ctx context.Context, at Address, owner string, lease time.D
 			Range etcdValues `json:"response_range"`
 		} `json:"responses"`
 	}
-	err := call(ctx, e.direct, at.Listen.String(), "kv/txn", map[string]any{
+	err := c.anyone(ctx, "kv/txn", map[string]any{
 		"compare": []any{map[string]any{"key": []byte(ClaimKey), "target": "CREATE", "create_revision": "0"}},
 		"success": []any{map[string]any{"request_put": put}},
 		"failure": []any{map[string]any{"request_range": etcdKey(ClaimKey)}},
@@ -277,7 +293,7 @@ func (e *Etcd) Claim(ctx context.Context, at Address, owner string, lease time.D
 	if err == nil && reply.Succeeded {
 		return c, "", nil
 	}
-	_ = c.Release(ctx, at) // else it ends by itself
+	_ = c.Release(ctx) // else it ends by itself
 	for _, r := range reply.Responses {
 		for _, kv := range r.Range.Kvs {
 			return nil, string(kv.Value), nil
@@ -297,13 +313,13 @@ func (c *etcdClaim) Owner(ctx context.Context, at Address) (string, error) {
 }
 
 // Renew keeps the lease alive.
-func (c *etcdClaim) Renew(ctx context.Context, at Address) error {
+func (c *etcdClaim) Renew(ctx context.Context) error {
 	var reply struct {
 		Result struct {
 			TTL string
 		} `json:"result"`
 	}
-	if err := call(ctx, c.direct, at.Listen.String(), "lease/keepalive", map[string]string{"ID": c.lease}, &reply); err != nil {
+	if err := c.anyone(ctx, "lease/keepalive", map[string]string{"ID": c.lease}, &reply); err != nil {
 		return err
 	}
 	if ttl := reply.Result.TTL; ttl == "" || ttl == "0" {
@@ -313,18 +329,18 @@ func (c *etcdClaim) Renew(ctx context.Context, at Address) error {
 }
 
 // Sweep deletes the keys that are newer than the claim.
-func (c *etcdClaim) Sweep(ctx context.Context, at Address) error {
+func (c *etcdClaim) Sweep(ctx context.Context) error {
 	for _, prefix := range []string{LocksPrefix + "/", proofKey} {
 		newer := etcdKey(prefix)
 		end := []byte(prefix)
 		end[len(end)-1]++
 		newer["range_end"], newer["keys_only"], newer["min_create_revision"] = end, true, c.since
 		var found etcdValues
-		if err := call(ctx, c.direct, at.Listen.String(), "kv/range", newer, &found); err != nil {
+		if err := c.anyone(ctx, "kv/range", newer, &found); err != nil {
 			return fmt.Errorf("list keys: %w", err)
 		}
 		for _, kv := range found.Kvs {
-			if err := call(ctx, c.direct, at.Listen.String(), "kv/deleterange", etcdKey(string(kv.Key)), nil); err != nil {
+			if err := c.anyone(ctx, "kv/deleterange", etcdKey(string(kv.Key)), nil); err != nil {
 				return fmt.Errorf("delete a key: %w", err)
 			}
 		}
@@ -332,14 +348,9 @@ func (c *etcdClaim) Sweep(ctx context.Context, at Address) error {
 	return nil
 }
 
-// Release ends the lease, and the key with it.
-func (c *etcdClaim) Release(ctx context.Context, at Address) error {
-	return revoke(ctx, c.direct, at, c.lease)
-}
-
-// revoke ends a lease. One that has ended meanwhile is no longer there.
-func revoke(ctx context.Context, client *http.Client, at Address, lease string) error {
-	err := call(ctx, client, at.Listen.String(), "lease/revoke", map[string]string{"ID": lease}, nil)
+// Release ends the lease, and the key with it. One that has ended meanwhile is no longer there.
+func (c *etcdClaim) Release(ctx context.Context) error {
+	err := c.anyone(ctx, "lease/revoke", map[string]string{"ID": c.lease}, nil)
 	if err != nil && !strings.Contains(err.Error(), "lease not found") {
 		return fmt.Errorf("revoke a lease: %w", err)
 	}

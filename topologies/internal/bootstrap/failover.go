@@ -10,18 +10,13 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// Voters are how the servers of a topology agree on who its masters are.
-type voters interface {
+// An elector is how the servers of a topology agree on who its masters are, and replace them.
+type elector interface {
 	// who are those that vote, in words.
 	who() string
 	// votes counts whom the voters take for the master of a shard, and how
 	// many of them make a majority.
 	votes(ctx context.Context, shard string) (votes map[string]int, majority int)
-}
-
-// An elector is voters that replace a master by themselves.
-type elector interface {
-	voters
 	// agree fails unless every voter sees these masters, by shard, and all of
 	// their replicas well.
 	agree(ctx context.Context, masters map[string]string) error
@@ -32,6 +27,14 @@ type elector interface {
 	// changed tells of a new master.
 	changed(master string)
 }
+
+// steady is what electors have in common that have one speed.
+type steady struct{}
+
+func (steady) tune(context.Context) error   { return nil }
+func (steady) arm(context.Context) error    { return nil }
+func (steady) disarm(context.Context) error { return nil }
+func (steady) changed(string)               {}
 
 // replicated is a deployment whose masters can change.
 type replicated struct{ *deployment }
@@ -52,24 +55,24 @@ func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
 	if err := d.check(shard); err != nil {
 		return "", err
 	}
-	votes, majority := d.voters.votes(ctx, shard)
+	votes, majority := d.elector.votes(ctx, shard)
 	for candidate, n := range votes {
 		if n < majority {
 			continue
 		}
 		if !slices.Contains(d.topology.Members(shard), candidate) {
-			return "", fmt.Errorf("%s agree on %s, which is no server of shard %s", d.voters.who(), candidate, shard)
+			return "", fmt.Errorf("%s agree on %s, which is no server of shard %s", d.elector.who(), candidate, shard)
 		}
 		role, err := d.role(ctx, candidate)
 		if err != nil {
 			return "", err
 		}
 		if role != topologies.Master && role != topologies.Leader {
-			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.voters.who(), candidate, role)
+			return "", fmt.Errorf("%s agree on %s, which calls itself a %s", d.elector.who(), candidate, role)
 		}
 		return candidate, nil
 	}
-	return "", fmt.Errorf("%s do not agree: %v", d.voters.who(), votes)
+	return "", fmt.Errorf("%s do not agree: %v", d.elector.who(), votes)
 }
 
 // AwaitMaster blocks until a majority agrees on another master than old, and the
@@ -92,9 +95,7 @@ func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string
 	if err != nil {
 		return "", fmt.Errorf("await a new master: %w", err)
 	}
-	if d.elector != nil {
-		d.elector.changed(master)
-	}
+	d.elector.changed(master)
 	return master, nil
 }
 

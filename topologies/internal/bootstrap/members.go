@@ -15,6 +15,8 @@ import (
 // speed.
 type members struct {
 	*deployment
+	steady
+
 	store Consensus
 }
 
@@ -135,11 +137,6 @@ func (m *members) serve(ctx context.Context, dial Dialer, name string) error {
 	defer cancel()
 	return m.store.Serves(ctx, dial, m.parts.Nodes[name].Announced)
 }
-
-func (*members) tune(context.Context) error   { return nil }
-func (*members) arm(context.Context) error    { return nil }
-func (*members) disarm(context.Context) error { return nil }
-func (*members) changed(string)               {}
 
 // promote has the leader hand over to the next member that answers.
 func (m *members) promote(ctx context.Context, shard string) error {

@@ -87,9 +87,20 @@ func (n *name) leadsTo(server string) error {
 }
 
 // followers are servers of which an operator says who follows whom.
-type followers struct{ *deployment }
+type followers struct {
+	*deployment
+	steady
+}
 
 func (followers) who() string { return "the servers" }
+
+// agree leaves it to the roles.
+func (followers) agree(context.Context, map[string]string) error { return nil }
+
+// promote fails.
+func (followers) promote(context.Context, string) error {
+	return errors.New("the servers replace no master by themselves")
+}
 
 // votes has each server vote for the one that it follows, and a master for itself.
 // Those that do not answer are left out; they count for the majority.

@@ -21,7 +21,7 @@ type Parts struct {
 	Product string
 	// Nodes are the servers and sentinels of the topology, by name.
 	Nodes map[string]Node
-	// Proxy returns the proxy of a link by its name, or nil for none. Nil: there are none.
+	// Proxy returns the proxy of a link by its name, or nil for none.
 	Proxy func(name string) topologies.Proxy
 	// Clock and Disk return those of a server, or nil for none. Nil: they can't
 	// be interfered with.
@@ -48,6 +48,9 @@ type Parts struct {
 	// left alone, and what a failover changes is put back by Disarm, or by
 	// Close at the latest.
 	Foreign bool
+	// Take claims servers that lockchaos did not start, before anything else is written to them. Nil:
+	// they are claimed already, or ours.
+	Take func(ctx context.Context) error
 	// Check is asked, with everything else, whether the deployment is ready. Nil:
 	// nothing is.
 	Check func() error
@@ -95,9 +98,15 @@ func Boot(ctx context.Context, p Parts) (topologies.Deployment, error) {
 	return d.bring(ctx, d.start)
 }
 
-// Adopt returns the deployment of servers that run, once it is ready. If that
-// fails, the parts are closed.
+// Adopt returns the deployment of servers that run, once they agree on their masters, were taken, and
+// it is ready. If that fails, the parts are closed.
 func Adopt(ctx context.Context, p Parts) (topologies.Deployment, error) {
 	d := assemble(p)
-	return d.bring(ctx, d.tune)
+	return d.bring(ctx, func(ctx context.Context) error {
+		err := d.settle(ctx)
+		if err == nil && p.Take != nil {
+			err = p.Take(ctx)
+		}
+		return err
+	})
 }

@@ -69,10 +69,58 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	}
 }
 
+// agreed are the masters of all shards, as every server says that has a vote. It only asks.
+func (d *deployment) agreed(ctx context.Context) (masters map[string]string, err error) {
+	masters = map[string]string{}
+	for _, shard := range d.masters() {
+		if masters[shard], err = d.onlyMaster(ctx, shard); err != nil {
+			return nil, err
+		}
+	}
+	if d.elector != nil {
+		err = d.elector.agree(ctx, masters)
+	}
+	return masters, err
+}
+
+// settleTimeout bounds how long servers that are not ours may take to agree, where they do not: one
+// sentinel may just have lost sight of another.
+const settleTimeout = 5 * time.Second
+
+// settle waits until they do, for a while.
+func (d *deployment) settle(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	var refused, lacks error
+	err := await.Until(limited, func() error {
+		_, err := d.agreed(limited)
+		if wontPass(err) {
+			refused, err = err, nil
+		}
+		if !await.Over(limited) {
+			lacks = err
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case refused != nil:
+		return fmt.Errorf("%w: %w", ErrRefused, refused)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnsettled, cmp.Or(lacks, err))
+	default:
+		return nil
+	}
+}
+
 // ErrRefused says that an attached server answers, and refuses what is
 // needed for a reason that does not pass by itself: rights, a password, memory,
-// a disk.
-var ErrRefused = errors.New("the servers refuse what is needed")
+// a disk. ErrUnsettled says that attached servers do not agree.
+var (
+	ErrRefused   = errors.New("the servers refuse what is needed")
+	ErrUnsettled = errors.New("the deployment is not whole")
+)
 
 // wontPass reports whether an error is such a refusal.
 func wontPass(err error) bool {
@@ -87,20 +135,13 @@ func (d *deployment) ready(ctx context.Context) error {
 			return &lacking{"", "the deployment to be ours", err}
 		}
 	}
-	masters := map[string]string{}
-	for _, shard := range d.masters() {
-		master, err := d.onlyMaster(ctx, shard)
-		if err != nil {
-			return err
-		}
+	masters, err := d.agreed(ctx)
+	if err != nil {
+		return err
+	}
+	for shard, master := range masters {
 		if err := d.proveReplication(ctx, shard, master); err != nil {
 			return &lacking{master, "the replicas of " + master, err}
-		}
-		masters[shard] = master
-	}
-	if d.elector != nil {
-		if err := d.elector.agree(ctx, masters); err != nil {
-			return err
 		}
 	}
 	if d.name != nil {

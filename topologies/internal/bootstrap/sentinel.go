@@ -29,6 +29,8 @@ const (
 // sentinels vote about the one master that they watch.
 type sentinels struct {
 	*deployment
+	steady
+
 	mu sync.Mutex
 	// before are the leader's settings from before it was armed, and replacing is the
 	// master of then; nil and empty when it is not.
@@ -264,8 +266,6 @@ func (s *sentinels) set(ctx context.Context, downAfter, quorum string) error {
 			"down-after-milliseconds", downAfter, "quorum", quorum).Err()
 	})
 }
-
-func (*sentinels) changed(string) {}
 
 func (s *sentinels) promote(ctx context.Context, _ string) error {
 	if err := s.setHello(ctx, slowHello); err != nil {

@@ -39,9 +39,9 @@ type Consensus interface {
 	// Meet asks a member that is not ours who it is. Its error says in words what is wrong
 	// with the member, unless it could not be reached.
 	Meet(ctx context.Context, at Address) (Introduction, error)
-	// Claim takes servers that are not ours for owner, by way of the member that listens
-	// there, for a lease; who is another that has them.
-	Claim(ctx context.Context, at Address, owner string, lease time.Duration) (c Claim, who string, err error)
+	// Claim takes servers that are not ours for owner, by way of any of these members, for a
+	// lease; who is another that has them.
+	Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (c Claim, who string, err error)
 	// Patience is how long a connection between two members waits on its link for the
 	// other one to listen.
 	Patience() time.Duration

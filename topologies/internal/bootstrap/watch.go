@@ -26,7 +26,7 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 		switch n, _ := d.topology.Node(name); {
 		case n.Kind == topologies.Sentinel:
 			ask["master"] = d.masterOf
-		case d.topology.Name == topologies.Cluster:
+		case d.topology.HasSlots():
 			ask["role"], ask["epoch"] = d.role, d.epoch
 		default:
 			ask["role"] = d.role

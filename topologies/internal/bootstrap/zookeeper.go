@@ -1,10 +1,8 @@
 package bootstrap
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +10,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
@@ -138,8 +139,10 @@ func (ZooKeeper) ask(ctx context.Context, at Address, word string) (string, erro
 		return "", err
 	}
 	defer c.Close()
-	if err := limit(ctx, c); err != nil {
-		return "", err
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return "", err
+		}
 	}
 	if _, err := io.WriteString(c, word); err != nil {
 		return "", err
@@ -154,141 +157,114 @@ func (ZooKeeper) ask(ctx context.Context, at Address, word string) (string, erro
 	return string(reply), nil
 }
 
-func limit(ctx context.Context, c net.Conn) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		return c.SetDeadline(deadline)
-	}
-	return nil
-}
-
-// Serves opens a session as a client does, makes a node that ends with the session, and
-// ends it.
+// Serves makes a node that ends with its session.
 func (ZooKeeper) Serves(ctx context.Context, dial Dialer, announced string) error {
-	c, err := dial(ctx, "tcp", announced)
-	if err != nil {
+	here := func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, announced) }
+	return zkWith(ctx, here, announced, func(c *zk.Conn) error {
+		_, err := c.Create("/"+proofKey+"-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		return err
-	}
-	defer c.Close()
-	if _, err := zkOpen(ctx, c, zkSession{timeout: ClientTimeout}); err != nil {
-		return err
-	}
-	if err = zkMake(c, "/"+proofKey+"-", "", zkEphemeral|zkSequential); err == nil {
-		_, err = zkAsk(c, zkClose)
-	}
-	return err
+	})
 }
 
 // Empty deletes all nodes but those of ZooKeeper itself.
 func (ZooKeeper) Empty(ctx context.Context, at Address) error {
-	return zkWith(ctx, at, func(c net.Conn, _ zkSession) error {
+	return zkDirect(ctx, at, func(c *zk.Conn) error {
 		return zkClear(c, "", func(path string) bool { return path != "/zookeeper" }, 0)
 	})
 }
 
-// zkWith opens a session with a member for a moment, past every link. The member has
-// heard of all that was written before.
-func zkWith(ctx context.Context, at Address, do func(c net.Conn, s zkSession) error) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at.Listen.String())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	s, err := zkOpen(ctx, c, zkSession{timeout: ClientTimeout})
-	if err != nil {
-		return err
-	}
-	if _, err = zkAsk(c, zkSyncUp, "/"); err != nil {
-		err = fmt.Errorf("wait for the last writes: %w", err)
-	} else {
-		err = do(c, s)
-	}
-	if _, closed := zkAsk(c, zkClose); err == nil {
-		err = closed
-	}
-	return err
+// zkOpen begins a session with one of the members, which it keeps alive until it is closed. When the
+// context ends, its connections do, and all that is asked fails. The callback is told when its state changes.
+func zkOpen(ctx context.Context, dial Dialer, timeout time.Duration, changed zk.EventCallback, members ...string) (*zk.Conn, error) {
+	c, _, err := zk.Connect(members, timeout, zk.WithLogger(zkSilent{}), zk.WithLogInfo(false), zk.WithEventCallback(changed),
+		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			dialling, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			c, err := dial(dialling, network, address)
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = c.Close() })
+			}
+			return c, err
+		}))
+	return c, err
 }
+
+// zkSilent drops what the client logs.
+type zkSilent struct{}
+
+// Printf drops it.
+func (zkSilent) Printf(string, ...any) {}
+
+// zkWith has a session with a member for a moment.
+func zkWith(ctx context.Context, dial Dialer, at string, do func(c *zk.Conn) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var refused atomic.Pointer[error] // the latest
+	c, err := zkOpen(ctx, func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		refused.Store(&err)
+		return c, err
+	}, ClientTimeout, func(zk.Event) {}, at)
+	if err != nil {
+		return err
+	}
+	err = do(c)
+	if why := refused.Load(); why != nil && errors.Is(err, zk.ErrNoServer) {
+		err = errors.Join(context.Cause(ctx), *why, err)
+	}
+	c.Close()
+	return zkRefused(err)
+}
+
+// zkDirect is zkWith past every link, once the member has heard of all that was written before.
+func zkDirect(ctx context.Context, at Address, do func(c *zk.Conn) error) error {
+	return zkWith(ctx, new(net.Dialer).DialContext, at.Listen.String(), func(c *zk.Conn) error {
+		if _, err := c.Sync("/"); err != nil {
+			return fmt.Errorf("wait for the last writes: %w", err)
+		}
+		return do(c)
+	})
+}
+
+// zkRefused says what the refusal of a server that is not ours means.
+func zkRefused(err error) error {
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return errors.New("it does not permit every client what is needed, and lockchaos has no user for ZooKeeper")
+	case errors.Is(err, zk.ErrAuthFailed), err != nil && strings.Contains(err.Error(), zkWantsSASL):
+		return errors.New("it wants a user and a password, which lockchaos has none of for ZooKeeper")
+	default:
+		return err
+	}
+}
+
+// zkWantsSASL is how the client calls the code of a session that ends because it wants SASL.
+const zkWantsSASL = "unknown error: -124"
 
 // zkClear deletes what is under a node, the root if it is empty, of what is picked and was
 // made after a transaction. A node stays that has others in it which stay.
-func zkClear(c net.Conn, node string, pick func(path string) bool, since int64) error {
-	list, err := zkAsk(c, zkChildren, cmp.Or(node, "/"), unwatched)
+func zkClear(c *zk.Conn, node string, pick func(path string) bool, since int64) error {
+	children, _, err := c.Children(cmp.Or(node, "/"))
 	if err != nil {
 		return fmt.Errorf("look under %q: %w", node, err)
 	}
-	for list = list[min(len(list), 4):]; len(list) > 0; { // their number, and each
-		var child string
-		child, list = zkString(list)
+	for _, child := range children {
 		path := node + "/" + child
 		if !pick(path) {
 			continue
 		}
-		made, err := zkMade(c, path)
+		_, made, err := c.Exists(path)
 		if err == nil {
 			err = zkClear(c, path, pick, since)
 		}
-		if err == nil && made > since {
-			_, err = zkAsk(c, zkDelete, path, anyVersion)
+		if err == nil && made.Czxid > since {
+			err = c.Delete(path, -1)
 		}
-		if err != nil && !errors.Is(err, errNoNode) && !errors.Is(err, errNotEmpty) {
+		if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) {
 			return fmt.Errorf("delete %s: %w", path, err)
 		}
 	}
 	return nil
-}
-
-// zkMade is the transaction that made a node.
-func zkMade(c net.Conn, path string) (int64, error) {
-	reply, err := zkAsk(c, zkExists, path, unwatched)
-	if err != nil {
-		return 0, err
-	}
-	if len(reply) < 8 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return int64(binary.BigEndian.Uint64(reply)), nil //nolint:gosec // it is one
-}
-
-// zkGet is what is in a node.
-func zkGet(c net.Conn, path string) (string, error) {
-	reply, err := zkAsk(c, zkData, path, unwatched)
-	data, _ := zkString(reply)
-	return data, err
-}
-
-// zkMake makes a node that every client may do everything with.
-func zkMake(c net.Conn, path, data string, flags int32) error {
-	const oneEntry, all = int32(1), int32(31)
-	_, err := zkAsk(c, zkCreate, path, data, oneEntry, all, "world", "anyone", flags)
-	return err
-}
-
-// A zkSession is one with its secret, by which any connection goes on with it.
-type zkSession struct {
-	timeout  time.Duration
-	id       int64 // 0 for a new one
-	password [16]byte
-}
-
-// zkOpen opens a session on a connection, or goes on with one. Its timeout is 0 if it has
-// ended.
-func zkOpen(ctx context.Context, c net.Conn, s zkSession) (zkSession, error) {
-	if err := limit(ctx, c); err != nil {
-		return s, err
-	}
-	const anyProtocol, nothingSeen, notReadOnly = int32(0), int64(0), false
-	reply, err := zkCall(c, anyProtocol, nothingSeen, int32(s.timeout.Milliseconds()), s.id, string(s.password[:]), notReadOnly) //nolint:gosec // it is short
-	if err != nil {
-		return s, fmt.Errorf("open a session: %w", err)
-	}
-	const version, timeout, id, length = 4, 4, 8, 4
-	if len(reply) < version+timeout+id+length+len(s.password) {
-		return s, errors.New("open a session: it does not answer as ZooKeeper does")
-	}
-	s.timeout = time.Duration(binary.BigEndian.Uint32(reply[version:])) * time.Millisecond
-	s.id = int64(binary.BigEndian.Uint64(reply[version+timeout:])) //nolint:gosec // it is one
-	copy(s.password[:], reply[version+timeout+id+length:])
-	return s, nil
 }
 
 // Meet asks for the member's mode, and reads the list of members in a session, whose number
@@ -316,10 +292,10 @@ func (z ZooKeeper) Meet(ctx context.Context, at Address) (Introduction, error) {
 	if err := NewEnough(topologies.StoreZooKeeper, at.Listen.String(), i.Version); err != nil {
 		return i, err
 	}
-	err = zkWith(ctx, at, func(c net.Conn, s zkSession) error {
-		i.Member = strconv.FormatUint(uint64(s.id)>>56, 10) //nolint:gosec // it is bits
-		list, err := zkGet(c, "/zookeeper/config")
-		for line := range strings.Lines(list) {
+	err = zkDirect(ctx, at, func(c *zk.Conn) error {
+		list, _, err := c.Get("/zookeeper/config")
+		i.Member = strconv.FormatUint(uint64(c.SessionID())>>56, 10) //nolint:gosec // it is bits
+		for line := range strings.Lines(string(list)) {
 			if strings.HasPrefix(line, "server.") && !strings.Contains(line, ":observer") {
 				i.Members++
 			}
@@ -331,74 +307,63 @@ func (z ZooKeeper) Meet(ctx context.Context, at Address) (Introduction, error) {
 
 // zkClaim is a node that ends with its session.
 type zkClaim struct {
-	session zkSession
-	conn    net.Conn // in use; nil for none
+	session *zk.Conn
+	drop    context.CancelFunc // its connections
+	lost    atomic.Bool
 	made    int64
 }
 
 // Claim makes a node that ends with a session of its own, unless there is one.
-func (z ZooKeeper) Claim(ctx context.Context, at Address, owner string, lease time.Duration) (_ Claim, who string, err error) {
-	claim := &zkClaim{session: zkSession{timeout: lease}}
-	err = claim.with(ctx, at, func(c net.Conn) error {
-		err := zkMake(c, "/"+ClaimKey, owner, zkEphemeral)
-		if errors.Is(err, errNodeExists) {
-			who, err = zkGet(c, "/"+ClaimKey)
+func (ZooKeeper) Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (_ Claim, who string, err error) {
+	z := &zkClaim{}
+	lives, drop := context.WithCancel(context.WithoutCancel(ctx))
+	z.drop = drop
+	var members []string
+	for _, a := range at {
+		members = append(members, a.Listen.String())
+	}
+	z.session, err = zkOpen(lives, new(net.Dialer).DialContext, lease, func(e zk.Event) {
+		if e.State == zk.StateExpired {
+			z.lost.Store(true)
+		}
+	}, members...)
+	if err != nil {
+		drop()
+		return nil, "", err
+	}
+	err = z.within(ctx, func() error {
+		_, err := z.session.Create("/"+ClaimKey, []byte(owner), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		if errors.Is(err, zk.ErrNodeExists) {
+			var other []byte
+			other, _, err = z.session.Get("/" + ClaimKey)
+			who = string(other)
 			return err
 		}
 		if err == nil {
-			claim.made, err = zkMade(c, "/"+ClaimKey)
+			var made *zk.Stat
+			if _, made, err = z.session.Exists("/" + ClaimKey); err == nil {
+				z.made = made.Czxid
+			}
 		}
 		return err
 	})
 	if err != nil || who != "" {
-		_ = claim.Release(ctx, at) // else it ends by itself
+		_ = z.Release(ctx) // else it ends by itself
 	}
-	return claim, who, err
+	return z, who, zkRefused(err)
 }
 
-// with asks in the session, over the connection in use, or else over another.
-func (z *zkClaim) with(ctx context.Context, at Address, do func(c net.Conn) error) error {
-	if z.conn != nil {
-		err := limit(ctx, z.conn)
-		if err == nil {
-			err = do(z.conn)
-		}
-		var code zkError
-		if err == nil || errors.As(err, &code) {
-			return err
-		}
-		z.close()
-	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at.Listen.String())
-	if err != nil {
-		return err
-	}
-	z.conn = c
-	s, err := zkOpen(ctx, c, z.session)
-	if err == nil && s.timeout == 0 {
-		err = ErrClaimLost
-	}
-	if err != nil {
-		z.close()
-		return err
-	}
-	z.session.id, z.session.password = s.id, s.password
-	return do(c)
-}
-
-func (z *zkClaim) close() {
-	if z.conn != nil {
-		_ = z.conn.Close()
-		z.conn = nil
-	}
+// within asks in the session, which is dropped when the context ends before that.
+func (z *zkClaim) within(ctx context.Context, do func() error) error {
+	defer context.AfterFunc(ctx, z.drop)()
+	return do()
 }
 
 // Owner reads the node.
 func (*zkClaim) Owner(ctx context.Context, at Address) (who string, err error) {
-	err = zkWith(ctx, at, func(c net.Conn, _ zkSession) error {
-		var err error
-		if who, err = zkGet(c, "/"+ClaimKey); errors.Is(err, errNoNode) {
+	err = zkDirect(ctx, at, func(c *zk.Conn) error {
+		owner, _, err := c.Get("/" + ClaimKey)
+		if who = string(owner); errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
 		return err
@@ -406,141 +371,34 @@ func (*zkClaim) Owner(ctx context.Context, at Address) (who string, err error) {
 	return who, err
 }
 
-// Renew has the session begin again.
-func (z *zkClaim) Renew(ctx context.Context, at Address) error {
-	return z.with(ctx, at, func(c net.Conn) error {
-		_, err := zkAsk(c, zkPing)
-		return err
-	})
+// Renew leaves it to the session, which the client keeps alive, and learns when it has ended.
+func (z *zkClaim) Renew(context.Context) error {
+	if z.lost.Load() {
+		return ErrClaimLost
+	}
+	return nil
 }
 
 // Sweep deletes the nodes that are newer than the claim.
-func (z *zkClaim) Sweep(ctx context.Context, at Address) error {
-	ours := func(path string) bool {
-		return path == LocksPrefix || strings.HasPrefix(path, LocksPrefix+"/") || strings.HasPrefix(path, "/"+proofKey)
-	}
-	return zkWith(ctx, at, func(c net.Conn, _ zkSession) error { return zkClear(c, "", ours, z.made) })
+func (z *zkClaim) Sweep(ctx context.Context) error {
+	return z.within(ctx, func() error {
+		_, err := z.session.Sync("/")
+		if err = cmp.Or(z.Renew(ctx), err); err != nil {
+			return err
+		}
+		return zkClear(z.session, "", func(path string) bool {
+			return path == LocksPrefix || strings.HasPrefix(path, LocksPrefix+"/") || strings.HasPrefix(path, "/"+proofKey)
+		}, z.made)
+	})
 }
 
 // Release ends the session, and the node with it.
-func (z *zkClaim) Release(ctx context.Context, at Address) error {
-	defer z.close()
-	if z.session.id == 0 {
-		return nil // it was never opened
-	}
-	err := z.with(ctx, at, func(c net.Conn) error {
-		_, err := zkAsk(c, zkClose)
-		return err
-	})
-	if errors.Is(err, ErrClaimLost) {
+func (z *zkClaim) Release(ctx context.Context) error {
+	defer z.drop()
+	return z.within(ctx, func() error {
+		z.session.Close()
 		return nil
-	}
-	return err
-}
-
-// A zkError is the code of a reply to a request that was not carried out.
-type zkError int32
-
-// The codes that matter here.
-const (
-	errNoNode       zkError = -101
-	errNoAuth       zkError = -102
-	errNodeExists   zkError = -110
-	errNotEmpty     zkError = -111
-	errAuthFailed   zkError = -115
-	errWantsSASL    zkError = -124
-	errQuotaReached zkError = -125
-)
-
-func (e zkError) Error() string {
-	switch e {
-	case errNoAuth:
-		return "it does not permit every client what is needed, and lockchaos has no user for ZooKeeper"
-	case errAuthFailed, errWantsSASL:
-		return "it wants a user and a password, which lockchaos has none of for ZooKeeper"
-	case errQuotaReached:
-		return "its quota does not allow another node"
-	case errNoNode, errNodeExists, errNotEmpty:
-	}
-	return fmt.Sprintf("it answers error %d", int32(e))
-}
-
-// What is asked in a session, as zookeeper.jute has it, and flags of a node that is made.
-const (
-	zkCreate   int32 = 1
-	zkDelete   int32 = 2
-	zkExists   int32 = 3
-	zkData     int32 = 4
-	zkChildren int32 = 8
-	zkSyncUp   int32 = 9
-	zkPing     int32 = 11
-	zkClose    int32 = -11
-
-	unwatched               = false
-	anyVersion        int32 = -1
-	zkEphemeral       int32 = 1
-	zkSequential      int32 = 2
-	xidOfAll, xidPing int32 = 1, -2
-)
-
-// zkAsk sends a request of a session, and returns what follows the header of the reply.
-func zkAsk(c net.Conn, what int32, fields ...any) ([]byte, error) {
-	xid := xidOfAll
-	if what == zkPing {
-		xid = xidPing
-	}
-	reply, err := zkCall(c, append([]any{xid, what}, fields...)...)
-	if err != nil {
-		return nil, err
-	}
-	const header = 4 + 8 + 4 // xid, zxid, error
-	if len(reply) < header {
-		return nil, fmt.Errorf("a reply of %d bytes", len(reply))
-	}
-	if code := int32(binary.BigEndian.Uint32(reply[12:])); code != 0 { //nolint:gosec // it is one
-		return nil, zkError(code)
-	}
-	return reply[header:], nil
-}
-
-// zkCall sends a request of numbers, truths and texts, and reads the reply, each with its length before it.
-func zkCall(c net.Conn, fields ...any) ([]byte, error) {
-	var request bytes.Buffer
-	for _, f := range fields {
-		if text, ok := f.(string); ok {
-			_ = binary.Write(&request, binary.BigEndian, int32(len(text))) //nolint:gosec // it is short
-			f = []byte(text)
-		}
-		if err := binary.Write(&request, binary.BigEndian, f); err != nil {
-			return nil, err
-		}
-	}
-	length := binary.BigEndian.AppendUint32(nil, uint32(request.Len())) //nolint:gosec // it is short
-	if _, err := c.Write(append(length, request.Bytes()...)); err != nil {
-		return nil, err
-	}
-	if _, err := io.ReadFull(c, length); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(length)
-	if n > maxReply {
-		return nil, fmt.Errorf("a reply of %d bytes", n)
-	}
-	reply := make([]byte, n)
-	_, err := io.ReadFull(c, reply)
-	return reply, err
-}
-
-// zkString reads a text of a reply, and returns what follows it; none if there is no more.
-func zkString(b []byte) (s string, rest []byte) {
-	if len(b) < 4 {
-		return "", nil
-	}
-	n := int64(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // -1 for no data
-	if b = b[4:]; n < 0 || n > int64(len(b)) {
-		return "", nil
-	}
-	return string(b[:n]), b[n:]
+	})
 }
 
 // ZooKeeperProgram are the arguments of java that start a member from the jar: with little

@@ -6,9 +6,7 @@ package scratch
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 )
 
@@ -34,10 +32,19 @@ func (f *Folder) Watch(int) error { return nil }
 // Close removes the folder.
 func (f *Folder) Close() error { return os.RemoveAll(f.Path) }
 
-// Reaper fails: it needs a shell.
-func Reaper(string, ...string) (*exec.Cmd, io.WriteCloser, error) {
-	return nil, nil, fmt.Errorf("start reaper on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+// Leave does nothing.
+func (f *Folder) Leave() error { return nil }
+
+// Tell does nothing: there is no script.
+func (f *Folder) Tell(string) error { return nil }
+
+// Hold fails: it needs a shell.
+func Hold(string, string, ...string) (*Folder, error) {
+	return nil, fmt.Errorf("start reaper on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// Unheld does nothing: folders are not held on this system.
+func Unheld(string, func()) {}
 
 // Fast is where [MakeFast] makes folders.
 func Fast() string { return os.TempDir() }

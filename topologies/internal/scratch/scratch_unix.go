@@ -78,7 +78,8 @@ func makeIn(parent, kind string) (*Folder, error) {
 	}
 	sweep(filepath.Join(parent, prefix+kind+"-*"))
 	for {
-		f, err := hold(filepath.Join(parent, prefix+kind+"-"+rand.Text()[:12]))
+		path := filepath.Join(parent, prefix+kind+"-"+rand.Text()[:12])
+		f, err := Hold(path, script, path)
 		if !errors.Is(err, errSwept) {
 			return f, err
 		}
@@ -89,11 +90,12 @@ func makeIn(parent, kind string) (*Folder, error) {
 // process holds: it came before the lock of this one.
 var errSwept = errors.New("it was swept away")
 
-// hold makes a folder under a path that is not in use, and locks it.
-func hold(path string) (f *Folder, err error) {
+// Hold makes a folder under a path that is not in use, and holds it for as long as we live. The shell
+// script is started before, with its arguments, and outlives us for a moment: its input ends when we do.
+func Hold(path, script string, args ...string) (f *Folder, err error) {
 	f = &Folder{Path: path}
-	// The reaper comes first: a process that is killed in between leaves no folder.
-	if f.reaper, f.input, err = Reaper(script, path); err != nil {
+	// A process that is killed in between leaves no folder.
+	if err = f.startReaper(script, args...); err != nil {
 		return nil, err
 	}
 	err = os.Mkdir(path, 0o700)
@@ -126,27 +128,36 @@ func (f *Folder) lock() (err error) {
 func sweep(pattern string) {
 	left, _ := filepath.Glob(pattern) // the pattern is good
 	for _, path := range left {
-		dir, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			_ = os.RemoveAll(path) // one that another process uses stays
-		}
-		_ = dir.Close()
+		Unheld(path, func() { _ = os.RemoveAll(path) }) // one that another process uses stays
+	}
+}
+
+// Unheld calls do if there is a folder and no process holds it, which none can meanwhile.
+func Unheld(path string, do func()) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	if syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		do()
 	}
 }
 
 // Watch announces a process, by its group: it is killed if it still works in
 // the folder when we are gone.
-func (f *Folder) Watch(pid int) error {
-	if _, err := io.WriteString(f.input, strconv.Itoa(pid)+"\n"); err != nil {
+func (f *Folder) Watch(pid int) error { return f.Tell(strconv.Itoa(pid)) }
+
+// Tell has the script read a line.
+func (f *Folder) Tell(line string) error {
+	if _, err := io.WriteString(f.input, line+"\n"); err != nil {
 		return fmt.Errorf("tell reaper: %w", err)
 	}
 	return nil
 }
 
-// Close removes the folder, and ends what was announced and still works in it.
+// Close ends the input of the script and waits for it. That of [Make] removes the folder, and ends
+// what was announced and still works in it.
 func (f *Folder) Close() error {
 	if err := f.input.Close(); err != nil {
 		return fmt.Errorf("remove %s: %w", f.Path, err)
@@ -161,18 +172,22 @@ func (f *Folder) Close() error {
 	return nil
 }
 
-// Reaper starts a shell script that outlives us for a moment: setsid(2)
-// detaches it from our terminal, and its input ends when this process does.
-func Reaper(script string, args ...string) (*exec.Cmd, io.WriteCloser, error) {
+// Leave ends the input of the script and does not wait.
+func (f *Folder) Leave() error {
+	return errors.Join(f.input.Close(), f.held.Close(), f.reaper.Process.Release())
+}
+
+// startReaper starts a shell script: setsid(2) detaches it from our terminal.
+func (f *Folder) startReaper(script string, args ...string) (err error) {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", script, "lockchaos-reaper"}, args...)...)
 	cmd.Dir = os.TempDir()
 	spawn.Detach(cmd)
-	input, err := cmd.StdinPipe()
-	if err == nil {
+	f.reaper = cmd
+	if f.input, err = cmd.StdinPipe(); err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("start reaper: %w", err)
+		return fmt.Errorf("start reaper: %w", err)
 	}
-	return cmd, input, nil
+	return nil
 }
