@@ -156,9 +156,9 @@ func text(s string, n int) string {
 }
 
 // oneLine keeps an error from breaking the protocol.
-func oneLine(s string) string {
-	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
-}
+func oneLine(s string) string { return lineEnds.Replace(s) }
+
+var lineEnds = strings.NewReplacer("\r", " ", "\n", " ") //nolint:gochecknoglobals // a constant
 
 // process runs a command as a connection sends it; c is nil without one.
 func (s *Server) process(c *Session, a []string) any {

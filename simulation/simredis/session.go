@@ -64,9 +64,9 @@ func (c *Session) Receive(b []byte) {
 		return
 	}
 	c.in = append(c.in, b...)
-	at := 0
+	in, at := string(c.in), 0
 	for c.wrong == nil {
-		args, n, err := Parse(c.in[at:])
+		args, n, err := Parse(in[at:])
 		if c.wrong = err; n == 0 {
 			break
 		}
