@@ -163,9 +163,6 @@ var lineEnds = strings.NewReplacer("\r", " ", "\n", " ") //nolint:gochecknogloba
 // process runs a command as a connection sends it; c is nil without one.
 func (s *Server) process(c *Session, a []string) any {
 	cmd, failed := s.admit(c, a)
-	if c != nil && c.asking && (cmd == nil || cmd.name != "asking") {
-		defer func() { c.asking = c.multi }()
-	}
 	if failed != nil {
 		if c != nil {
 			c.failed = c.failed || c.multi

@@ -265,7 +265,7 @@ func (g *generator) channel() string { return g.one("c", "d", "{l}:a") }
 func (g *generator) serverCommand() []string {
 	switch g.IntN(14) {
 	case 0:
-		return words(g.one("TIME", "DBSIZE", "RESET", "PING", "QUITE", "SCRIPT", "CLIENT", "ASKING", "READONLY"))
+		return words(g.one("TIME", "DBSIZE", "RESET", "PING", "QUITE", "SCRIPT", "CLIENT", "READONLY"))
 	case 1:
 		return words(g.one("PING", "ECHO"), g.text())
 	case 2, 3:

@@ -113,7 +113,7 @@ func (s *Server) call(a []string) any {
 		return errReadOnly
 	}
 	if s.host.Cluster != nil {
-		if failed := s.routeKeys(s.session, s.session != nil && s.session.asking, c, a); failed != nil {
+		if failed := s.routeKeys(s.session, c, a); failed != nil {
 			switch e := failed.(Error); {
 			case strings.HasPrefix(string(e), "CLUSTERDOWN The"):
 				return Error("ERR Script attempted to execute a command while the cluster is down")

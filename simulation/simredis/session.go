@@ -23,7 +23,6 @@ type Session struct {
 	blocked *blocked
 	written int64 // offset of its last write
 	mayRead bool  // READONLY of a cluster
-	asking  bool  // ASKING came just before
 
 	subscribed [3][]string // by kind
 
@@ -189,7 +188,7 @@ func quit(s *Server, _ []string) any {
 func reset(s *Server, _ []string) any {
 	c := s.session
 	c.discard()
-	c.mayRead, c.asking, c.proto, c.name = false, false, 2, ""
+	c.mayRead, c.proto, c.name = false, 2, ""
 	c.unsubscribeAll()
 	return Status("RESET")
 }
