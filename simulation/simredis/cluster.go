@@ -123,7 +123,7 @@ func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 		return Error("CLUSTERDOWN Hash slot not served")
 	case crossed:
 		return errCrossSlot
-	case !cmd.is(shardChannels) && s.host.Cluster.Down != nil && s.host.Cluster.Down():
+	case s.host.Cluster.Down != nil && s.host.Cluster.Down():
 		return Error("CLUSTERDOWN The cluster is down")
 	}
 	if where.Mine && (!s.replica || c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi) {

@@ -7,16 +7,15 @@ import (
 type flags uint16
 
 const (
-	write         flags = 1 << iota
-	readOnly            // reads keys
-	noScript            // not for scripts
-	noMulti             // not for transactions
-	needsSession        // not for Server.Do
-	inSubscribed        // also for a connection that is subscribed, in RESP2
-	mayReplicate        // not for read-only scripts either
-	sentinelToo         // a sentinel has it as well
-	movable             // says itself which of its arguments are keys
-	shardChannels       // its keys are channels, which don't move with a slot
+	write        flags = 1 << iota
+	readOnly           // reads keys
+	noScript           // not for scripts
+	noMulti            // not for transactions
+	needsSession       // not for Server.Do
+	inSubscribed       // also for a connection that is subscribed, in RESP2
+	mayReplicate       // not for read-only scripts either
+	sentinelToo        // a sentinel has it as well
+	movable            // says itself which of its arguments are keys
 )
 
 // command is one command, or subcommand, of the server.

@@ -13,7 +13,7 @@ type Server struct {
 	keys     map[string]*value
 	scripts  map[string]*program // by SHA-1
 	sessions []*Session
-	channels [3]map[string][]*Session // who subscribed, by kind and name
+	channels [2]map[string][]*Session // who subscribed, by kind and name
 	watched  map[string][]*Session
 	waiting  []*blocked // sessions that WAIT
 	popping  map[string][]*blocked
@@ -43,7 +43,7 @@ func New(h Host) *Server {
 
 // SetCluster makes the server a node of a cluster, whose messages to the other nodes bus
 // takes.
-func (s *Server) SetCluster(c *Cluster, bus func(channel, message string, shard bool)) {
+func (s *Server) SetCluster(c *Cluster, bus func(channel, message string)) {
 	s.host.Cluster, s.host.Bus = c, bus
 }
 
