@@ -19,7 +19,6 @@ const (
 	BaselineToken  = "token"
 	BaselinePush   = "push"
 	BaselineFanOut = "fan-out"
-	BaselineDelEx  = "set-nx-delex"
 )
 
 const (
@@ -40,8 +39,6 @@ var errStolen = fmt.Errorf("baseline: %w", lock.ErrNotHeld)
 //
 //   - set-nx: SET NX PX, and a script that deletes the key if it is still ours. Where
 //     another worker has it, it asks again every millisecond.
-//   - set-nx-delex: the same with the server's own command in place of the script, DELEX of
-//     Redis 8.4 or DELIFEQ of Valkey 9. It is left out where the server has neither.
 //   - token: the worker that takes the token off a list with BLPOP has the lock, and puts it
 //     back. Nothing hands a lock over with fewer messages; a holder that dies keeps
 //     it.
@@ -55,24 +52,7 @@ func Baselines() []System {
 			Name: BaselineSetNX, About: "SET NX PX and a release script, over go-redis; asks again every 1 ms",
 			Unfit: func(w Workload) string { return only(w.Servers == 0, "is for one deployment") },
 			Open: func(_ context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
-				return set(servers[0], byScript(servers[0])), func() {}, nil
-			},
-		},
-		{
-			Name: BaselineDelEx, About: "as set-nx, with DELEX or DELIFEQ in place of the script; asks again every 1 ms",
-			Unfit: func(w Workload) string { return only(w.Servers == 0, "is for one deployment") },
-			Lacks: func(ctx context.Context, server *redis.Client) (string, error) {
-				command, err := deleteIfEqual(ctx, server)
-				return only(command != nil, "the server has neither DELEX of Redis 8.4 nor DELIFEQ of Valkey 9"), err
-			},
-			Open: func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error) {
-				command, err := deleteIfEqual(ctx, servers[0])
-				if err != nil {
-					return nil, nil, err
-				}
-				return set(servers[0], func(ctx context.Context, key, token string) *redis.Cmd {
-					return servers[0].Do(ctx, command(key, token)...)
-				}), func() {}, nil
+				return set(servers[0]), func() {}, nil
 			},
 		},
 		{
@@ -110,49 +90,9 @@ func only(fit bool, why string) string {
 	return why
 }
 
-// byScript deletes a key that has a value.
-func byScript(rdb redis.UniversalClient) func(ctx context.Context, key, value string) *redis.Cmd {
+// set is one SET and one script.
+func set(rdb redis.UniversalClient) Acquire {
 	release := redis.NewScript(releaseLua)
-	return func(ctx context.Context, key, value string) *redis.Cmd {
-		return release.Run(ctx, rdb, []string{key}, value)
-	}
-}
-
-// deleteIfEqual is the command of a server that deletes a key which has a value; nil if it
-// has none.
-func deleteIfEqual(ctx context.Context, rdb redis.UniversalClient) (command func(key, value string) []any, err error) {
-	has, err := knows(ctx, rdb, "delex", "delifeq")
-	switch {
-	case err != nil:
-		return nil, err
-	case has["delex"]:
-		return func(key, value string) []any { return []any{"delex", key, "IFEQ", value} }, nil
-	case has["delifeq"]:
-		return func(key, value string) []any { return []any{"delifeq", key, value} }, nil
-	default:
-		return nil, nil //nolint:nilnil // it has none
-	}
-}
-
-// knows says which of these commands a server has.
-func knows(ctx context.Context, rdb redis.UniversalClient, commands ...string) (map[string]bool, error) {
-	ask := []any{"command", "info"}
-	for _, c := range commands {
-		ask = append(ask, c)
-	}
-	all, err := rdb.Do(ctx, ask...).Slice()
-	if err != nil {
-		return nil, fmt.Errorf("ask for the commands of the server: %w", err)
-	}
-	has := map[string]bool{}
-	for i, c := range commands {
-		has[c] = i < len(all) && all[i] != nil
-	}
-	return has, nil
-}
-
-// set is one SET and one release.
-func set(rdb redis.UniversalClient, release func(ctx context.Context, key, token string) *redis.Cmd) Acquire {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		key, token := "baseline:"+name, rand.Text()
 		for {
@@ -167,7 +107,7 @@ func set(rdb redis.UniversalClient, release func(ctx context.Context, key, token
 				return nil, err
 			}
 		}
-		return func(ctx context.Context) error { return deleted(release(ctx, key, token)) }, nil
+		return func(ctx context.Context) error { return deleted(release.Run(ctx, rdb, []string{key}, token)) }, nil
 	}
 }
 

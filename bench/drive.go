@@ -19,8 +19,6 @@ const (
 	// The histograms count from 0.1us to 5 minutes, to three digits.
 	shortest, longest = int64(100), int64(5 * time.Minute)
 	digits            = 3
-	// shards is how many workers, at most, share a set of histograms.
-	shards = 8
 	// errorPause keeps a system that fails at once from spinning.
 	errorPause = time.Millisecond
 	// releaseLimit bounds the releases that the end of a slice leaves.
@@ -42,7 +40,7 @@ type driver struct {
 	instances []Acquire
 	limit     int64 // operations at most; 0 is any number
 	locks     []guarded
-	shards    [shards]shard
+	record    record
 	grants    []atomic.Int64 // of each worker, while measuring
 	phase     atomic.Int32
 	begun     atomic.Int64
@@ -56,16 +54,10 @@ type guarded struct {
 	*exclusion
 }
 
-// A shard is what some of the workers recorded.
-type shard struct {
+// A record is what the workers did.
+type record struct {
 	mu sync.Mutex
-
-	acquire, release, cycle, handover *hdrhistogram.Histogram
-
-	cycles, handovers, refused, unfinished int64
-	violations, lost                       int64
-	longest                                time.Duration // wait, ended or not
-	errors                                 map[string]int64
+	Slice
 }
 
 // newDriver names the locks with a prefix, so that slices share none.
@@ -78,13 +70,7 @@ func newDriver(w Workload, instances []Acquire, prefix string) *driver {
 	for i := range locks {
 		d.locks = append(d.locks, guarded{fmt.Sprintf("%s-%d", prefix, i), newExclusion()})
 	}
-	for i := range d.shards {
-		s := &d.shards[i]
-		s.errors = map[string]int64{}
-		for _, h := range []**hdrhistogram.Histogram{&s.acquire, &s.release, &s.cycle, &s.handover} {
-			*h = hdrhistogram.New(shortest, longest, digits)
-		}
-	}
+	d.record.Slice = newSlice()
 	return d
 }
 
@@ -135,19 +121,15 @@ func (d *driver) next(ctx context.Context) (begin time.Time, ok bool) {
 func (d *driver) due(t time.Time) int64 { return int64(t.Sub(d.start).Seconds() * d.workload.Rate) }
 
 func (d *driver) lockOf(worker int, rng *rand.Rand) int {
-	switch d.workload.Locks {
-	case 0:
+	if d.workload.Locks == 0 {
 		return worker
-	case 1:
-		return 0
-	default:
-		return rng.IntN(d.workload.Locks)
 	}
+	return rng.IntN(d.workload.Locks)
 }
 
 // once acquires and releases a lock. begin is when that should have begun.
 func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.Time) {
-	s := &d.shards[worker%shards]
+	s := &d.record
 	x := d.locks[n]
 	asked := begin
 	if d.workload.Rate > 0 { // it may be late
@@ -198,7 +180,7 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 
 // passed records a grant and what became of its release. A violation counts
 // also while warming up, and so does a lock that was lost before its lease ended.
-func (s *shard) passed(p passage, measured bool, acquire, release, cycle time.Duration, err error) {
+func (s *record) passed(p passage, measured bool, acquire, release, cycle time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.violated {
@@ -213,60 +195,33 @@ func (s *shard) passed(p passage, measured bool, acquire, release, cycle time.Du
 	if !measured {
 		return
 	}
-	s.longest = max(s.longest, acquire)
-	record(s.acquire, acquire)
+	s.LongestWait = max(s.LongestWait, acquire)
+	observe(s.acquire, acquire)
 	if err == nil { // a release that fails at once is not a fast one
-		s.cycles++
-		record(s.release, release)
-		record(s.cycle, cycle)
+		s.Cycles++
+		observe(s.release, release)
+		observe(s.cycle, cycle)
 	}
 	if p.handed {
-		s.handovers++
+		s.Handovers++
 	}
 	if p.passed {
-		record(s.handover, p.took)
-	}
-}
-
-// tells reports whether there is something to tell of the slice: what its metric is
-// made of, or what went wrong.
-func (d *driver) tells() bool {
-	for i := range d.shards {
-		if d.shards[i].tells(d.workload.Metric) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *shard) tells(m Metric) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refused+s.violations+s.lost > 0 || len(s.errors) > 0 {
-		return true
-	}
-	switch m {
-	case HandoversPerSecond:
-		return s.handovers > 0
-	case HandoverMedian:
-		return s.handover.TotalCount() > 0
-	default:
-		return s.cycles > 0
+		observe(s.handover, p.took)
 	}
 }
 
 // failed records an acquire that came to nothing: because the slice was over, or
 // for another reason.
-func (s *shard) failed(ctx context.Context, err error, waited time.Duration, measured bool) {
+func (s *record) failed(ctx context.Context, err error, waited time.Duration, measured bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-		s.unfinished++
-		s.longest = max(s.longest, waited)
+		s.Unfinished++
+		s.LongestWait = max(s.LongestWait, waited)
 	case errors.Is(err, lock.ErrNotAcquired):
 		if measured {
-			s.refused++
+			s.Refused++
 		}
 	default:
 		s.count("acquire: " + err.Error())
@@ -274,13 +229,13 @@ func (s *shard) failed(ctx context.Context, err error, waited time.Duration, mea
 }
 
 // count keeps the first kinds of error by their text, and the rest as others.
-func (s *shard) count(text string) {
+func (s *record) count(text string) {
 	if _, known := s.errors[text]; !known && len(s.errors) >= errorKinds {
 		text = "others"
 	}
 	s.errors[text]++
 }
 
-func record(h *hdrhistogram.Histogram, d time.Duration) {
+func observe(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(int64(d), shortest), longest)) // within its bounds
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// Knows is knows.
-var Knows = knows
-
 // NeedsRedis skips a test where no server can run, unless that is a failure.
 func NeedsRedis(tb testing.TB) {
 	tb.Helper()

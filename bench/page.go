@@ -38,8 +38,7 @@ func (r Results) WritePage(out io.Writer) error {
 	page := struct {
 		About, Command string
 		Workloads      []pageWorkload
-		Warnings       []string
-	}{About: strings.Join(append(r.caveats(), r.describe()), " · "), Command: r.Command, Warnings: r.Warnings}
+	}{About: strings.Join(append(r.caveats(), r.describe()), " · "), Command: r.Command}
 	hues := r.hues()
 	for _, w := range r.Workloads {
 		p, err := w.page(hues)

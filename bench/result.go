@@ -20,12 +20,10 @@ type Results struct {
 	// Seconds is how long the run took.
 	Seconds float64 `json:"seconds"`
 	// Interrupted says that workloads are missing, because it was cut short.
-	Interrupted bool `json:"interrupted,omitempty"`
-	// Warnings say why figures of time may hold for a busy machine only.
-	Warnings  []string         `json:"warnings,omitempty"`
-	Machine   Machine          `json:"machine"`
-	Settings  Settings         `json:"settings"`
-	Workloads []WorkloadResult `json:"workloads"`
+	Interrupted bool             `json:"interrupted,omitempty"`
+	Machine     Machine          `json:"machine"`
+	Settings    Settings         `json:"settings"`
+	Workloads   []WorkloadResult `json:"workloads"`
 }
 
 // Settings are how it was measured.
@@ -118,20 +116,41 @@ type Slice struct {
 	// requests, which are times that a server read from a client; bytes into and
 	// out of the servers; and processor time of this process, the benchmark
 	// itself included, and of the servers.
-	Commands      float64 `json:"commands_per_op"`
-	Requests      float64 `json:"requests_per_op"`
-	BytesIn       float64 `json:"bytes_in_per_op"`
-	BytesOut      float64 `json:"bytes_out_per_op"`
-	ClientMicros  float64 `json:"client_cpu_us_per_op"`
-	ServerMicros  float64 `json:"server_cpu_us_per_op"`
-	CycleP50      float64 `json:"cycle_p50_us"`
-	HandoverP50   float64 `json:"handover_p50_us"`
-	violations    int64
-	lost          int64
-	errors        map[string]int64
-	acquire       *hdrhistogram.Histogram
-	release       *hdrhistogram.Histogram
-	cycle, handed *hdrhistogram.Histogram
+	Commands     float64 `json:"commands_per_op"`
+	Requests     float64 `json:"requests_per_op"`
+	BytesIn      float64 `json:"bytes_in_per_op"`
+	BytesOut     float64 `json:"bytes_out_per_op"`
+	ClientMicros float64 `json:"client_cpu_us_per_op"`
+	ServerMicros float64 `json:"server_cpu_us_per_op"`
+	CycleP50     float64 `json:"cycle_p50_us"`
+	HandoverP50  float64 `json:"handover_p50_us"`
+
+	violations, lost                  int64
+	errors                            map[string]int64
+	acquire, release, cycle, handover *hdrhistogram.Histogram
+}
+
+func newSlice() Slice {
+	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(shortest, longest, digits) }
+	return Slice{errors: map[string]int64{}, acquire: h(), release: h(), cycle: h(), handover: h()}
+}
+
+// add adds what was counted and how long it took.
+func (s *Slice) add(o *Slice) {
+	s.Cycles += o.Cycles
+	s.Handovers += o.Handovers
+	s.Refused += o.Refused
+	s.Unfinished += o.Unfinished
+	s.violations += o.violations
+	s.lost += o.lost
+	s.LongestWait = max(s.LongestWait, o.LongestWait)
+	for text, n := range o.errors {
+		s.errors[text] += n
+	}
+	s.acquire.Merge(o.acquire)
+	s.release.Merge(o.release)
+	s.cycle.Merge(o.cycle)
+	s.handover.Merge(o.handover)
 }
 
 // A Latency is a distribution in microseconds. Its values are exact to three
@@ -172,33 +191,18 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 	return l
 }
 
-// slice adds up what the workers of a driver recorded.
+// slice is what the workers of a driver recorded, with what follows from it.
 func (d *driver) slice(spent cost, seconds float64) Slice {
-	s := Slice{Seconds: seconds, errors: map[string]int64{}}
-	for _, h := range []**hdrhistogram.Histogram{&s.acquire, &s.release, &s.cycle, &s.handed} {
-		*h = hdrhistogram.New(shortest, longest, digits)
-	}
-	for i := range d.shards {
-		p := &d.shards[i]
-		s.acquire.Merge(p.acquire)
-		s.release.Merge(p.release)
-		s.cycle.Merge(p.cycle)
-		s.handed.Merge(p.handover)
-		s.Cycles += p.cycles
-		s.Handovers += p.handovers
-		s.Refused += p.refused
-		s.Unfinished += p.unfinished
-		s.violations += p.violations
-		s.lost += p.lost
-		s.LongestWait = max(s.LongestWait, p.longest)
-		addCounts(s.errors, p.errors)
-	}
+	d.record.mu.Lock()
+	defer d.record.mu.Unlock()
+	s := d.record.Slice
+	s.Seconds = seconds
 	s.share(d.grants)
 	per := func(n float64) float64 { return n / float64(max(s.Cycles, 1)) }
 	s.Commands, s.Requests = per(float64(spent.commands)), per(float64(spent.requests))
 	s.BytesIn, s.BytesOut = per(float64(spent.in)), per(float64(spent.out))
 	s.ClientMicros, s.ServerMicros = per(float64(spent.client)/micro), per(float64(spent.server)/micro)
-	s.CycleP50, s.HandoverP50 = latencyOf(s.cycle).P50, latencyOf(s.handed).P50
+	s.CycleP50, s.HandoverP50 = latencyOf(s.cycle).P50, latencyOf(s.handover).P50
 	return s
 }
 
@@ -213,12 +217,6 @@ func (s Slice) metric(m Metric) float64 {
 		return s.CycleP50
 	default:
 		return float64(s.Cycles) / s.Seconds
-	}
-}
-
-func addCounts(to, from map[string]int64) {
-	for text, n := range from {
-		to[text] += n
 	}
 }
 
@@ -242,24 +240,16 @@ func (r *SystemResult) ratios(m Metric, baseline []Slice) []float64 {
 // indices.
 func (r *SystemResult) summarize(m Metric, baseline []Slice) {
 	var scores []float64
-	var sums [4]*hdrhistogram.Histogram
-	for i := range sums {
-		sums[i] = hdrhistogram.New(shortest, longest, digits)
-	}
-	r.Errors = map[string]int64{}
-	for _, s := range r.Rounds {
-		if score := s.metric(m); score > 0 || !m.less() {
+	all := newSlice()
+	for i := range r.Rounds {
+		if score := r.Rounds[i].metric(m); score > 0 || !m.less() {
 			scores = append(scores, score)
 		}
-		for j, h := range []*hdrhistogram.Histogram{s.acquire, s.release, s.cycle, s.handed} {
-			sums[j].Merge(h)
-		}
-		r.Violations += s.violations
-		r.Lost += s.lost
-		addCounts(r.Errors, s.errors)
+		all.add(&r.Rounds[i])
 	}
+	r.Violations, r.Lost, r.Errors = all.violations, all.lost, all.errors
 	r.Score, r.Ratio = spreadOf(scores), ratioOf(r.ratios(m, baseline), m.less())
-	r.Acquire, r.Release, r.Cycle, r.Handover = latencyOf(sums[0]), latencyOf(sums[1]), latencyOf(sums[2]), latencyOf(sums[3])
+	r.Acquire, r.Release, r.Cycle, r.Handover = latencyOf(all.acquire), latencyOf(all.release), latencyOf(all.cycle), latencyOf(all.handover)
 }
 
 func spreadOf(values []float64) Spread {

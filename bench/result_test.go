@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,8 +11,9 @@ import (
 func slicesOf(cycles ...int64) []Slice {
 	var rounds []Slice
 	for _, n := range cycles {
-		h := func() *hdrhistogram.Histogram { return hdrhistogram.New(shortest, longest, digits) }
-		rounds = append(rounds, Slice{Seconds: 1, Cycles: n, acquire: h(), release: h(), cycle: h(), handed: h()})
+		s := newSlice()
+		s.Seconds, s.Cycles = 1, n
+		rounds = append(rounds, s)
 	}
 	return rounds
 }

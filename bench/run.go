@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,6 @@ type Plan struct {
 	// Defaults: 300ms and 100ms. Where a hand-over takes long, both are as long as
 	// eight and two of them, at least.
 	Length, WarmUp time.Duration
-	// Patience is for how long a turn goes on in which nothing has happened yet that
-	// tells anything of its system. Default: no longer than Length.
-	Patience time.Duration
 	// Seed decides the order of turns and the workers' choices.
 	Seed uint64
 	// Progress is called before every slice. Nil: it is not called.
@@ -90,24 +88,17 @@ func (p Plan) Estimate() time.Duration {
 	p = p.withDefaults()
 	var once time.Duration
 	for _, w := range p.Workloads {
-		once += p.round(w)
+		warmUp, length := p.times(w)
+		for _, s := range p.systems() {
+			if s.unfit(w) == "" {
+				once += warmUp + length + between
+			}
+		}
 	}
 	if p.Rounds == 0 {
 		return max(p.Budget, once)
 	}
 	return time.Duration(p.Rounds) * once
-}
-
-// round is about how long a round of a workload takes.
-func (p Plan) round(w Workload) time.Duration {
-	var sum time.Duration
-	warmUp, length := p.times(w)
-	for _, s := range p.systems() {
-		if s.unfit(w) == "" {
-			sum += warmUp + length + between
-		}
-	}
-	return sum
 }
 
 // times are for how long a turn is warmed up and measured: longer than planned where
@@ -137,33 +128,30 @@ func (p Plan) Run(ctx context.Context) (Results, error) {
 	}
 	left := p.Budget
 	rng := rand.New(rand.NewPCG(p.Seed, 0))
-	places := places{backend: p.Backend, open: map[string]topologies.Deployment{}}
-	err := func() error {
-		for i, w := range p.Workloads {
-			topology, options := p.Topology, p.Servers
-			if w.Servers > 0 {
-				topology, options = topologies.Independent, topologies.Options{Nodes: w.Servers}
-			}
-			d, err := places.at(ctx, topology, options)
-			if err != nil {
-				return err
-			}
-			r.Machine.Redis = d.Version()
-			begun := time.Now()
-			result, err := p.measure(ctx, d, w, rng, left/time.Duration(len(p.Workloads)-i))
-			if err != nil {
-				return err
-			}
-			left = max(left-time.Since(begun), 0)
-			r.Workloads = append(r.Workloads, result)
+	places := places{p.Backend, map[string]topologies.Deployment{}}
+	var err error
+	for i, w := range p.Workloads {
+		topology, options := p.Topology, p.Servers
+		if w.Servers > 0 {
+			topology, options = topologies.Independent, topologies.Options{Nodes: w.Servers}
 		}
-		return nil
-	}()
+		var d topologies.Deployment
+		if d, err = places.at(ctx, topology, options); err != nil {
+			break
+		}
+		r.Machine.Redis = d.Version()
+		begun := time.Now()
+		var result WorkloadResult
+		if result, err = p.measure(ctx, d, w, rng, left/time.Duration(len(p.Workloads)-i)); err != nil {
+			break
+		}
+		left = max(left-time.Since(begun), 0)
+		r.Workloads = append(r.Workloads, result)
+	}
 	if ctx.Err() != nil {
 		r.Interrupted, err = true, nil
 	}
 	r.Seconds = time.Since(r.Started).Seconds()
-	r.Warnings = r.warnings()
 	return r, errors.Join(err, places.close())
 }
 
@@ -210,16 +198,8 @@ func (p Plan) measure(
 	}
 	defer func() { err = errors.Join(err, g.heal(ctx)) }()
 	all := p.systems()
-	lacking := map[string]bool{}
 	for i, s := range all {
-		unfit := s.unfit(w)
-		if unfit == "" {
-			if unfit, err = s.lacks(ctx, g.live); err != nil {
-				return result, err
-			}
-			lacking[s.Name] = unfit != ""
-		}
-		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: unfit})
+		result.Systems = append(result.Systems, SystemResult{Name: s.Name, Baseline: i < len(Baselines()), Unfit: s.unfit(w)})
 	}
 	more := p.untilNarrow(&result, budget)
 	if p.Rounds > 0 {
@@ -235,27 +215,22 @@ func (p Plan) measure(
 				p.Progress(w.Name, r.Name, result.Rounds+1)
 			}
 			s, err := p.slice(ctx, g, w, all[i], rng.Uint64())
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return result, fmt.Errorf("measure %s at %s: %w", r.Name, w.Name, err)
 			}
 			r.Rounds = append(r.Rounds, s)
 		}
 		result.Rounds++
 	}
-	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" && !lacking[s.Name] })
 	base := result.baselineRounds()
 	for i := range result.Systems {
 		r := &result.Systems[i]
 		r.summarize(w.Metric, base)
-		for _, s := range all {
-			if s.Name == r.Name && s.Caveat != nil && r.Unfit == "" {
-				r.Caveat = s.Caveat()
-			}
+		if all[i].Caveat != nil && r.Unfit == "" {
+			r.Caveat = all[i].Caveat()
 		}
 	}
+	result.Systems = slices.DeleteFunc(result.Systems, func(s SystemResult) bool { return s.Baseline && s.Unfit != "" })
 	result.rank()
 	return result, nil
 }
@@ -309,11 +284,6 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	begin := time.Now()
 	if err := pause(ctx, length); err != nil {
 		return Slice{}, err
-	}
-	for !d.tells() && time.Since(begin) < p.Patience {
-		if err := pause(ctx, time.Millisecond); err != nil {
-			return Slice{}, err
-		}
 	}
 	after, err := spent(ctx, g.live)
 	if err != nil {

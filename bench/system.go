@@ -21,8 +21,6 @@ type System struct {
 	// Unfit says why the system can't take part in a workload, or is empty. Nil:
 	// it takes part in all.
 	Unfit func(w Workload) string
-	// Lacks says what a server lacks that the system needs, or is empty. Nil: nothing.
-	Lacks func(ctx context.Context, server *redis.Client) (string, error)
 	// Open makes one instance, as one process of a service would. The servers are
 	// clients of one deployment, or of each of several servers, which Open does
 	// not close. The function that it returns closes the instance.
@@ -47,14 +45,6 @@ func Locker(l lock.Locker) Acquire {
 	}
 }
 
-// lacks says what the servers lack that the system needs.
-func (s System) lacks(ctx context.Context, servers []*redis.Client) (string, error) {
-	if s.Lacks == nil || len(servers) == 0 {
-		return "", nil
-	}
-	return s.Lacks(ctx, servers[0])
-}
-
 // unfit says why a system takes no part in a workload.
 func (s System) unfit(w Workload) string {
 	if s.Unfit == nil {
@@ -73,26 +63,20 @@ func (s System) open(ctx context.Context, g *testServers, w Workload) (instances
 	}
 	zones := g.deployment.Topology().Of(topologies.Zone)
 	for i := range w.Instances {
-		var a Acquire
-		var c func()
-		var err error
-		if s.OpenAt != nil {
-			a, c, err = s.OpenAt(ctx, g.deployment, zones[i%len(zones)])
-		} else {
+		open := func() (Acquire, func(), error) { return s.OpenAt(ctx, g.deployment, zones[i%len(zones)]) }
+		if s.OpenAt == nil {
 			servers := g.clients(w, s.Name, i)
-			closers = append(closers, func() {
-				for _, rdb := range servers {
-					_ = rdb.Close()
-				}
-			})
-			a, c, err = s.Open(ctx, servers)
+			for _, rdb := range servers {
+				closers = append(closers, func() { _ = rdb.Close() })
+			}
+			open = func() (Acquire, func(), error) { return s.Open(ctx, servers) }
 		}
+		acquire, end, err := open()
 		if err != nil {
 			closeAll()
 			return nil, nil, fmt.Errorf("open %s: %w", s.Name, err)
 		}
-		closers = append(closers, c)
-		instances = append(instances, a)
+		closers, instances = append(closers, end), append(instances, acquire)
 	}
 	return instances, closeAll, nil
 }

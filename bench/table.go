@@ -280,9 +280,6 @@ func (r Results) WriteText(out io.Writer, width int) error {
 		}
 	}
 	fmt.Fprintf(out, "\n%s\n", strings.Join(append(r.caveats(), r.describe()), "\n"))
-	for _, warning := range r.Warnings {
-		fmt.Fprintln(out, "warning:", warning)
-	}
 	return nil
 }
 
@@ -303,9 +300,8 @@ func (r Results) caveats() []string {
 // fit leaves columns out, from the last but the notes on, until the rows fit.
 func fit(rows [][]string, width int) [][]string {
 	for width > 0 && len(rows[0]) > 5 && wide(rows) > width {
-		last := len(rows[0]) - 2
 		for i, row := range rows {
-			rows[i] = append(append([]string(nil), row[:last]...), row[last+1:]...)
+			rows[i] = slices.Delete(row, len(row)-2, len(row)-1)
 		}
 	}
 	return rows
@@ -349,6 +345,9 @@ func (r Results) describe() string {
 	if m.Load != "" {
 		parts = append(parts, "load when it began "+m.Load)
 	}
+	if m.busy() {
+		parts = append(parts, "the machine was busy when the run began: measure again when it is not")
+	}
 	if r.Interrupted {
 		parts = append(parts, "interrupted: workloads are missing")
 	}
@@ -380,9 +379,6 @@ func (r Results) WriteMarkdown(out io.Writer) error {
 	fmt.Fprintf(out, "# Benchmark of locks\n\n`%s`\n\n%s\n", r.Command, r.describe())
 	for _, caveat := range r.caveats() {
 		fmt.Fprintf(out, "\n%s\n", caveat)
-	}
-	for _, warning := range r.Warnings {
-		fmt.Fprintf(out, "\n**Warning:** %s.\n", warning)
 	}
 	for _, w := range r.Workloads {
 		fmt.Fprintf(out, "\n## %s\n\n%s (%s). %s.\n\n", w.Name, sentence(w.About), w.loop(), sentence(r.rounds(w)))

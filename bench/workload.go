@@ -170,22 +170,17 @@ func DefaultWorkloads() []string {
 
 // WorkloadsByName returns the named ones in that order; "all" stands for all.
 func WorkloadsByName(wanted ...string) ([]Workload, error) {
+	known := []string{"all"}
+	byName := map[string][]Workload{"all": Workloads()}
+	for _, w := range Workloads() {
+		known, byName[w.Name] = append(known, w.Name), []Workload{w}
+	}
 	var chosen []Workload
 	for _, name := range wanted {
-		if name == "all" {
-			return Workloads(), nil
+		if byName[name] == nil {
+			return nil, names.Unknown("benchmark workload", name, known)
 		}
-		var known []string
-		found := false
-		for _, w := range Workloads() {
-			known = append(known, w.Name)
-			if w.Name == name {
-				chosen, found = append(chosen, w), true
-			}
-		}
-		if !found {
-			return nil, names.Unknown("benchmark workload", name, append(known, "all"))
-		}
+		chosen = append(chosen, byName[name]...)
 	}
 	return chosen, nil
 }

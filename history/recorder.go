@@ -35,6 +35,7 @@ type Recorder struct {
 	flushed time.Duration
 	next    int64
 	events  sequence
+	filled  Event // the last one, which is kept here so that none is allocated for each
 	closed  bool
 	prompt  bool     // write each event at once
 	merges  bool     // keep events back, to be put in order
@@ -141,8 +142,8 @@ func (r *Recorder) append(e *Event) {
 		err = cmp.Or(r.lines.Encode(e), e.Validate())
 	}
 	if err == nil {
-		filled := *e // what was recorded stays as it is
-		err = r.events.accept(&filled)
+		r.filled = *e // what was recorded stays as it is
+		err = r.events.accept(&r.filled)
 	}
 	if err != nil && r.wrong == nil {
 		r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)

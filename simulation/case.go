@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
@@ -75,9 +76,10 @@ const (
 )
 
 // Topologies lists what can be simulated.
-func Topologies() []string {
-	return topologies.NamesOf(topologies.StoreRedis)
-}
+func Topologies() []string { return onRedis() }
+
+//nolint:gochecknoglobals // each case asks for them
+var onRedis = sync.OnceValue(func() []string { return topologies.NamesOf(topologies.StoreRedis) })
 
 // clusterMasters is how many masters a cluster has, with one replica each.
 const clusterMasters = 3
@@ -141,13 +143,9 @@ func (c Case) Validate(l harness.LockSpec) error {
 	if max(c.Clients, c.Locks) > mostClients || c.Servers < 1 || c.Servers > mostServers {
 		errs = append(errs, fmt.Errorf("want at most %d clients and locks, and 1 to %d servers", mostClients, mostServers))
 	}
-	known := map[string]workload.Kind{}
-	for _, k := range workload.Kinds() {
-		known[k.Name] = k
-	}
 	for name := range strings.SplitSeq(c.Workload, ",") {
-		if k, ok := known[name]; ok {
-			errs = append(errs, l.Suits(k))
+		if k := workload.KindByName(name); k != nil {
+			errs = append(errs, l.Suits(*k))
 		} else {
 			errs = append(errs, names.Unknown("workload", name, workloads()))
 		}

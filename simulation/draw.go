@@ -260,7 +260,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		Hold:  pick(d, []time.Duration{20 * ms, 100 * ms, 300 * ms}),
 		Think: pick(d, []time.Duration{20 * ms, 100 * ms, 300 * ms}), Watchdog: pick(d, []time.Duration{200 * ms, 600 * ms}),
 	}
-	if watched := l.Suits(kindNamed("watchdog")) == nil; watched && d.IntN(4) == 0 || c.Workload == "watchdog" {
+	if watched := len(suited(l, []string{"watchdog"})) > 0; watched && d.IntN(4) == 0 || c.Workload == "watchdog" {
 		c.Lease = 0
 	}
 	if c.Lease == 0 && d.IntN(2) == 0 { // else hardly any hold lives until its lease is extended
@@ -353,13 +353,7 @@ func workloadsOf(l harness.LockSpec) []string {
 
 // suited are those of some workloads that the lock can have.
 func suited(l harness.LockSpec, wanted []string) []string {
-	return slices.DeleteFunc(wanted, func(name string) bool { return l.Suits(kindNamed(name)) != nil })
-}
-
-// kindNamed is the kind of workload with that name.
-func kindNamed(name string) workload.Kind {
-	all := workload.Kinds()
-	return all[slices.IndexFunc(all, func(k workload.Kind) bool { return k.Name == name })]
+	return slices.DeleteFunc(wanted, func(name string) bool { return l.Suits(*workload.KindByName(name)) != nil })
 }
 
 // A drawing draws the parts of a case.

@@ -11,10 +11,15 @@ import (
 // withoutKilled is the history without what the goroutines of processes recorded after
 // these were killed, each at its time. What a process had under way then is unknown, and
 // it crashes.
-func withoutKilled(recorded []history.Event, killed map[string]time.Duration) (written []history.Event, err error) {
-	r := history.NewRecorder(nil)
-	r.Collect(&written)
-	r.AwaitMerges()
+func withoutKilled(recorded []history.Event, killed map[string]time.Duration) []history.Event {
+	written := make([]history.Event, 0, len(recorded))
+	write := func(e history.Event) {
+		e.Index = int64(len(written))
+		if e.Index > 0 {
+			e.Time = max(e.Time, written[e.Index-1].Time+1)
+		}
+		written = append(written, e)
+	}
 	last, open := map[int]history.Event{}, map[int]bool{} // by process, in zones that are killed
 	for _, e := range recorded {
 		zone := zoneOf(e)
@@ -26,7 +31,7 @@ func withoutKilled(recorded []history.Event, killed map[string]time.Duration) (w
 		case e.Op != history.Lost: // which begins and ends nothing
 			last[e.Process], open[e.Process] = e, e.Type == history.Invoke
 		}
-		r.Merge(e)
+		write(e)
 		if e.Op != history.Inject || e.Type != history.OK || killed[e.Target] != e.Time {
 			continue
 		}
@@ -41,12 +46,12 @@ func withoutKilled(recorded []history.Event, killed map[string]time.Duration) (w
 			l := last[process]
 			if open[process] {
 				l.Type, l.Error, l.Time = history.Info, "the client was killed", e.Time
-				r.Merge(l)
+				write(l)
 			}
-			r.Merge(history.Event{Process: process, Op: history.Crash, Type: history.Info, Lock: l.Lock, Owner: l.Owner, Time: e.Time})
+			write(history.Event{Process: process, Op: history.Crash, Type: history.Info, Lock: l.Lock, Owner: l.Owner, Time: e.Time})
 		}
 	}
-	return written, r.Close()
+	return written
 }
 
 // zoneOf is the zone of the client that an event is of; empty if it is of none.

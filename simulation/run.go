@@ -39,6 +39,7 @@ type Outcome struct {
 	Links  map[string]int
 	// Sent are the commands of clients, in order.
 	Sent []world.Sent
+	sent func() []world.Sent // makes them, of a run of this process
 	// Virtual is how long the run took by its own clock.
 	Virtual time.Duration
 }
@@ -53,6 +54,9 @@ const bufferSize = 1 << 10
 // poolSize is more than a run has connections: who waits for one uses timers that
 // outlive the bubble.
 const poolSize = 100
+
+// usualEvents is how many events most runs have at most: a list that grows was a fiftieth of the time of a run.
+const usualEvents = 256
 
 // leftover is how long what clients left under way may take when they are closed. It
 // costs nothing.
@@ -97,7 +101,7 @@ func play(t *testing.T, l harness.LockSpec, c Case) (out Outcome, err error) {
 	return out, err
 }
 
-// write makes the lines of the history, and what stands for them.
+// write makes what only a run that is kept needs: the lines of the history, what stands for them, and the list of commands.
 func (o *Outcome) write() error {
 	var b bytes.Buffer
 	lines := json.NewEncoder(&b)
@@ -109,7 +113,7 @@ func (o *Outcome) write() error {
 	}
 	o.History = b.Bytes()
 	sum := sha256.Sum256(o.History)
-	o.Hash = hex.EncodeToString(sum[:8])
+	o.Hash, o.Sent = hex.EncodeToString(sum[:8]), o.sent()
 	return nil
 }
 
@@ -144,6 +148,7 @@ type deployment struct {
 func run(l harness.LockSpec, c Case, reseed func(uint64)) (out Outcome, err error) {
 	d := deploy(l, c)
 	defer d.Close()
+	out.events = make([]history.Event, 0, usualEvents)
 	d.recorder = history.NewRecorder(nil)
 	d.recorder.Collect(&out.events)
 	d.Notice = d.notice
@@ -166,14 +171,14 @@ func run(l harness.LockSpec, c Case, reseed func(uint64)) (out Outcome, err erro
 		out.Virtual = time.Since(d.recorder.Start())
 	}
 	err = errors.Join(err, d.recorder.Close())
-	if err == nil && len(d.killed) > 0 {
-		out.events, err = withoutKilled(out.events, d.killed)
+	if len(d.killed) > 0 {
+		out.events = withoutKilled(out.events, d.killed)
 	}
 	for _, do := range slices.Backward(d.closers) {
 		do()
 	}
 	time.Sleep(leftover) // in virtual time: the bubble has no condition for "all timers fired"
-	out.Counts, out.Links, out.Sent, out.Topology = d.Counts(), d.Requests(), d.Sent(), d.drawing()
+	out.Counts, out.Links, out.sent, out.Topology = d.Counts(), d.Requests(), d.Sent, d.drawing()
 	return out, err
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -120,11 +121,13 @@ func Kinds() []Kind {
 	}
 }
 
-// kindByName is the kind with that name; nil for none.
-func kindByName(name string) *Kind {
-	kinds := Kinds()
-	if at := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); at >= 0 {
-		return &kinds[at]
+var kinds = sync.OnceValue(Kinds) //nolint:gochecknoglobals // a simulation asks for a kind some ten times in a case
+
+// KindByName is the kind with that name, which must not be changed; nil for none.
+func KindByName(name string) *Kind {
+	all := kinds()
+	if at := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name }); at >= 0 {
+		return &all[at]
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (c Config) WithDefaults() Config {
 		c.Kinds = []string{Contended}
 	}
 	for _, name := range c.Kinds {
-		if k := kindByName(name); k != nil {
+		if k := KindByName(name); k != nil {
 			c.Locks, c.Lease, c.Wait = cmp.Or(c.Locks, k.locks), cmp.Or(c.Lease, k.lease), cmp.Or(c.Wait, k.wait)
 		}
 	}
@@ -126,7 +126,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("lease must be at least %v", least))
 	}
 	for _, name := range c.Kinds {
-		if kindByName(name) == nil {
+		if KindByName(name) == nil {
 			errs = append(errs, fmt.Errorf("unknown kind of workload %q", name))
 		}
 	}
@@ -176,7 +176,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 	owed := make([]sync.Map, len(zones))
 	var kinds []*Kind
 	for _, name := range c.Kinds {
-		k := kindByName(name)
+		k := KindByName(name)
 		kinds = append(kinds, k)
 		for i := range owed {
 			if k.seldom && c.Soon {

@@ -35,10 +35,6 @@ type Slot struct {
 	Owner string
 	// Mine: this node, or the master that it replicates, has it.
 	Mine bool
-	// MigratingTo is where the keys of a slot of this node are moved to, and
-	// Importing tells whether keys of another's slot are moved here.
-	MigratingTo string
-	Importing   bool
 }
 
 // Shard is a master and its replicas.
@@ -80,12 +76,11 @@ func crc16(s string) uint16 {
 
 // route says, as an error, why this node doesn't run a command.
 func (s *Server) route(c *Session, cmd *command, a []string) any {
-	asking := c != nil && c.asking
 	if c == nil || cmd.name != "exec" || !c.multi {
-		return s.routeKeys(c, asking, cmd, a)
+		return s.routeKeys(c, cmd, a)
 	}
 	for _, q := range c.queue {
-		if e := s.routeKeys(c, asking, find(q), q); e != nil {
+		if e := s.routeKeys(c, find(q), q); e != nil {
 			return e
 		}
 	}
@@ -110,24 +105,14 @@ func (s *Server) sameSlot(queue [][]string) any {
 	return nil
 }
 
-func (s *Server) routeKeys(c *Session, asking bool, cmd *command, a []string) any {
-	slot, crossed, missing, total, first, several := -1, false, 0, 0, "", false
-	channels := cmd.is(shardChannels)
+func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
+	slot, crossed := -1, false
 	cmd.keys(a, func(key string) bool {
 		n := KeySlot(key)
-		if slot >= 0 && n != slot {
-			crossed = true
-			return false
+		if crossed = slot >= 0 && n != slot; !crossed {
+			slot = n
 		}
-		if slot < 0 {
-			first = key
-		}
-		slot, several = n, several || key != first
-		total++
-		if !channels && (s.keys[key] == nil || s.isExpired(key)) {
-			missing++
-		}
-		return true
+		return !crossed
 	})
 	if slot < 0 {
 		return nil
@@ -138,27 +123,13 @@ func (s *Server) routeKeys(c *Session, asking bool, cmd *command, a []string) an
 		return Error("CLUSTERDOWN Hash slot not served")
 	case crossed:
 		return errCrossSlot
-	case !cmd.is(shardChannels) && s.host.Cluster.Down != nil && s.host.Cluster.Down():
+	case s.host.Cluster.Down != nil && s.host.Cluster.Down():
 		return Error("CLUSTERDOWN The cluster is down")
 	}
-	at := strconv.Itoa(slot) + " "
-	switch {
-	case where.MigratingTo != "" && missing > 0:
-		if missing < total {
-			return Error("TRYAGAIN Multiple keys request during rehashing of slot")
-		}
-		return Error("ASK " + at + where.MigratingTo)
-	case where.Importing && asking:
-		if several && missing > 0 {
-			return Error("TRYAGAIN Multiple keys request during rehashing of slot")
-		}
-		return nil
-	case where.Mine && !s.replica:
-		return nil
-	case where.Mine && c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi:
+	if where.Mine && (!s.replica || c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi) {
 		return nil
 	}
-	return Error("MOVED " + at + where.Owner)
+	return Error("MOVED " + strconv.Itoa(slot) + " " + where.Owner)
 }
 
 const errCrossSlot = Error("CROSSSLOT Keys in request don't hash to the same slot")
@@ -166,12 +137,11 @@ const errCrossSlot = Error("CROSSSLOT Keys in request don't hash to the same slo
 // isRedirection tells whether a node says that the keys are elsewhere, or nowhere.
 func isRedirection(e Error) bool {
 	code, _, _ := strings.Cut(string(e), " ")
-	return slices.Contains([]string{"MOVED", "ASK", "CLUSTERDOWN", "CROSSSLOT", "TRYAGAIN"}, code)
+	return slices.Contains([]string{"MOVED", "CLUSTERDOWN", "CROSSSLOT"}, code)
 }
 
 func clusterCommands() []command {
 	return []command{
-		{name: "asking", arity: 1, flags: needsSession, run: asking},
 		{name: "readonly", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(true) }},
 		{name: "readwrite", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(false) }},
 		{name: "cluster", arity: -2, run: noSubcommand},
@@ -193,16 +163,6 @@ func inCluster(f func(s *Server, a []string) any) func(s *Server, a []string) an
 		}
 		return f(s, a)
 	}
-}
-
-func asking(s *Server, _ []string) any {
-	if s.host.Cluster == nil {
-		return errNoCluster
-	}
-	if s.script == nil { // in one it says nothing
-		s.session.asking = true
-	}
-	return ok
 }
 
 func (s *Server) setMayRead(yes bool) any {

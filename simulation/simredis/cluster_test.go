@@ -28,22 +28,17 @@ func TestKeySlot(t *testing.T) {
 
 // Slots of the cluster of the test, by the tags that are in them.
 const (
-	lastOfA   = 9999 // the other node has those that follow
-	migrating = "n"  // of this node, and on its way to the other
-	importing = "i"  // of the other, and on its way to this node
-	unserved  = "k"
+	lastOfA  = 9999 // the other node has those that follow
+	unserved = "k"
 )
 
-var tags = []string{"b", "c", "e", migrating, importing, unserved}
+var tags = []string{"b", "c", "e", unserved}
 
 // A node of a cluster answers as a real one does: keys of its own slots, of those of
-// the other, of slots that move, and of one that no node has.
+// the other, and of one that no node has.
 func TestDifferentialOfClusters(t *testing.T) {
-	for _, tag := range []string{"e", importing} {
-		require.Greater(t, simredis.KeySlot(tag), lastOfA, tag)
-	}
-	for _, tag := range []string{"b", "c", migrating, unserved} {
-		require.LessOrEqual(t, simredis.KeySlot(tag), lastOfA, tag)
+	for _, tag := range tags {
+		require.Equal(t, tag == "e", simredis.KeySlot(tag) > lastOfA, tag)
 	}
 	ports := freePorts(t, 4)
 	options := func(i int) []string {
@@ -58,16 +53,10 @@ func TestDifferentialOfClusters(t *testing.T) {
 	p.cluster = &simredis.Cluster{
 		Node: func() simredis.Node { return simredis.Node{} },
 		Slot: func(n int) simredis.Slot {
-			s := simredis.Slot{Mine: n <= lastOfA, Owner: "127.0.0.1:" + ports[1]}
-			switch n {
-			case simredis.KeySlot(unserved):
+			if n == simredis.KeySlot(unserved) {
 				return simredis.Slot{}
-			case simredis.KeySlot(migrating):
-				s.MigratingTo = "127.0.0.1:" + ports[1]
-			case simredis.KeySlot(importing):
-				s.Importing = true
 			}
-			return s
+			return simredis.Slot{Mine: n <= lastOfA, Owner: "127.0.0.1:" + ports[1]}
 		},
 		Down: func() bool { return down },
 	}
@@ -93,7 +82,7 @@ func TestDifferentialOfClusters(t *testing.T) {
 	}
 }
 
-// clusterStep spreads the keys over the slots, and asks sometimes.
+// clusterStep spreads the keys over the slots.
 func clusterStep(s step, seed uint64) step {
 	g := newGenerator(seed)
 	tag := g.one(tags...)
@@ -104,9 +93,6 @@ func clusterStep(s step, seed uint64) step {
 		if strings.HasPrefix(a, "{l}") {
 			s.args[i] = "{" + tag + "}" + a[3:]
 		}
-	}
-	if g.IntN(6) == 0 {
-		s.args = words("ASKING")
 	}
 	switch strings.ToLower(s.args[0]) {
 	case "keys", "flushall", "flushdb": // what there is of the cluster is the same, but not in what order
@@ -134,9 +120,6 @@ func slots(t *testing.T, p *pair, other *realConn) {
 	clusterIs(t, p, "cluster_known_nodes:2")
 	clusterIs(t, p, "cluster_slots_assigned:16383")
 	clusterIs(t, p, "cluster_state:ok")
-	theirs := strings.Split(do(other, "CLUSTER", "MYID"), "\r\n")[1]
-	do(p.control, "CLUSTER", "SETSLOT", strconv.Itoa(simredis.KeySlot(migrating)), "MIGRATING", theirs)
-	do(p.control, "CLUSTER", "SETSLOT", strconv.Itoa(simredis.KeySlot(importing)), "IMPORTING", theirs)
 }
 
 // clusterIs waits until the node says that, while the clocks go on.

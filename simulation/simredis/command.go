@@ -7,16 +7,15 @@ import (
 type flags uint16
 
 const (
-	write         flags = 1 << iota
-	readOnly            // reads keys
-	noScript            // not for scripts
-	noMulti             // not for transactions
-	needsSession        // not for Server.Do
-	inSubscribed        // also for a connection that is subscribed, in RESP2
-	mayReplicate        // not for read-only scripts either
-	sentinelToo         // a sentinel has it as well
-	movable             // says itself which of its arguments are keys
-	shardChannels       // its keys are channels, which don't move with a slot
+	write        flags = 1 << iota
+	readOnly           // reads keys
+	noScript           // not for scripts
+	noMulti            // not for transactions
+	needsSession       // not for Server.Do
+	inSubscribed       // also for a connection that is subscribed, in RESP2
+	mayReplicate       // not for read-only scripts either
+	sentinelToo        // a sentinel has it as well
+	movable            // says itself which of its arguments are keys
 )
 
 // command is one command, or subcommand, of the server.
@@ -156,16 +155,13 @@ func text(s string, n int) string {
 }
 
 // oneLine keeps an error from breaking the protocol.
-func oneLine(s string) string {
-	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
-}
+func oneLine(s string) string { return lineEnds.Replace(s) }
+
+var lineEnds = strings.NewReplacer("\r", " ", "\n", " ") //nolint:gochecknoglobals // a constant
 
 // process runs a command as a connection sends it; c is nil without one.
 func (s *Server) process(c *Session, a []string) any {
 	cmd, failed := s.admit(c, a)
-	if c != nil && c.asking && (cmd == nil || cmd.name != "asking") {
-		defer func() { c.asking = c.multi }()
-	}
 	if failed != nil {
 		if c != nil {
 			c.failed = c.failed || c.multi

@@ -10,7 +10,7 @@ func AppendCommand(b []byte, args ...string) []byte {
 }
 
 // ForgetScripts is SCRIPT FLUSH.
-func (s *Server) ForgetScripts() { s.scripts = map[string]string{} }
+func (s *Server) ForgetScripts() { s.scripts = map[string]*program{} }
 
 // Blocked tells whether the session waits, as in WAIT. It takes bytes while it waits
 // and runs them afterwards.

@@ -25,7 +25,7 @@ type Host struct {
 	Sentinel func(args []string) any
 	// Bus takes a message to the other nodes of a cluster, which are given it with
 	// [Server.Deliver].
-	Bus func(channel, message string, shard bool)
+	Bus func(channel, message string)
 }
 
 // Batch is what one command, script or transaction wrote.

@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,8 +13,16 @@ import (
 
 // program is a script that has been compiled.
 type program struct {
+	sha               string
 	proto             *lua.FunctionProto
 	shebang, noWrites bool
+	plain             bool // it sets no global variable
+}
+
+// setsGlobals reports whether a function, or one within it, has an instruction that sets a global variable.
+func setsGlobals(f *lua.FunctionProto) bool {
+	return slices.ContainsFunc(f.Code, func(instruction uint32) bool { return int(instruction>>26) == lua.OP_SETGLOBAL }) ||
+		slices.ContainsFunc(f.FunctionPrototypes, setsGlobals)
 }
 
 // What all servers of a process share, since simulations start thousands that
@@ -32,7 +41,7 @@ func compile(source string) (*program, any) {
 	if p, found := programs.Load(source); found {
 		return p.(*program), nil
 	}
-	p := &program{}
+	p := &program{sha: Sha(source)}
 	body := source
 	if strings.HasPrefix(source, "#!") {
 		line, rest, _ := strings.Cut(source, "\n")
@@ -51,6 +60,7 @@ func compile(source string) (*program, any) {
 		return nil, errCompile(err)
 	}
 	p.proto.IsVarArg &^= lua.VarArgNeedsArg // no table of arguments for each call
+	p.plain = !setsGlobals(p.proto)
 	programs.Store(source, p)
 	return p, nil
 }
@@ -122,11 +132,14 @@ func (s *Server) closeVM() {
 }
 
 // run gives the reply of a script.
-func (m *vm) run(p *program, name string, keys, args []string) any {
+func (m *vm) run(p *program, keys, args []string) any {
 	l := m.l
 	f := m.functions[p]
 	if f == nil {
 		f = l.NewFunctionFromProto(p.proto)
+		if p.plain { // it needs no protection of what it does not set, and so finds each global variable at once
+			f.Env = m.globals
+		}
 		m.functions[p] = f
 	}
 	m.globals.RawSetString("KEYS", luaList(l, keys))
@@ -135,7 +148,7 @@ func (m *vm) run(p *program, name string, keys, args []string) any {
 	defer l.SetTop(top)
 	err := l.CallByParam(lua.P{Fn: f, NRet: 1, Protect: true, Handler: m.onError})
 	if err != nil {
-		return scriptError(err, name)
+		return scriptError(err, p.sha)
 	}
 	return fromLua(l.Get(-1), 0)
 }

@@ -102,7 +102,7 @@ func (m *memoryServer) dial(context.Context, string, string) (net.Conn, error) {
 // left. The caller holds the mutex.
 func (m *memoryServer) receive(session *simredis.Session, conn int, b []byte) []byte {
 	for {
-		args, n, err := simredis.Parse(b)
+		args, n, err := simredis.Parse(string(b))
 		if n == 0 && err == nil {
 			return b
 		}

@@ -14,7 +14,6 @@ const (
 	optIncr
 	optGet
 	optKeepTTL
-	optPersist
 	optEX
 	optPX
 	optEXAT
@@ -25,13 +24,13 @@ const (
 	optLimit
 
 	expiries = optEX | optPX | optEXAT | optPXAT
-	lifetime = expiries | optKeepTTL | optPersist
+	lifetime = expiries | optKeepTTL
 )
 
 //nolint:gochecknoglobals // a constant
 var optionNames = map[string]options{
 	"NX": optNX, "XX": optXX, "GT": optGT, "LT": optLT, "CH": optCH, "INCR": optIncr,
-	"GET": optGet, "KEEPTTL": optKeepTTL, "PERSIST": optPersist, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
+	"GET": optGet, "KEEPTTL": optKeepTTL, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
 	"WITHSCORES": optWithScores, "REV": optRev, "BYSCORE": optByScore, "LIMIT": optLimit,
 }
 

@@ -10,36 +10,23 @@ import (
 const (
 	byChannel = iota
 	byPattern
-	byShard
 )
 
 func pubSubCommands() []command {
 	return []command{
 		{name: "subscribe", arity: -2, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.subscribe(a, byChannel) }},
 		{name: "psubscribe", arity: -2, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.subscribe(a, byPattern) }},
-		{name: "ssubscribe", arity: -2, flags: shardChannels | needsSession | noScript | inSubscribed, first: 1, last: -1, step: 1, run: func(s *Server, a []string) any { return s.subscribe(a, byShard) }},
 		{name: "unsubscribe", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.unsubscribe(a, byChannel) }},
 		{name: "punsubscribe", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: func(s *Server, a []string) any { return s.unsubscribe(a, byPattern) }},
-		{name: "sunsubscribe", arity: -1, flags: shardChannels | needsSession | noScript | inSubscribed, first: 1, last: -1, step: 1, run: func(s *Server, a []string) any { return s.unsubscribe(a, byShard) }},
-		{name: "publish", arity: 3, flags: mayReplicate | sentinelToo, run: func(s *Server, a []string) any { return s.publish(a, false) }},
-		{name: "spublish", arity: 3, flags: shardChannels | mayReplicate, first: 1, last: 1, step: 1, run: func(s *Server, a []string) any { return s.publish(a, true) }},
+		{name: "publish", arity: 3, flags: mayReplicate | sentinelToo, run: publish},
 		{name: "pubsub", arity: -2, run: noSubcommand},
-		{name: "pubsub|channels", arity: -2, run: func(s *Server, a []string) any { return s.channelNames(a) }},
-		{name: "pubsub|numsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byChannel) }},
-		{name: "pubsub|shardnumsub", arity: -2, run: func(s *Server, a []string) any { return s.countSubscribers(a, byShard) }},
+		{name: "pubsub|channels", arity: -2, run: channelNames},
+		{name: "pubsub|numsub", arity: -2, run: countSubscribers},
 		{name: "pubsub|numpat", arity: 2, run: func(s *Server, _ []string) any { return int64(len(s.channels[byPattern])) }},
 	}
 }
 
-func (c *Session) subscriptions() int {
-	return len(c.subscribed[byChannel]) + len(c.subscribed[byPattern]) + len(c.subscribed[byShard])
-}
-
-// count is what the answer to SUBSCRIBE has: shard channels count for themselves.
-func (c *Session) count(kind int) int64 {
-	if kind == byShard {
-		return int64(len(c.subscribed[byShard]))
-	}
+func (c *Session) subscriptions() int64 {
 	return int64(len(c.subscribed[byChannel]) + len(c.subscribed[byPattern]))
 }
 
@@ -51,7 +38,7 @@ func (s *Server) subscribe(a []string, kind int) any {
 			c.subscribed[kind] = append(c.subscribed[kind], name)
 			s.channels[kind][name] = append(s.channels[kind][name], c)
 		}
-		out = append(out, Push{strings.ToLower(a[0]), name, c.count(kind)})
+		out = append(out, Push{strings.ToLower(a[0]), name, c.subscriptions()})
 	}
 	return out
 }
@@ -65,11 +52,11 @@ func (s *Server) unsubscribe(a []string, kind int) any {
 	word := strings.ToLower(a[0])
 	var out raw
 	if len(names) == 0 {
-		out = raw{Push{word, nil, c.count(kind)}}
+		out = raw{Push{word, nil, c.subscriptions()}}
 	}
 	for _, name := range names {
 		c.unsubscribe(kind, name)
-		out = append(out, Push{word, name, c.count(kind)})
+		out = append(out, Push{word, name, c.subscriptions()})
 	}
 	return out
 }
@@ -101,32 +88,25 @@ func without[E comparable](m map[string][]E, key string, e E) {
 	}
 }
 
-func (s *Server) publish(a []string, shard bool) any {
-	n := s.Deliver(a[1], a[2], shard)
+func publish(s *Server, a []string) any {
+	n := s.Deliver(a[1], a[2])
 	switch {
 	case s.applying:
 	case s.host.Cluster == nil:
 		s.propagate(a...)
 	case s.host.Bus != nil:
-		s.host.Bus(a[1], a[2], shard)
+		s.host.Bus(a[1], a[2])
 	}
 	return int64(n)
 }
 
 // Deliver gives a message to the sessions of this server that subscribed, and
 // returns how many copies that is.
-func (s *Server) Deliver(channel, message string, shard bool) int {
-	kind, word := byChannel, "message"
-	if shard {
-		kind, word = byShard, "smessage"
-	}
+func (s *Server) Deliver(channel, message string) int {
 	n := 0
-	for _, c := range slices.Clone(s.channels[kind][channel]) {
-		c.push(Push{word, channel, message})
+	for _, c := range slices.Clone(s.channels[byChannel][channel]) {
+		c.push(Push{"message", channel, message})
 		n++
-	}
-	if shard {
-		return n
 	}
 	for _, p := range slices.Sorted(maps.Keys(s.channels[byPattern])) {
 		if !match(p, channel) {
@@ -140,7 +120,7 @@ func (s *Server) Deliver(channel, message string, shard bool) int {
 	return n
 }
 
-func (s *Server) channelNames(a []string) any {
+func channelNames(s *Server, a []string) any {
 	if len(a) > 3 {
 		return errSubcommand(a)
 	}
@@ -153,10 +133,10 @@ func (s *Server) channelNames(a []string) any {
 	return out
 }
 
-func (s *Server) countSubscribers(a []string, kind int) any {
+func countSubscribers(s *Server, a []string) any {
 	out := []any{}
 	for _, name := range a[2:] {
-		out = append(out, name, int64(len(s.channels[kind][name])))
+		out = append(out, name, int64(len(s.channels[byChannel][name])))
 	}
 	return out
 }

@@ -1,8 +1,8 @@
 package simredis
 
 import (
-	"bytes"
 	"strconv"
+	"strings"
 )
 
 const maxBulk = 512 << 20
@@ -10,12 +10,12 @@ const maxBulk = 512 << 20
 // Parse takes one request off the front of b, and says how many bytes it has.
 // n is 0 if the request is not complete yet. A request without words, n > 0 and
 // no args, has no reply. After a protocol error the connection is closed.
-func Parse(b []byte) (args []string, n int, err error) {
+func Parse(b string) (args []string, n int, err error) {
 	if len(b) == 0 {
 		return nil, 0, nil
 	}
 	if b[0] != '*' {
-		return nil, 0, protocolError("expected '*', got '" + string(b[:1]) + "'")
+		return nil, 0, protocolError("expected '*', got '" + b[:1] + "'")
 	}
 	count, at, found := parseLength(b, 1)
 	switch {
@@ -32,7 +32,7 @@ func Parse(b []byte) (args []string, n int, err error) {
 			return nil, 0, nil
 		}
 		if b[at] != '$' {
-			return nil, 0, protocolError("expected '$', got '" + string(b[at]) + "'")
+			return nil, 0, protocolError("expected '$', got '" + b[at:at+1] + "'")
 		}
 		size, next, found := parseLength(b, at+1)
 		switch {
@@ -43,7 +43,7 @@ func Parse(b []byte) (args []string, n int, err error) {
 		case len(b) < next+size+2:
 			return nil, 0, nil
 		}
-		args = append(args, string(b[next:next+size]))
+		args = append(args, b[next:next+size])
 		at = next + size + 2
 	}
 	return args, at, nil
@@ -55,12 +55,12 @@ func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
 // parseLength reads the number and the end of line at from; next is 0 if the
 // line has no end yet.
-func parseLength(b []byte, from int) (n, next int, found bool) {
-	i := bytes.IndexByte(b[from:], '\r')
+func parseLength(b string, from int) (n, next int, found bool) {
+	i := strings.IndexByte(b[from:], '\r')
 	if i < 0 || from+i+1 >= len(b) {
 		return 0, 0, false
 	}
-	n, err := strconv.Atoi(string(b[from : from+i]))
+	n, err := strconv.Atoi(b[from : from+i])
 	return n, from + i + 2, err == nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strings"
-	"sync"
 )
 
 func scriptCommands() []command {
@@ -21,29 +20,19 @@ func scriptCommands() []command {
 	}
 }
 
-// hashes are the SHA-1 of scripts, which are few and come again.
-//
-//nolint:gochecknoglobals // simulations run the same scripts on thousands of servers
-var hashes sync.Map
-
 // Sha is the name of a script: the SHA-1 of its source in hexadecimal digits.
 func Sha(source string) string {
-	if s, found := hashes.Load(source); found {
-		return s.(string)
-	}
 	sum := sha1.Sum([]byte(source))
-	s := hex.EncodeToString(sum[:])
-	hashes.Store(source, s)
-	return s
+	return hex.EncodeToString(sum[:])
 }
 
 func scriptLoad(s *Server, a []string) any {
-	if _, failed := compile(a[2]); failed != nil {
+	p, failed := compile(a[2])
+	if failed != nil {
 		return failed
 	}
-	sha := Sha(a[2])
-	s.scripts[sha] = a[2]
-	return sha
+	s.scripts[p.sha] = p
+	return p.sha
 }
 
 func scriptExists(s *Server, a []string) any {
@@ -59,7 +48,7 @@ func scriptFlush(s *Server, a []string) any {
 	if len(a) > 3 || len(a) == 3 && !strings.EqualFold(a[2], "sync") && !strings.EqualFold(a[2], "async") {
 		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
 	}
-	s.scripts = map[string]string{}
+	s.scripts = map[string]*program{}
 	return ok
 }
 
@@ -71,10 +60,9 @@ type run struct {
 }
 
 func (s *Server) eval(a []string, bySha, readOnly bool) any {
-	name, source := a[1], a[1]
 	n, valid := parseInt(a[2])
 	switch {
-	case bySha && len(name) != 40:
+	case bySha && len(a[1]) != 40:
 		return errNoScript
 	case !valid:
 		return errNotInteger
@@ -83,20 +71,15 @@ func (s *Server) eval(a []string, bySha, readOnly bool) any {
 	case n < 0:
 		return Error("ERR Number of keys can't be negative")
 	}
-	if bySha {
-		var found bool
-		if source, found = s.scripts[strings.ToLower(a[1])]; !found {
-			return errNoScript
-		}
-	} else {
-		name = Sha(source)
-	}
-	p, failed := compile(source)
-	if failed != nil {
-		return failed
-	}
+	p := s.scripts[strings.ToLower(a[1])]
 	if !bySha {
-		s.scripts[name] = source
+		var failed any
+		if p, failed = compile(a[1]); failed != nil {
+			return failed
+		}
+		s.scripts[p.sha] = p
+	} else if p == nil {
+		return errNoScript
 	}
 	if p.shebang && !p.noWrites {
 		if readOnly {
@@ -108,7 +91,7 @@ func (s *Server) eval(a []string, bySha, readOnly bool) any {
 	}
 	s.depth++
 	s.script = &run{readOnly: readOnly || p.noWrites}
-	r := s.interpreter().run(p, name, a[3:3+n], a[3+n:])
+	r := s.interpreter().run(p, a[3:3+n], a[3+n:])
 	s.script = nil
 	s.depth--
 	return r
@@ -130,7 +113,7 @@ func (s *Server) call(a []string) any {
 		return errReadOnly
 	}
 	if s.host.Cluster != nil {
-		if failed := s.routeKeys(s.session, s.session != nil && s.session.asking, c, a); failed != nil {
+		if failed := s.routeKeys(s.session, c, a); failed != nil {
 			switch e := failed.(Error); {
 			case strings.HasPrefix(string(e), "CLUSTERDOWN The"):
 				return Error("ERR Script attempted to execute a command while the cluster is down")

@@ -11,9 +11,9 @@ type Server struct {
 	offset  int64 // of replication: bytes written as a master, or applied as a replica
 
 	keys     map[string]*value
-	scripts  map[string]string // by SHA-1
+	scripts  map[string]*program // by SHA-1
 	sessions []*Session
-	channels [3]map[string][]*Session // who subscribed, by kind and name
+	channels [2]map[string][]*Session // who subscribed, by kind and name
 	watched  map[string][]*Session
 	waiting  []*blocked // sessions that WAIT
 	popping  map[string][]*blocked
@@ -43,7 +43,7 @@ func New(h Host) *Server {
 
 // SetCluster makes the server a node of a cluster, whose messages to the other nodes bus
 // takes.
-func (s *Server) SetCluster(c *Cluster, bus func(channel, message string, shard bool)) {
+func (s *Server) SetCluster(c *Cluster, bus func(channel, message string)) {
 	s.host.Cluster, s.host.Bus = c, bus
 }
 
@@ -52,7 +52,7 @@ func (s *Server) SetCluster(c *Cluster, bus func(channel, message string, shard 
 func (s *Server) Close() { s.closeVM() }
 
 func (s *Server) forget() {
-	s.scripts = map[string]string{}
+	s.scripts = map[string]*program{}
 	for i := range s.channels {
 		s.channels[i] = map[string][]*Session{}
 	}

@@ -23,9 +23,8 @@ type Session struct {
 	blocked *blocked
 	written int64 // offset of its last write
 	mayRead bool  // READONLY of a cluster
-	asking  bool  // ASKING came just before
 
-	subscribed [3][]string // by kind
+	subscribed [2][]string // by kind
 
 	multi, failed, dirty bool
 	queue                [][]string
@@ -64,9 +63,9 @@ func (c *Session) Receive(b []byte) {
 		return
 	}
 	c.in = append(c.in, b...)
-	at := 0
+	in, at := string(c.in), 0
 	for c.wrong == nil {
-		args, n, err := Parse(c.in[at:])
+		args, n, err := Parse(in[at:])
 		if c.wrong = err; n == 0 {
 			break
 		}
@@ -157,7 +156,6 @@ func connectionCommands() []command {
 		{name: "quit", arity: -1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: quit},
 		{name: "reset", arity: 1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: reset},
 		{name: "hello", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: hello},
-		{name: "auth", arity: -2, flags: noScript | sentinelToo, run: auth},
 		{name: "select", arity: 2, run: selectDB},
 		{name: "client", arity: -2, flags: sentinelToo, run: noSubcommand},
 		{name: "client|id", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return s.session.id }},
@@ -189,7 +187,7 @@ func quit(s *Server, _ []string) any {
 func reset(s *Server, _ []string) any {
 	c := s.session
 	c.discard()
-	c.mayRead, c.asking, c.proto, c.name = false, false, 2, ""
+	c.mayRead, c.proto, c.name = false, 2, ""
 	c.unsubscribeAll()
 	return Status("RESET")
 }
@@ -207,28 +205,10 @@ func hello(s *Server, a []string) any {
 		}
 		proto = int(n)
 	}
-	name, named := "", false
-	for i := 2; i < len(a); i++ {
-		switch o := strings.ToLower(a[i]); {
-		case o == "auth" && i+2 < len(a):
-			if a[i+1] != "default" {
-				return errPassword
-			}
-			i += 2
-		case o == "setname" && i+1 < len(a):
-			if !validName(a[i+1]) {
-				return errName
-			}
-			name, named = a[i+1], true
-			i++
-		default:
-			return Error(oneLine("ERR Syntax error in HELLO option '" + text(a[i], len(a[i])) + "'"))
-		}
+	if len(a) > 2 {
+		return Error(oneLine("ERR Syntax error in HELLO option '" + text(a[2], len(a[2])) + "'"))
 	}
 	c.proto = proto
-	if named {
-		c.name = name
-	}
 	m := Map{"server", "redis", "version", Version, "proto", int64(c.proto), "id", c.id, "mode", s.mode()}
 	if s.host.Sentinel == nil {
 		role := "master"
@@ -250,24 +230,6 @@ func (s *Server) mode() string {
 	return "standalone"
 }
 
-const (
-	errPassword = Error("WRONGPASS invalid username-password pair or user is disabled.")
-	errName     = Error("ERR Client names cannot contain spaces, newlines or special characters.")
-)
-
-// auth is that of a server without a password.
-func auth(_ *Server, a []string) any {
-	switch {
-	case len(a) > 3:
-		return errSyntax
-	case len(a) == 2:
-		return Error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
-	case a[1] != "default":
-		return errPassword
-	}
-	return ok
-}
-
 func selectDB(s *Server, a []string) any {
 	n, valid := parseInt(a[1])
 	switch {
@@ -285,15 +247,6 @@ func selectDB(s *Server, a []string) any {
 	return ok
 }
 
-func validName(s string) bool {
-	for i := range len(s) {
-		if s[i] < '!' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 func getName(s *Server, _ []string) any {
 	if s.session.name == "" {
 		return nil
@@ -302,8 +255,8 @@ func getName(s *Server, _ []string) any {
 }
 
 func setName(s *Server, a []string) any {
-	if !validName(a[2]) {
-		return errName
+	if strings.ContainsFunc(a[2], func(r rune) bool { return r < '!' || r > '~' }) {
+		return Error("ERR Client names cannot contain spaces, newlines or special characters.")
 	}
 	s.session.name = a[2]
 	return ok

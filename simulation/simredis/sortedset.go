@@ -2,7 +2,6 @@ package simredis
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -19,16 +18,9 @@ func (m member) compare(o member) int {
 }
 
 // sortedSet has its members in order of their scores, then of their names.
-type sortedSet struct {
-	list  []member
-	index map[string]float64 // once there are many
-}
+type sortedSet struct{ list []member }
 
 func (z *sortedSet) score(name string) (float64, bool) {
-	if z.index != nil {
-		f, found := z.index[name]
-		return f, found
-	}
 	for i := range z.list {
 		if z.list[i].name == name {
 			return z.list[i].score, true
@@ -54,15 +46,6 @@ func (z *sortedSet) set(name string, score float64) {
 	z.delete(name)
 	m := member{name, score + 0} // -0 becomes 0
 	z.list = slices.Insert(z.list, z.rank(m), m)
-	switch {
-	case z.index != nil:
-		z.index[name] = score
-	case len(z.list) >= indexFrom:
-		z.index = make(map[string]float64, 2*len(z.list))
-		for _, m := range z.list {
-			z.index[m.name] = m.score
-		}
-	}
 }
 
 func (z *sortedSet) delete(name string) bool {
@@ -75,18 +58,7 @@ func (z *sortedSet) delete(name string) bool {
 }
 
 // cut deletes the members from place i to before place j.
-func (z *sortedSet) cut(i, j int) {
-	if z.index != nil {
-		for _, m := range z.list[i:j] {
-			delete(z.index, m.name)
-		}
-	}
-	z.list = slices.Delete(z.list, i, j)
-}
-
-func (z *sortedSet) clone() sortedSet {
-	return sortedSet{list: slices.Clone(z.list), index: maps.Clone(z.index)}
-}
+func (z *sortedSet) cut(i, j int) { z.list = slices.Delete(z.list, i, j) }
 
 // scoreRange is what ZCOUNT and others have as min and max.
 type scoreRange struct {

@@ -15,7 +15,6 @@ func stringCommands() []command {
 		writes("psetex", 4, func(s *Server, a []string) any { return s.setEX(a, optPX) }),
 		writes("getset", 3, of(kindString, getSet)),
 		writes("getdel", 2, of(kindString, getDel)),
-		writes("getex", -2, getEX),
 		reads("mget", -2, mget).over(1),
 		writes("mset", -3, mset).over(2),
 		writes("msetnx", -3, mset).over(2),
@@ -125,29 +124,6 @@ func getDel(s *Server, v *value, a []string) any {
 		s.remove(a[1])
 	}
 	return get(s, v, a)
-}
-
-func getEX(s *Server, a []string) any {
-	o, number, rest := parseOptions(a[2:], optPersist|expiries)
-	if len(rest) > 0 {
-		return errSyntax
-	}
-	return of(kindString, func(s *Server, v *value, a []string) any {
-		switch {
-		case v.missing:
-			return nil
-		case o.has(expiries):
-			at, failed := s.parseExpiry(o, number[0], "getex")
-			if failed != nil {
-				return failed
-			}
-			s.setExpiry(v, a[1], at)
-		case o.has(optPersist) && v.expire != 0:
-			v.expire = 0
-			s.wrote(a[1], "PERSIST", a[1])
-		}
-		return v.str
-	})(s, a)
 }
 
 func mget(s *Server, a []string) any {

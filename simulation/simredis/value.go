@@ -26,7 +26,7 @@ type value struct {
 
 func (v *value) clone() *value {
 	c := *v
-	c.table, c.zset, c.list = v.table.clone(), v.zset.clone(), slices.Clone(v.list)
+	c.table.list, c.zset.list, c.list = slices.Clone(v.table.list), slices.Clone(v.zset.list), slices.Clone(v.list)
 	return &c
 }
 

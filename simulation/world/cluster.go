@@ -483,11 +483,11 @@ func (m *member) describeAll() []simredis.Shard {
 	return all
 }
 
-// publish takes a message of a client to the other nodes; one of a shard stays there.
-func (m *member) publish(channel, message string, shard bool) {
+// publish takes a message of a client to the other nodes.
+func (m *member) publish(channel, message string) {
 	for j := range m.others {
-		if j != m.index && (!shard || m.of[j] == m.of[m.index]) {
-			m.send(j, func(to *member) { to.node.server.Deliver(channel, message, shard) })
+		if j != m.index {
+			m.send(j, func(to *member) { to.node.server.Deliver(channel, message) })
 		}
 	}
 }

@@ -191,33 +191,24 @@ func TestClusterBus(t *testing.T) {
 	})
 }
 
-// A message reaches the subscribers of every node, and that of a shard those of its nodes.
+// A message reaches the subscribers of every node.
 func TestClusterMessages(t *testing.T) {
-	clustered(t, nil, func(t *testing.T, rdb *redis.ClusterClient, node func(int) *redis.Client, _ *notices) {
+	clustered(t, nil, func(t *testing.T, _ *redis.ClusterClient, node func(int) *redis.Client, _ *notices) {
 		t.Helper()
 		everywhere := node(6).Subscribe(t.Context(), "c")
 		defer everywhere.Close()
-		shard := rdb.SSubscribe(t.Context(), first)
-		defer shard.Close()
-		for _, s := range []*redis.PubSub{everywhere, shard} {
-			_, err := s.Receive(t.Context())
-			require.NoError(t, err)
-		}
+		_, err := everywhere.Receive(t.Context())
+		require.NoError(t, err)
 		require.NoError(t, node(2).Publish(t.Context(), "c", "to all").Err())
-		require.NoError(t, rdb.SPublish(t.Context(), first, "to some").Err())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		m, err := everywhere.ReceiveMessage(ctx)
 		require.NoError(t, err)
 		require.Equal(t, "to all", m.Payload)
-		m, err = shard.ReceiveMessage(ctx)
-		require.NoError(t, err)
-		require.Equal(t, "to some", m.Payload)
-		require.ErrorContains(t, node(2).SPublish(t.Context(), first, "x").Err(), "MOVED")
 	})
 }
 
-// The same seed is the same cluster, and a bus is nothing that other topologies have.
+// The same seed is the same cluster.
 func TestClusterSameSeed(t *testing.T) {
 	var runs [2]string
 	for i := range runs {
@@ -234,13 +225,6 @@ func TestClusterSameSeed(t *testing.T) {
 	require.Contains(t, runs[0], "<nil>")
 	require.Contains(t, runs[0], "MOVED")
 	require.Equal(t, runs[0], runs[1])
-	synctest.Test(t, func(t *testing.T) {
-		w := world.New(1, []world.Fault{{Name: world.Cut, Target: "redis-1>redis-2/bus"}})
-		w.AddServer("redis-1")
-		w.AddServer("redis-2")
-		require.ErrorContains(t, w.Start(), "is no link")
-		w.Close()
-	})
 }
 
 // A client of a cluster does not repeat a request that a server may have carried out, also

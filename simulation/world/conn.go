@@ -55,14 +55,14 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	}
 	c.begun = append(c.begun, b...)
-	requests, whole, err := parse(c.begun)
+	requests, whole, err := parse(string(c.begun))
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("a simulated server takes no such request: %w", err)
 	case !whole: // a client writes what is longer than its buffer in parts, at one instant
 		return len(b), nil
 	}
-	fresh := w.isFresh(c.up.link, c.begun)
+	fresh := w.link(c.up.link).isFresh(c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
 	if c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
@@ -72,7 +72,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.prompt = false
 		return len(b), nil
 	}
-	w.log(c.up.link, requests)
+	w.sent = append(w.sent, sent{w.now(), c.up.link, requests})
 	struck := w.requested(c.up.link, names, fresh)
 	var late time.Duration
 	lost, mute := false, false
@@ -127,7 +127,7 @@ func (c *conn) repeat(requests [][]string, later time.Duration) {
 }
 
 // parse takes the commands of a request apart, and says whether the last one is whole.
-func parse(data []byte) (all [][]string, whole bool, err error) {
+func parse(data string) (all [][]string, whole bool, err error) {
 	for len(data) > 0 {
 		args, n, err := simredis.Parse(data)
 		if err != nil || n == 0 {
@@ -146,7 +146,7 @@ func parse(data []byte) (all [][]string, whole bool, err error) {
 // request is sent later, and the goroutine goes on until it waits for the reply. If it slept here, and
 // another goroutine waited for the mutex, time would stand still in the bubble.
 func (c *conn) mayLock(b []byte) bool {
-	requests, _, err := parse(b)
+	requests, _, err := parse(string(b))
 	return err == nil && len(requests) > 0 && (c.node.kind == sentinelNode || !slices.ContainsFunc(commands(requests), func(name string) bool {
 		return !slices.Contains(greetings, name) && !slices.Contains(inquiries, name) && !strings.HasSuffix(name, "SUBSCRIBE") && name != "PING"
 	}))

@@ -23,13 +23,15 @@ type event struct {
 // unique is the instant, or the first one after it at which nothing else happens: of two
 // timers at the same instant the runtime runs either one first.
 func (w *World) unique(at time.Duration) time.Duration {
-	for {
-		if _, taken := w.used[int64(at)]; !taken {
-			w.used[int64(at)] = struct{}{}
-			return at
-		}
+	past, _ := slices.BinarySearch(w.used, w.now())
+	w.used = w.used[past:]
+	i, taken := slices.BinarySearch(w.used, at)
+	for ; taken; taken = i < len(w.used) && w.used[i] == at {
 		at++
+		i++
 	}
+	w.used = slices.Insert(w.used, i, at)
+	return at
 }
 
 // after has something done so long from now, or at the first free instant after that.
@@ -47,23 +49,18 @@ func (w *World) at(at time.Duration, do func()) {
 
 // drive runs events at their times. One goroutine does so for all, so that the clients
 // have reacted to one event, as far as they do at once, before the next comes.
-func (w *World) drive(stop <-chan struct{}) {
+func (w *World) drive() {
 	defer close(w.stopped)
-	for {
-		select {
-		case <-w.timer.C:
-		case <-stop:
-			w.timer.Stop()
-			return
-		}
+	for over := false; !over; {
+		<-w.timer.C
 		w.mu.Lock()
-		for len(w.events) > 0 && w.events[0].at <= w.now() {
+		for len(w.events) > 0 && w.events[0].at <= w.now() && !w.over {
 			e := w.events[0]
 			w.events = slices.Delete(w.events, 0, 1)
 			e.do()
 			happened.Add(1)
 		}
-		if len(w.events) > 0 {
+		if over = w.over; len(w.events) > 0 && !over {
 			w.timer.Reset(w.events[0].at - w.now())
 		}
 		w.mu.Unlock()

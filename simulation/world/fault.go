@@ -205,7 +205,7 @@ func (f Fault) String() string {
 // Validate joins what is wrong with the fault in this world.
 func (w *World) Validate(f Fault) error {
 	var errs []error
-	if !slices.Contains(Kinds(), f.Name) {
+	if _, known := kinds[f.Name]; !known {
 		return names.Unknown("simulated fault", f.Name, Kinds())
 	}
 	server := func(what, name string) {

@@ -1,8 +1,6 @@
 package world
 
 import (
-	"hash/fnv"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +32,7 @@ func (w *World) tell(n Notice) {
 // it. Other faults begin.
 func (w *World) requested(link string, commands []string, fresh bool) []Fault {
 	var struck []Fault
-	w.requests[link]++
+	w.link(link).requests++
 	for _, f := range w.counted(func(a Anchor) bool {
 		return a.Event == Request && a.Of == link && (fresh || !a.Fresh) && (a.Command == "" || slices.Contains(commands, a.Command))
 	}) {
@@ -50,18 +48,6 @@ func (w *World) requested(link string, commands []string, fresh bool) []Fault {
 		}
 	}
 	return struck
-}
-
-// isFresh reports whether a request was not sent on the link before, and notes it.
-func (w *World) isFresh(link string, request []byte) bool {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, link)
-	_, _ = h.Write(request)
-	if w.sentBefore[h.Sum64()] {
-		return false
-	}
-	w.sentBefore[h.Sum64()] = true
-	return true
 }
 
 // wrote counts a change of a server's data. Its faults begin once the server has done

@@ -106,7 +106,7 @@ func (w *World) announce(old, master *Node) {
 	host, port, _ := net.SplitHostPort(master.address)
 	for _, n := range w.nodes {
 		if n.kind == sentinelNode {
-			n.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "), false)
+			n.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "))
 		}
 	}
 }

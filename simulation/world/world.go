@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"hash/maphash"
 	"io"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,29 +22,25 @@ type World struct {
 	// the world.
 	Notice func(Notice)
 
-	mu    sync.Mutex
-	begin time.Time
-	seed  uint64
-	nodes []*Node
-	zones map[string]*Zone
-	// sentBefore has the hashes of the requests of each link.
-	sentBefore map[uint64]bool
-	links      map[string]*link
-	master     string   // the name of the server that Sentinels name, or that has the slot
-	cluster    *cluster // nil: there is none
-	counts     Counts
-
-	requests map[string]int // by link
-	sent     []Sent
+	mu      sync.Mutex
+	begin   time.Time
+	seed    uint64
+	nodes   []*Node
+	zones   map[string]*Zone
+	links   map[string]*link
+	master  string   // the name of the server that Sentinels name, or that has the slot
+	cluster *cluster // nil: there is none
+	counts  Counts
+	sent    []sent
 
 	plan   []Fault
 	armed  []*armed  // those that wait for an event
 	active []*active // those that last
 
-	events  []event            // in order
-	used    map[int64]struct{} // instants at which something happens
+	events  []event         // in order
+	used    []time.Duration // instants from now on at which something happens, in order
 	timer   *time.Timer
-	stop    chan struct{}
+	over    bool
 	stopped chan struct{}
 }
 
@@ -69,7 +64,7 @@ type Counts struct {
 // New makes a world whose random choices are fixed by the seed, in which these faults
 // happen.
 func New(seed uint64, plan []Fault) *World {
-	return &World{begin: time.Now(), seed: seed, plan: plan, zones: map[string]*Zone{}, sentBefore: map[uint64]bool{}, links: map[string]*link{}, used: map[int64]struct{}{}, requests: map[string]int{}}
+	return &World{begin: time.Now(), seed: seed, plan: plan, zones: map[string]*Zone{}, links: map[string]*link{}}
 }
 
 // Counts are how much happened so far.
@@ -84,7 +79,13 @@ func (w *World) Counts() Counts {
 func (w *World) Requests() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.requests)
+	requests := map[string]int{}
+	for name, l := range w.links {
+		if l.requests > 0 {
+			requests[name] = l.requests
+		}
+	}
+	return requests
 }
 
 // A Sent is a command that a client sent: not what it says first on a connection.
@@ -98,26 +99,32 @@ type Sent struct {
 	Script string `json:"script,omitempty"`
 }
 
-// log notes the commands of a request.
-func (w *World) log(link string, requests [][]string) {
-	for _, args := range requests {
-		s := Sent{At: w.now(), Link: link, Name: strings.ToUpper(args[0])}
-		switch {
-		case len(args) < 2:
-		case s.Name == "EVALSHA":
-			s.Script = strings.ToLower(args[1])
-		case s.Name == "EVAL":
-			s.Script = simredis.Sha(args[1])
-		}
-		w.sent = append(w.sent, s)
-	}
+// A sent is a request that a client sent.
+type sent struct {
+	at       time.Duration
+	link     string
+	requests [][]string
 }
 
 // Sent are the commands that clients sent so far, in order.
 func (w *World) Sent() []Sent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.sent)
+	var all []Sent
+	for _, r := range w.sent {
+		for _, args := range r.requests {
+			s := Sent{At: r.at, Link: r.link, Name: strings.ToUpper(args[0])}
+			switch {
+			case len(args) < 2:
+			case s.Name == "EVALSHA":
+				s.Script = strings.ToLower(args[1])
+			case s.Name == "EVAL":
+				s.Script = simredis.Sha(args[1])
+			}
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // Start lets time pass in the world. It fails for a fault that it can't have.
@@ -133,8 +140,8 @@ func (w *World) Start() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	w.timer, w.stop, w.stopped = time.NewTimer(time.Hour), make(chan struct{}), make(chan struct{})
-	go w.drive(w.stop)
+	w.timer, w.stopped = time.NewTimer(time.Hour), make(chan struct{})
+	go w.drive()
 	for _, f := range w.plan {
 		w.inject(f)
 	}
@@ -144,11 +151,12 @@ func (w *World) Start() error {
 // Close ends what Start began, and frees the servers' memory.
 func (w *World) Close() {
 	w.mu.Lock()
-	stop := w.stop
-	w.stop = nil
+	driven := w.stopped != nil && !w.over
+	if w.over = true; driven {
+		w.timer.Reset(0)
+	}
 	w.mu.Unlock()
-	if stop != nil {
-		close(stop)
+	if driven {
 		<-w.stopped
 	}
 	w.mu.Lock()
@@ -193,17 +201,36 @@ func (w *World) now() time.Duration { return time.Since(w.begin) }
 
 // A link has the choices that are made for one pair of parties, so that what happens on
 // other links does not change them.
-type link struct{ rng *rand.Rand }
+type link struct {
+	stream   uint64
+	rng      *rand.Rand
+	requests int // that clients sent
+	// sent has the hashes of these requests.
+	sent map[uint64]struct{}
+}
 
 func (w *World) link(name string) *link {
 	l := w.links[name]
 	if l == nil {
 		h := fnv.New64a()
 		_, _ = io.WriteString(h, name)
-		l = &link{rand.New(rand.NewPCG(w.seed, h.Sum64()))} //nolint:gosec // it is no secret
+		l = &link{stream: h.Sum64(), sent: map[uint64]struct{}{}}
+		l.reseed(w.seed)
 		w.links[name] = l
 	}
 	return l
+}
+
+func (l *link) reseed(seed uint64) { l.rng = rand.New(rand.NewPCG(seed, l.stream)) } //nolint:gosec // it is no secret
+
+//nolint:gochecknoglobals // one for all links of a process
+var requestHash = maphash.MakeSeed()
+
+// isFresh reports whether a request was not sent on the link before, and notes it.
+func (l *link) isFresh(request []byte) bool {
+	before := len(l.sent)
+	l.sent[maphash.Bytes(requestHash, request)] = struct{}{}
+	return len(l.sent) > before
 }
 
 // Reseed has all random choices from now on be those of another seed.
@@ -211,7 +238,9 @@ func (w *World) Reseed(seed uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seed = seed
-	clear(w.links)
+	for _, l := range w.links {
+		l.reseed(seed)
+	}
 }
 
 // How long a message takes: usually between the first two, and one in a few up to so

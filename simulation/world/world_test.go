@@ -435,6 +435,7 @@ func TestValidate(t *testing.T) {
 		}{
 			{world.Fault{Name: "storm"}, `unknown simulated fault "storm"`},
 			{world.Fault{Name: world.Stall, Target: "redis-1"}, "is no link"},
+			{world.Fault{Name: world.Cut, Target: "redis-1>redis-1/bus"}, "is no link"}, // which only a cluster has
 			{world.Fault{Name: world.Stall, Target: "zone-b>redis-1"}, "is no link"},
 			{world.Fault{Name: world.Kill, Target: "zone-a"}, "is no server"},
 			{world.Fault{Name: world.PauseClient, Target: "redis-1"}, "is no zone"},
