@@ -83,7 +83,7 @@ func (h *Hold) leave() (l Lease, told []func(), err error) {
 func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	begin := time.Now()
 	g, d, err := c.attached(text)
-	if err == nil && !c.call() {
+	if err == nil && !c.begin(&c.calls) {
 		err = ErrClosed
 	}
 	if err != nil {

@@ -74,18 +74,6 @@ type holdHooks interface {
 	onLost(l Lease)
 }
 
-// extendHold is Extend of a keeper of this package. An end that a watchdog keeps becomes no sooner.
-func extendHold(ctx context.Context, k holdHooks, l Lease, d time.Duration, watched bool) (time.Time, error) {
-	sent := time.Now()
-	err := k.extend(ctx, d)
-	k.tell(ctx, Extended, l, time.Since(sent), err)
-	expires := k.expires(sent, d)
-	if err == nil && watched && l.Expires.After(expires) {
-		expires = l.Expires
-	}
-	return expires, err
-}
-
 // NewHold returns the handle on a grant that k keeps.
 func NewHold(l Lease, k Keeper) *Hold {
 	h := newHold(l, k)
@@ -106,7 +94,7 @@ var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch h.keeper.(type) {
-	case *grant, *bundle, *quorumRequest:
+	case *grant, *bundle:
 	default:
 		h.keeper, _ = wrap(h.keeper).(Keeper)
 	}
@@ -324,9 +312,7 @@ func (h *Hold) releaseLater(ctx context.Context) {
 	h.later = true
 	life := h.hooks.taskGroup()
 	life.background(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-		defer cancel()
-		_ = life.retryUntilAnswered(ctx, func() error {
+		_ = life.retryForAWhile(ctx, func(ctx context.Context) error {
 			_, err := h.release(ctx, true)
 			return err
 		})

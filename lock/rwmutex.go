@@ -149,8 +149,7 @@ func newSideKind(what string) *kind {
 		force: func(o *object) transport.Call {
 			return on("rw_force", o.keys.side(rand.Text()), o.keys.readers(), o.keys.writers(), markLife.Milliseconds())
 		},
-		wakesAll: what == "read", // all that wait get in at once
-		denied:   ErrUpgrade,
+		denied: ErrUpgrade,
 	}
 }
 

@@ -66,6 +66,6 @@ func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
 	k := *kinds.mutex
 	k.invalid = b.Validate()
 	b = b.withDefaults()
-	k.spin, k.tickets = &b, false
+	k.spin, k.tickets = b.pause, false
 	return &SpinMutex{Mutex{c.object(name, &k)}}
 }
