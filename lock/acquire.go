@@ -234,7 +234,7 @@ func (g *grant) endCopies(ctx context.Context, run func(func())) {
 // out. A refusal says nothing: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
 func (g *grant) askFirst(ctx context.Context) (answer, error) {
 	c := g.client
-	if !g.kind.usesMutexScripts || g.kind.fenced || g.keys.contended.Load() {
+	if !g.kind.usesMutexScripts || g.kind.fenced || c.isContended(g.name).Load() {
 		return answer{}, nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
@@ -265,7 +265,7 @@ func (g *grant) begin(ctx context.Context) (answer, error) {
 	}
 	a, err := g.try(ctx)
 	if err == nil && a.granted {
-		g.keys.contended.Store(false)
+		g.client.isContended(g.name).Store(false)
 	}
 	if g.waiter != nil && (err != nil || a.granted) {
 		wakeups.Leave(g.waiter, false)
@@ -320,7 +320,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		return answer{}, err
 	case numbers[0] == 0:
 		g.failures, g.place, g.refused = 0, numbers[2], refused{sent, numbers[3]}
-		g.keys.contended.Store(true)
+		c.isContended(g.name).Store(true)
 		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
 	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}

@@ -145,10 +145,11 @@ func (c Config) withDefaults() Config {
 type Client struct {
 	rdb       redis.UniversalClient
 	config    Config
-	inbox     string // the channel on which it is told what was handed to it
-	node      string // the server, if there is just one
-	sharded   bool   // keys have slots, which may move
-	keys      keyCache
+	inbox     string       // the channel on which it is told what was handed to it
+	node      string       // the server, if there is just one
+	sharded   bool         // keys have slots, which may move
+	seed      maphash.Seed // of a hash of the names of locks
+	contended [256]atomic.Bool
 	wakeups   *wakeup.Wakeups
 	queues    *localQueues
 	transport *transport.Transport
@@ -175,11 +176,12 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	c = c.withDefaults()
-	client := &Client{rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), taskGroup: newTaskGroup()}
+	client := &Client{
+		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
+	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	client.keys.seed = maphash.MakeSeed()
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout)
@@ -211,6 +213,12 @@ func suits(rdb redis.UniversalClient, c Config) error {
 		return fmt.Errorf("ack timeout of %v: give less than the read timeout of the Redis client, %v", c.AckTimeout, timeout)
 	}
 	return nil
+}
+
+// isContended is whether the last request of this client for a lock was refused, so the next is not a first one
+// that would be refused too: a lock that changes hands costs two requests. Some names share it.
+func (c *Client) isContended(name string) *atomic.Bool {
+	return &c.contended[maphash.String(c.seed, name)%uint64(len(c.contended))]
 }
 
 // Acquire locks the [Mutex] of that name.

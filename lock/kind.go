@@ -67,17 +67,17 @@ var kinds = struct{ mutex, fenced, fair, read, write *kind }{ //nolint:gocheckno
 type object struct {
 	client *Client
 	name   string
-	keys   *keys
+	keys   keys
 	kind   *kind
 }
 
 func (c *Client) object(name string, k *kind) object {
-	return object{client: c, name: name, keys: c.keys.get(c.config.Prefix, name), kind: k}
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name), kind: k}
 }
 
 // objectIn is a lock that shares no key with those of other kinds.
 func (c *Client) objectIn(part, name string, k *kind) object {
-	return object{client: c, name: name, keys: newKeys(c.config.Prefix+":"+part, name), kind: k}
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix+":"+part, name), kind: k}
 }
 
 // Name returns the lock's name.

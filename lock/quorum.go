@@ -13,48 +13,12 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-// maxUnanswered is how many requests a server may leave unanswered until it is
-// spared new ones.
-const maxUnanswered = 64
-
-var (
-	errUnresponsive  = fmt.Errorf("not asked: it left %d requests without an answer", maxUnanswered)
-	errClosedRequest = errors.New("not asked any more")
-)
+var errClosedRequest = errors.New("not asked any more")
 
 // A node is one of the servers of a [Redlock].
 type node struct {
 	*Client
 	addr string
-
-	began     time.Time
-	inFlight  atomic.Int64 // requests, and their repetitions
-	lastReply atomic.Int64 // when it last answered, or had nothing to answer; since began
-}
-
-// run sends a call, which counts until it ends.
-func (v *node) run(ctx context.Context, s transport.Call) transport.Reply {
-	if v.inFlight.Add(1) == 1 {
-		v.noteReply(nil)
-	}
-	defer v.inFlight.Add(-1)
-	r := v.transport.Run(ctx, s, nil)
-	v.noteReply(r.Err)
-	return r
-}
-
-// noteReply notes that a request ended, if it ended with an answer.
-func (v *node) noteReply(err error) {
-	if err == nil || transport.IsRefusal(err) {
-		v.lastReply.Store(int64(time.Since(v.began)))
-	}
-}
-
-// isUnresponsive reports whether so many requests wait without an answer that one more would only
-// join them: whatever goes to a server that is stuck lasts until the timeouts of
-// go-redis.
-func (v *node) isUnresponsive(limit time.Duration) bool {
-	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
 }
 
 // A round is one request for a lock that is sent to several servers: the same
@@ -152,12 +116,24 @@ func (q *round) request(ctx context.Context) (time.Time, quorumCount, error) {
 // ask has one server grant the request, or make the grant end d from now. Where it isn't known to be present it is asked
 // for anew, so that a server that was out of reach, or lost it, makes up for it.
 func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, err error) {
-	n := q.redlock.nodes[i]
-	s, err := q.next(i, d)
-	if err != nil {
-		return false, err
+	q.mu.Lock()
+	v := &q.votes[i]
+	if q.closed {
+		q.mu.Unlock()
+		return false, errClosedRequest
 	}
-	r := n.run(ctx, s)
+	var s transport.Call
+	if v.state == present {
+		s = q.grant.kind.extend(q.grant, d)
+	} else {
+		v.state = unknown
+		g := *q.grant
+		g.lease = d
+		s = g.kind.acquire(&g)
+	}
+	v.asks++
+	q.mu.Unlock()
+	r := q.redlock.nodes[i].transport.Run(ctx, s, nil)
 	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
 		numbers, err = outcomeOf(r.Value)
@@ -165,7 +141,6 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	v := &q.votes[i]
 	v.replies++
 	switch {
 	case granted:
@@ -178,33 +153,12 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	return granted, err
 }
 
-// next is the call for one server.
-func (q *round) next(i int, d time.Duration) (s transport.Call, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	v := &q.votes[i]
-	switch {
-	case q.closed:
-		return s, errClosedRequest
-	case v.state == present:
-		v.asks++
-		return q.grant.kind.extend(q.grant, d), nil
-	case q.redlock.nodes[i].isUnresponsive(q.redlock.config.NodeTimeout):
-		return s, errUnresponsive
-	}
-	v.state = unknown
-	v.asks++
-	g := *q.grant
-	g.lease = d
-	return g.kind.acquire(&g), nil
-}
-
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background.
 func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
 	n := q.redlock.nodes[i]
 	release := func(ctx context.Context) (bool, error) {
-		r := n.run(ctx, q.grant.kind.release(q.grant, withdraw))
+		r := n.transport.Run(ctx, q.grant.kind.release(q.grant, withdraw), nil)
 		released := n.isReleased(ctx, r.Value)
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -215,9 +169,7 @@ func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released b
 	}
 	released, err = release(ctx)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
-		n.inFlight.Add(1)
 		q.redlock.background(func() {
-			defer n.inFlight.Add(-1)
 			_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
 				_, err := release(ctx)
 				return err

@@ -91,7 +91,7 @@ func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
 	redistest.Await(t, "the error of the third", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.votes[2] == vote{state: absent, asks: 1}
+		return b.votes[2] == vote{state: absent, asks: 1, replies: 1}
 	})
 	require.NoError(t, h.Release(t.Context()))
 	r.Close()
