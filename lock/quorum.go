@@ -13,12 +13,44 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-var errClosedRequest = errors.New("not asked any more")
+// maxUnanswered is how many requests a server may leave unanswered until it is
+// spared new ones.
+const maxUnanswered = 64
+
+var (
+	errUnresponsive  = fmt.Errorf("not asked: it left %d requests without an answer", maxUnanswered)
+	errClosedRequest = errors.New("not asked any more")
+)
 
 // A node is one of the servers of a [Redlock].
 type node struct {
 	*Client
 	addr string
+
+	began     time.Time
+	inFlight  atomic.Int64 // requests, and their repetitions
+	lastReply atomic.Int64 // when it last answered, or had nothing to answer; since began
+}
+
+// run sends a call, which counts until it ends.
+func (v *node) run(ctx context.Context, s transport.Call) transport.Reply {
+	answered := func() { v.lastReply.Store(int64(time.Since(v.began))) }
+	if v.inFlight.Add(1) == 1 {
+		answered()
+	}
+	defer v.inFlight.Add(-1)
+	r := v.transport.Run(ctx, s, nil)
+	if r.Err == nil || transport.IsRefusal(r.Err) {
+		answered()
+	}
+	return r
+}
+
+// isUnresponsive reports whether so many requests wait without an answer that one more would only
+// join them: whatever goes to a server that is stuck lasts until the timeouts of
+// go-redis.
+func (v *node) isUnresponsive(limit time.Duration) bool {
+	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
 }
 
 // A round is one request for a lock that is sent to several servers: the same
@@ -122,6 +154,11 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		q.mu.Unlock()
 		return false, errClosedRequest
 	}
+	n := q.redlock.nodes[i]
+	if v.state != present && n.isUnresponsive(q.redlock.config.NodeTimeout) {
+		q.mu.Unlock()
+		return false, errUnresponsive
+	}
 	var s transport.Call
 	if v.state == present {
 		s = q.grant.kind.extend(q.grant, d)
@@ -133,7 +170,7 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	}
 	v.asks++
 	q.mu.Unlock()
-	r := q.redlock.nodes[i].transport.Run(ctx, s, nil)
+	r := n.run(ctx, s)
 	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
 		numbers, err = outcomeOf(r.Value)
@@ -158,7 +195,7 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
 	n := q.redlock.nodes[i]
 	release := func(ctx context.Context) (bool, error) {
-		r := n.transport.Run(ctx, q.grant.kind.release(q.grant, withdraw), nil)
+		r := n.run(ctx, q.grant.kind.release(q.grant, withdraw))
 		released := n.isReleased(ctx, r.Value)
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -169,7 +206,9 @@ func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released b
 	}
 	released, err = release(ctx)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
+		n.inFlight.Add(1)
 		q.redlock.background(func() {
+			defer n.inFlight.Add(-1)
 			_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
 				_, err := release(ctx)
 				return err

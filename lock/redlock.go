@@ -134,7 +134,7 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 			errs = append(errs, fmt.Errorf("server %s is there twice: its vote would count twice", addr))
 		}
 		addresses[addr] = true
-		r.nodes = append(r.nodes, &node{addr: addr})
+		r.nodes = append(r.nodes, &node{addr: addr, began: time.Now()})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
