@@ -150,6 +150,7 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		}
 	}()
 	a, err = g.askFirst(ctx)
+	callers := ctx
 	ctx, cancel := bounded(ctx, begin, opt.Wait)
 	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
@@ -174,6 +175,9 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		default:
 			err = ErrNotAcquired
 		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) && callers.Err() == nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v of the end of the wait: %w", answerLimit, err)
 	}
 	returned = true
 	return g, a, waited, refusal(err)
