@@ -39,14 +39,12 @@ type RedlockConfig struct {
 
 // Validate joins everything that is wrong with the configuration.
 func (c RedlockConfig) Validate() error {
-	errs := []error{Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift}.Validate()}
-	if c.NodeTimeout != 0 && c.NodeTimeout < time.Millisecond {
-		errs = append(errs, fmt.Errorf("node timeout of %v: give at least 1ms, or 0 for %v", c.NodeTimeout, defaultNodeTimeout))
-	}
-	if c.RetryDelay != 0 && c.RetryDelay < time.Millisecond {
-		errs = append(errs, fmt.Errorf("retry delay of %v: give at least 1ms, or 0 for %v", c.RetryDelay, defaultRetryDelay))
-	}
-	return errors.Join(errs...)
+	wrong := mistakes{Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift}.Validate()}
+	wrong.note(c.NodeTimeout != 0 && c.NodeTimeout < time.Millisecond,
+		"node timeout of %v: give at least 1ms, or 0 for %v", c.NodeTimeout, defaultNodeTimeout)
+	wrong.note(c.RetryDelay != 0 && c.RetryDelay < time.Millisecond,
+		"retry delay of %v: give at least 1ms, or 0 for %v", c.RetryDelay, defaultRetryDelay)
+	return errors.Join(wrong...)
 }
 
 func (c RedlockConfig) withDefaults() RedlockConfig {
