@@ -21,6 +21,8 @@ const (
 	// longTimeout is that for a release. Where its answer is lost, the next one can't tell whether the first one
 	// released the lock or whether it was lost, so a server that is slow for a moment is awaited.
 	longTimeout = 250 * time.Millisecond
+	// answerLimit is how long a request is awaited after the end of [Options.Wait], however long the Redis client repeats it.
+	answerLimit = 5 * time.Second
 )
 
 // A grant is one request for a lock. Its request tells it from all others, so
@@ -44,7 +46,9 @@ type grant struct {
 	tried     bool           // to release it while it was held, and the answer is lost
 	ending    bool           // the server was asked to release it
 	moved     bool           // or to extend it by its owner
-	late      *lateCopies    // of a first request whose answer was lost, which is not passed on; nil: there are none
+	over      *atomic.Bool   // of a first request whose answer was lost: the grant was not made, was released or was lost
+	round     *round         // of a Redlock, the last one,
+	doubt     error          // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -61,18 +65,13 @@ func (c *identity) held() string { return "held " + c.request + " " + c.owner }
 // answer is the server's to one try. The zero answer is a refusal, and so is one without an
 // answer for a reason that may pass: the outcome is unknown then.
 type answer struct {
-	granted   bool
-	handed    bool // by the release before, and for a short lease at first
-	denied    bool // a refusal that waiting doesn't change
-	holds     int
-	token     int64
-	expires   time.Time
-	ttl       time.Duration // of a refusal: until the lock runs out
-	place     int64         // of a refusal: in the queue, if there is one
-	displaced bool          // the place in the queue had been lost, and others may have been served
-	unacked   error         // of a grant: too few replicas have it
-	at        refused       // of a refusal
-	failed    error         // why there was no answer, if a waiter is to ask again
+	granted bool
+	handed  bool // by the release before, and for a short lease at first
+	holds   int
+	token   int64
+	expires time.Time
+	ttl     time.Duration // of a refusal: until the lock runs out
+	failed  error         // why there was no answer, if a waiter is to ask again
 }
 
 // refused is a refusal: what a waiter knows for sure about its place in the queue.
@@ -92,7 +91,7 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	if err := o.check(opt); err != nil {
 		return nil, err
 	}
-	if !c.call() {
+	if !c.begin(&c.calls) {
 		return nil, ErrClosed
 	}
 	defer c.calls.Done()
@@ -114,13 +113,11 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
 	g := &grant{
-		object: *o, identity: identity{request: rand.Text(), owner: opt.Owner}, named: opt.Owner, lease: opt.Lease,
+		object: *o, identity: identity{request: rand.Text(), owner: opt.Owner}, named: opt.Owner,
+		lease:   cmp.Or(opt.Lease, o.client.config.Watchdog),
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}
 	g.id = g.request
-	if g.watched {
-		g.lease = o.client.config.Watchdog
-	}
 	if g.anonymous {
 		g.owner = g.request + "o" // and not the request, which others may be told
 		g.named = g.owner
@@ -153,6 +150,9 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		}
 	}()
 	a, err = g.askFirst(ctx)
+	callers := ctx
+	ctx, cancel := bounded(ctx, begin, opt.Wait)
+	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
 	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
 	if err == nil && !a.granted && g.waits && g.shares() && !g.copied {
@@ -171,13 +171,24 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			waited = true
 			a, err = g.wait(ctx, a, begin, opt.Wait)
 		case g.copied: // a copy would be granted the lock later
-			_, err = g.undo(ctx, false, ErrNotAcquired, errors.New("refused, and a copy of the request may be on its way"))
+			err = g.undo(ctx, false, ErrNotAcquired, errors.New("refused, and a copy of the request may be on its way"))
 		default:
 			err = ErrNotAcquired
 		}
 	}
+	if errors.Is(err, context.DeadlineExceeded) && callers.Err() == nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v of the end of the wait: %w", answerLimit, err)
+	}
 	returned = true
 	return g, a, waited, refusal(err)
+}
+
+// bounded is a context that ends a while after the end of a wait, in which a request that is in flight then is answered.
+func bounded(ctx context.Context, begin time.Time, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait <= 0 || wait > Forever-answerLimit {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, begin.Add(wait+answerLimit))
 }
 
 // abandon withdraws a request in which a hook of the Redis client panicked: the caller may
@@ -188,33 +199,28 @@ func (g *grant) abandon(ctx context.Context) {
 	}
 	g.client.background(func() {
 		defer func() { _ = recover() }() // the caller has it from the request itself
-		g.withdraw(ctx)
+		_, _ = g.withdraw(ctx)
 	})
 }
 
-// lateCopies are those of a first request whose answer was lost. A copy that comes after the end of the grant knows no
-// mark, and would hold the lock until its lease ends.
-type lateCopies struct {
-	ended atomic.Bool // the grant was not made, was released or was lost
-}
-
-// copiesComeLate is when they are withdrawn: so long after the request was sent, if the grant has ended by then. No copy
-// is expected after markLife.
+// copiesComeLate is when copies of a first request whose answer was lost are withdrawn: so long after it was sent, if the
+// grant has ended by then. A copy that comes after that end knows no mark, and would hold the lock until its lease ends. No
+// copy is expected after markLife.
 var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //nolint:gochecknoglobals // a constant
 
 // expectCopies withdraws the copies of a request that was sent then, until none can come any more or the client is
 // closed.
 func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func())) {
-	g.copied, g.late = true, &lateCopies{}
+	g.copied, g.over = true, &atomic.Bool{}
 	same := *g // which goes on changing
 	run(func() {
-		var closed error
 		for _, after := range copiesComeLate {
-			if closed == nil {
-				closed = transport.Sleep(context.WithoutCancel(ctx), time.Until(sent.Add(after)), same.client.closing)
-				if same.late.ended.Load() {
-					same.withdraw(ctx)
-				}
+			closed := transport.Sleep(context.WithoutCancel(ctx), time.Until(sent.Add(after)), same.client.closing)
+			if same.over.Load() {
+				_, _ = same.withdraw(ctx)
+			}
+			if closed != nil {
+				return
 			}
 		}
 	})
@@ -222,8 +228,8 @@ func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func(
 
 // endCopies withdraws what a first request whose answer was lost was or will be granted, once the grant has ended.
 func (g *grant) endCopies(ctx context.Context, run func(func())) {
-	if g.late != nil && !g.late.ended.Swap(true) {
-		run(func() { g.withdraw(ctx) })
+	if g.over != nil && !g.over.Swap(true) {
+		run(func() { _, _ = g.withdraw(ctx) })
 	}
 }
 
@@ -232,7 +238,7 @@ func (g *grant) endCopies(ctx context.Context, run func(func())) {
 // out. A refusal says nothing: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
 func (g *grant) askFirst(ctx context.Context) (answer, error) {
 	c := g.client
-	if !g.kind.usesMutexScripts || g.kind.fenced || g.keys.contended.Load() {
+	if !g.kind.usesMutexScripts || g.kind.fenced || c.isContended(g.name).Load() {
 		return answer{}, nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
@@ -263,7 +269,7 @@ func (g *grant) begin(ctx context.Context) (answer, error) {
 	}
 	a, err := g.try(ctx)
 	if err == nil && a.granted {
-		g.keys.contended.Store(false)
+		g.client.isContended(g.name).Store(false)
 	}
 	if g.waiter != nil && (err != nil || a.granted) {
 		wakeups.Leave(g.waiter, false)
@@ -275,46 +281,59 @@ func (g *grant) begin(ctx context.Context) (answer, error) {
 // leaves nothing behind that outlives the lease: an unknown outcome is undone in the
 // background.
 func (g *grant) try(ctx context.Context) (answer, error) {
+	if g.kind.redlock != nil {
+		return g.askServers(ctx)
+	}
 	c := g.client
 	s := g.kind.acquire(g)
 	s.Abort, s.Acked = c.closing, true
 	sent := time.Now()
 	r, gaveUp := c.exchange(ctx, s, shortTimeout, func(r transport.Reply) {
 		if numbers, err := outcomeOf(r.Value); r.Sent && (r.Err != nil || err != nil || numbers[0] == 1 || g.queued()) {
-			g.withdraw(ctx)
+			_, _ = g.withdraw(ctx)
 		}
 	})
 	if gaveUp {
 		return answer{}, r.Err
 	}
 	g.copied = g.copied || r.Copies
-	a, err := g.answerOf(ctx, r, sent)
-	g.displaced = g.displaced || a.displaced
+	numbers, err := [4]int64{}, r.Err
+	if err == nil {
+		if numbers, err = outcomeOf(r.Value); err == nil {
+			c.noteDenied(ctx, r.Value, len(numbers))
+		}
+	}
 	switch {
 	case g.waits && transport.IsPassing(err):
 		g.displaced = g.displaced || g.place != 0 // it may have been granted unheard, and have lost its place since
-		a = answer{failed: err, ttl: pauseAfter(g.failures)}
 		g.failures++
-		return a, nil // the failure is in the answer, and the wait goes on
+		return answer{failed: err, ttl: pauseAfter(g.failures - 1)}, nil // and the wait goes on
 	case err != nil:
 		if r.Sent {
-			c.tasks.Go(func() { g.withdraw(ctx) })
+			c.tasks.Go(func() { _, _ = g.withdraw(ctx) })
 		}
 		return answer{}, err
-	case a.denied && g.copied:
-		return g.undo(ctx, false, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied), errors.New("a copy of the request may be on its way"))
-	case a.denied:
-		return a, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
-	case !a.granted:
-		g.failures = 0
-		g.keys.contended.Store(true)
-		g.place, g.refused = a.place, a.at
-		return a, nil
-	case a.unacked != nil:
-		return g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotReplicated, a.unacked), a.unacked)
+	}
+	g.displaced = g.displaced || g.kind.queued && numbers[3] == 1
+	switch {
+	case numbers[0] < 0: // waiting doesn't help
+		err = fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
+		if g.copied {
+			err = g.undo(ctx, false, err, errors.New("a copy of the request may be on its way"))
+		}
+		return answer{}, err
+	case numbers[0] == 0:
+		g.failures, g.place, g.refused = 0, numbers[2], refused{sent, numbers[3]}
+		c.isContended(g.name).Store(true)
+		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
+	}
+	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}
+	switch {
+	case r.Unacked != nil:
+		return answer{}, g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotReplicated, r.Unacked), r.Unacked)
 	case !time.Now().Before(a.expires):
 		late := fmt.Errorf("granted when the lease of %v was over already", g.lease)
-		return g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
+		return answer{}, g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
 	}
 	return a, nil
 }
@@ -326,23 +345,19 @@ func (g *grant) queued() bool { return g.kind.queued || g.drawn() != "" }
 // refusal of the first try.
 func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
 	c := g.client
-	p := pending{
-		channel: g.keys.channel, request: g.request, wakesAll: g.kind.wakesAll,
-		poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit,
+	p := pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, waiter: g.waiter}
+	switch {
+	case p.waiter != nil || p.spin != nil:
+	case g.handsOver():
+		g.waiter = c.wakeups.Join(c.inbox, g.request)
+		p.waiter = g.waiter
+	default:
+		p.waiter = c.wakeups.Join(g.keys.channel, g.request)
 	}
-	if g.handsOver() {
-		p.channel, p.wakesAll = c.inbox, true
-		if g.waiter == nil {
-			g.waiter = p.join(c)
-		}
-	}
-	p.waiter = g.waiter
-	granted, err := c.wait(ctx, p, a.ttl, func(ctx context.Context) (granted bool, after time.Duration, err error) {
-		if p.waiter != nil {
-			if h, ok := g.handed(c.wakeups.Take(p.waiter)); ok {
-				a = h
-				return true, 0, nil
-			}
+	granted, err := c.wait(ctx, p, a.ttl, func(ctx context.Context, message string) (granted bool, after time.Duration, err error) {
+		if h, ok := g.handed(message); ok {
+			a = h
+			return true, 0, nil
 		}
 		a, err = g.try(ctx)
 		return a.granted, a.ttl, err
@@ -351,17 +366,19 @@ func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.
 	switch {
 	case granted:
 		return a, nil
+	case g.kind.redlock != nil: // each round takes back what it was granted
+		return answer{}, cmp.Or(err, a.failed)
 	case err == nil && a.failed != nil:
 		if left {
-			c.background(func() { g.withdraw(ctx) })
+			c.background(func() { _, _ = g.withdraw(ctx) })
 		}
 		return answer{}, a.failed
 	case err == nil && left:
-		return g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
+		return answer{}, g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
 	case err == nil:
 		return answer{}, ErrNotAcquired
 	case (left || a.failed != nil) && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired)):
-		return g.undo(ctx, false, err, err)
+		return answer{}, g.undo(ctx, false, err, err)
 	default: // of a request, which is being undone already
 		return answer{}, err
 	}
@@ -372,66 +389,41 @@ var errForgotten = errors.New("the server has forgotten the request: its permits
 
 // undo takes back a grant that doesn't count, or a place in a queue. It returns the first
 // error if that is confirmed, and the second one if it isn't.
-func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) (answer, error) {
+func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) error {
 	if err := ctx.Err(); err != nil {
-		g.client.background(func() { g.withdraw(ctx) })
+		g.client.background(func() { _, _ = g.withdraw(ctx) })
 		if errors.Is(reason, err) {
-			return answer{}, reason
+			return reason
 		}
-		return answer{}, fmt.Errorf("%w: %w", reason, err)
+		return fmt.Errorf("%w: %w", reason, err)
 	}
-	type outcome struct {
-		released bool
-		err      error
-	}
-	o, err := await(ctx, g.client, nil, func() (o outcome) {
-		o.released, o.err = g.retryRelease(ctx, true)
-		return o
+	released := false
+	failed, err := await(ctx, g.client, nil, func() (err error) {
+		released, err = g.withdraw(ctx)
+		return err
 	}, nil)
-	err = cmp.Or(err, o.err)
-	if granted && err == nil && !o.released && g.kind.hasNoLease {
+	err = cmp.Or(err, failed)
+	if granted && err == nil && !released && g.kind.hasNoLease {
 		err = errForgotten
 	}
 	if err != nil {
-		return answer{}, fmt.Errorf("%w; take the grant back: %w", reason, err)
+		return fmt.Errorf("%w; take the grant back: %w", reason, err)
 	}
-	return answer{}, undone
+	return undone
 }
 
-// withdraw makes sure that nothing is left of the request, even if it is still on its way.
-func (g *grant) withdraw(ctx context.Context) { _, _ = g.retryRelease(ctx, true) }
-
-// retryRelease releases until an answer arrives. It outlives ctx, and tries for a
+// withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries for a
 // bounded time.
-func (g *grant) retryRelease(ctx context.Context, withdraw bool) (released bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-	defer cancel()
-	err = g.client.retryUntilAnswered(ctx, func() error {
-		r := g.client.transport.Run(ctx, g.kind.release(g, withdraw), nil)
+func (g *grant) withdraw(ctx context.Context) (released bool, err error) {
+	if g.round != nil { // which has taken it back
+		return false, nil
+	}
+	err = g.client.retryForAWhile(ctx, func(ctx context.Context) error {
+		r := g.client.transport.Run(ctx, g.kind.release(g, true), nil)
 		released = g.client.isReleased(ctx, r.Value)
 		return r.Err
 	})
 	return released, err
-}
-
-// answerOf reads the reply to a request that was sent then.
-func (g *grant) answerOf(ctx context.Context, r transport.Reply, sent time.Time) (answer, error) {
-	if r.Err != nil {
-		return answer{}, r.Err
-	}
-	numbers, err := outcomeOf(r.Value)
-	if err != nil {
-		return answer{}, err
-	}
-	g.client.noteDenied(ctx, r.Value, len(numbers))
-	a := answer{granted: numbers[0] > 0, denied: numbers[0] < 0, displaced: g.kind.queued && numbers[3] == 1}
-	if a.granted {
-		a.holds, a.token, a.unacked = int(numbers[1]), numbers[2], r.Unacked
-		a.expires = g.client.expires(sent, g.lease)
-	} else {
-		a.ttl, a.place, a.at = time.Duration(numbers[1])*time.Millisecond, numbers[2], refused{sent, numbers[3]}
-	}
-	return a, nil
 }
 
 // outcomeOf reads the reply to a request for a grant: see [kind].
@@ -482,6 +474,9 @@ func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 func (g *grant) taskGroup() *taskGroup { return g.client.taskGroup }
 
 func (g *grant) onLost(l Lease) {
+	if g.round != nil {
+		g.kind.redlock.count(g.round, -1)
+	}
 	g.client.queues.leave(g)
 	g.endCopies(context.Background(), g.client.background)
 	g.tell(context.Background(), Lost, l, 0, nil)
@@ -495,14 +490,24 @@ func (g *grant) expires(sent time.Time, lease time.Duration) time.Time {
 	return g.client.expires(sent, lease)
 }
 
-// Extend is for the hold.
+// Extend is for the hold. An end that a watchdog keeps becomes no sooner.
 func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
 	g.moved = true
-	return extendHold(ctx, g, l, d, g.watched)
+	sent := time.Now()
+	err := g.extend(ctx, d)
+	g.tell(ctx, Extended, l, time.Since(sent), err)
+	expires := g.expires(sent, d)
+	if err == nil && g.watched && l.Expires.After(expires) {
+		expires = l.Expires
+	}
+	return expires, err
 }
 
 // extend makes the grant end d from now.
 func (g *grant) extend(ctx context.Context, d time.Duration) error {
+	if g.round != nil {
+		return g.round.extend(ctx, d)
+	}
 	s := g.kind.extend(g, d)
 	s.Acked = true
 	r, _ := g.client.exchange(ctx, s, shortTimeout, nil)
@@ -518,43 +523,49 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 
 // Release is for the hold.
 func (g *grant) Release(ctx context.Context, l Lease) error {
-	c := g.client
 	begin := time.Now()
-	if c.queues.pass(g, l.Expires) {
-		c.tell(ctx, Released, l, time.Since(begin), nil)
-		return nil
+	err := error(nil)
+	switch {
+	case g.round != nil:
+		err = g.round.release(ctx, l.Expires)
+	case !g.client.queues.pass(g, l.Expires):
+		err = g.release(ctx, l.Expires)
 	}
+	g.tell(ctx, Released, l, time.Since(begin), err)
+	return err
+}
+
+// release ends the grant, which may be believed in until then, on the server.
+func (g *grant) release(ctx context.Context, expires time.Time) error {
+	c := g.client
 	g.ending = true
-	if g.late != nil {
-		g.late.ended.Store(true)
+	if g.over != nil {
+		g.over.Store(true)
 	}
 	c.queues.leave(g)
-	held := time.Now().Before(l.Expires)
-	release := func() (transport.Reply, bool) {
-		return c.exchange(ctx, g.kind.release(g, false), longTimeout, nil)
-	}
-	r, gaveUp := release()
-	copies := r.Copies
-	for tries := 0; !gaveUp && transport.IsBusy(r.Err) && c.pause(ctx, tries, time.Until(begin.Add(withdrawLimit))); tries++ {
-		r, gaveUp = release()
+	begin := time.Now()
+	held, copies := begin.Before(expires), false
+	for tries := 0; ; tries++ {
+		r, gaveUp := c.exchange(ctx, g.kind.release(g, false), longTimeout, nil)
 		copies = copies || r.Copies
-	}
-	err := r.Err
-	switch {
-	case err != nil:
-		g.tried = g.tried || held && r.Sent && transport.MayArrive(err)
-	case c.isReleased(ctx, r.Value):
-		if !held && g.copied {
-			// The lease was over, and a copy of the request that came after that may have taken the lock
-			// for a client that no longer wants it: this release shows nothing of the hold.
-			err = ErrNotHeld
+		switch {
+		case !gaveUp && transport.IsBusy(r.Err) && c.pause(ctx, tries, time.Until(begin.Add(withdrawLimit))):
+		case r.Err != nil:
+			g.tried = g.tried || held && r.Sent && transport.MayArrive(r.Err)
+			return r.Err
+		case c.isReleased(ctx, r.Value):
+			if !held && g.copied {
+				// The lease was over, and a copy of the request that came after that may have taken the lock
+				// for a client that no longer wants it: this release shows nothing of the hold.
+				return ErrNotHeld
+			}
+			return nil
+		case g.kind.usesMutexScripts && !g.copied && (g.tried || held && copies):
+			// A Mutex leaves no mark. It is most likely gone by a release whose answer was lost. Whether the
+			// server had lost it before can't be told any more.
+			return nil
+		default:
+			return ErrNotHeld
 		}
-	case g.kind.usesMutexScripts && !g.copied && (g.tried || held && copies):
-		// A Mutex leaves no mark. It is most likely gone by a release whose answer was lost. Whether the
-		// server had lost it before can't be told any more.
-	default:
-		err = ErrNotHeld
 	}
-	c.tell(ctx, Released, l, time.Since(begin), err)
-	return err
 }

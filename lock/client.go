@@ -86,37 +86,37 @@ type Config struct {
 	Observer Observer
 }
 
+// mistakes are what is wrong with some settings.
+type mistakes []error
+
+// note adds a mistake if it is one.
+func (m *mistakes) note(is bool, format string, args ...any) {
+	if is {
+		*m = append(*m, fmt.Errorf(format, args...))
+	}
+}
+
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	var errs []error
-	if strings.ContainsAny(c.Prefix, "{}") {
-		errs = append(errs, fmt.Errorf("prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix))
-	}
-	errs = append(errs, checkSegments(c.Prefix))
-	if c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond {
-		errs = append(errs, fmt.Errorf("watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog))
-	}
-	if c.Drift < 0 || c.Drift >= 1 || math.IsNaN(c.Drift) {
-		errs = append(errs, fmt.Errorf("drift of %v: give a fraction below 1, or 0 for %v", c.Drift, defaultDrift))
-	} else if d := c.withDefaults(); d.Watchdog >= 10*time.Millisecond && d.Watchdog <= d.margin(d.Watchdog) {
-		errs = append(errs, fmt.Errorf("watchdog of %v, of which the drift takes %v: give a longer lease or a smaller drift", d.Watchdog, d.margin(d.Watchdog)))
-	}
-	if c.ReplicaAcks < 0 {
-		errs = append(errs, fmt.Errorf("%d replica acks: give a number of replicas, or 0", c.ReplicaAcks))
-	}
-	if c.AckTimeout != 0 && c.AckTimeout < time.Millisecond {
-		errs = append(errs, fmt.Errorf("ack timeout of %v: give at least 1ms, or 0 for %v", c.AckTimeout, defaultAcks))
-	}
-	if c.Batch < -1 {
-		errs = append(errs, fmt.Errorf("batch of %d: give a number, -1 for none, or 0 for %d", c.Batch, defaultBatch))
-	}
-	if c.TokenLife != 0 && c.TokenLife < time.Second {
-		errs = append(errs, fmt.Errorf("token life of %v: give at least 1s, or 0 for %v", c.TokenLife, defaultTokens))
-	}
-	if least := c.leastHeartbeat(); c.Heartbeat != 0 && c.Heartbeat < least {
-		errs = append(errs, fmt.Errorf("heartbeat of %v: give at least %v, or 0 for the default", c.Heartbeat, least))
-	}
-	return errors.Join(errs...)
+	wrong := mistakes{checkSegments(c.Prefix)}
+	wrong.note(strings.ContainsAny(c.Prefix, "{}"),
+		"prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix)
+	wrong.note(c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond,
+		"watchdog of %v: give at least 10ms, or 0 for %v", c.Watchdog, defaultWatchdog)
+	noFraction := c.Drift < 0 || c.Drift >= 1 || math.IsNaN(c.Drift)
+	wrong.note(noFraction, "drift of %v: give a fraction below 1, or 0 for %v", c.Drift, defaultDrift)
+	d := c.withDefaults()
+	wrong.note(!noFraction && d.Watchdog >= 10*time.Millisecond && d.Watchdog <= d.margin(d.Watchdog),
+		"watchdog of %v, of which the drift takes %v: give a longer lease or a smaller drift", d.Watchdog, d.margin(d.Watchdog))
+	wrong.note(c.ReplicaAcks < 0, "%d replica acks: give a number of replicas, or 0", c.ReplicaAcks)
+	wrong.note(c.AckTimeout != 0 && c.AckTimeout < time.Millisecond,
+		"ack timeout of %v: give at least 1ms, or 0 for %v", c.AckTimeout, defaultAcks)
+	wrong.note(c.Batch < -1, "batch of %d: give a number, -1 for none, or 0 for %d", c.Batch, defaultBatch)
+	wrong.note(c.TokenLife != 0 && c.TokenLife < time.Second,
+		"token life of %v: give at least 1s, or 0 for %v", c.TokenLife, defaultTokens)
+	least := c.leastHeartbeat()
+	wrong.note(c.Heartbeat != 0 && c.Heartbeat < least, "heartbeat of %v: give at least %v, or 0 for the default", c.Heartbeat, least)
+	return errors.Join(wrong...)
 }
 
 // leastHeartbeat is the shortest one in which a waiter is heard of in time.
@@ -145,10 +145,11 @@ func (c Config) withDefaults() Config {
 type Client struct {
 	rdb       redis.UniversalClient
 	config    Config
-	inbox     string // the channel on which it is told what was handed to it
-	node      string // the server, if there is just one
-	sharded   bool   // keys have slots, which may move
-	keys      keyCache
+	inbox     string       // the channel on which it is told what was handed to it
+	node      string       // the server, if there is just one
+	sharded   bool         // keys have slots, which may move
+	seed      maphash.Seed // of a hash of the names of locks
+	contended [256]atomic.Bool
 	wakeups   *wakeup.Wakeups
 	queues    *localQueues
 	transport *transport.Transport
@@ -175,11 +176,12 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
 	c = c.withDefaults()
-	client := &Client{rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), taskGroup: newTaskGroup()}
+	client := &Client{
+		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
+	}
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	client.keys.seed = maphash.MakeSeed()
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout)
@@ -211,6 +213,12 @@ func suits(rdb redis.UniversalClient, c Config) error {
 		return fmt.Errorf("ack timeout of %v: give less than the read timeout of the Redis client, %v", c.AckTimeout, timeout)
 	}
 	return nil
+}
+
+// isContended is whether the last request of this client for a lock was refused, so the next is not a first one
+// that would be refused too: a lock that changes hands costs two requests. Some names share it.
+func (c *Client) isContended(name string) *atomic.Bool {
+	return &c.contended[maphash.String(c.seed, name)%uint64(len(c.contended))]
 }
 
 // Acquire locks the [Mutex] of that name.

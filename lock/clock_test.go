@@ -119,7 +119,7 @@ func (c *counting) extend(context.Context, time.Duration) error {
 // confirmed before the timer has fired: another client may have held the lock since.
 func TestExtensionAfterTheEndDoesNotRevive(t *testing.T) {
 	h := newHold(Lease{Expires: time.Now().Add(-time.Millisecond)}, nil)
-	require.False(t, h.prolong(time.Now().Add(time.Hour), time.Minute))
+	require.ErrorIs(t, h.move(func(l *Lease) { l.Expires = time.Now().Add(time.Hour) }), ErrLost)
 	require.True(t, h.Lease().Expires.Before(time.Now()))
 	<-h.Lost()
 }

@@ -51,27 +51,19 @@ func (h *Hold) Detach(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("detach lock %q: %w", h.lease.Name, err)
 	}
 	defer h.give()
-	l, told, err := h.leave()
-	if err != nil {
-		return "", fmt.Errorf("detach lock %q: %w", l.Name, err)
+	h.mu.Lock()
+	l := h.lease
+	if h.isOver() || !time.Now().Before(l.Expires) {
+		h.mu.Unlock()
+		return "", fmt.Errorf("detach lock %q: %w", l.Name, ErrNotHeld)
 	}
-	for _, f := range told {
-		f()
-	}
+	h.gone = true
+	tell := h.beginEnd()
+	h.mu.Unlock()
+	tell()
 	g.client.queues.leave(g)
 	g.client.tell(ctx, Detached, l, 0, nil)
 	return g.asText(l)
-}
-
-// leave ends a hold without its grant, and returns who is to be told.
-func (h *Hold) leave() (l Lease, told []func(), err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.isOver() || !time.Now().Before(h.lease.Expires) {
-		return h.lease, nil, ErrNotHeld
-	}
-	h.gone = true
-	return h.lease, h.beginEnd(), nil
 }
 
 // Attach makes a hold of what [Hold.Detach] returned. It extends the lease, so that the
@@ -83,7 +75,7 @@ func (h *Hold) leave() (l Lease, told []func(), err error) {
 func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	begin := time.Now()
 	g, d, err := c.attached(text)
-	if err == nil && !c.call() {
+	if err == nil && !c.begin(&c.calls) {
 		err = ErrClosed
 	}
 	if err != nil {

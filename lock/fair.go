@@ -20,8 +20,7 @@ func newFairKind() *kind {
 		force: func(o *object) transport.Call {
 			return on("fair_force", o.keys.queue(rand.Text()), o.keys.channel, markLife.Milliseconds())
 		},
-		queued:   true,
-		wakesAll: true,
+		queued: true,
 	}
 }
 

@@ -74,18 +74,6 @@ type holdHooks interface {
 	onLost(l Lease)
 }
 
-// extendHold is Extend of a keeper of this package. An end that a watchdog keeps becomes no sooner.
-func extendHold(ctx context.Context, k holdHooks, l Lease, d time.Duration, watched bool) (time.Time, error) {
-	sent := time.Now()
-	err := k.extend(ctx, d)
-	k.tell(ctx, Extended, l, time.Since(sent), err)
-	expires := k.expires(sent, d)
-	if err == nil && watched && l.Expires.After(expires) {
-		expires = l.Expires
-	}
-	return expires, err
-}
-
 // NewHold returns the handle on a grant that k keeps.
 func NewHold(l Lease, k Keeper) *Hold {
 	h := newHold(l, k)
@@ -106,7 +94,7 @@ var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch h.keeper.(type) {
-	case *grant, *bundle, *quorumRequest:
+	case *grant, *bundle:
 	default:
 		h.keeper, _ = wrap(h.keeper).(Keeper)
 	}
@@ -213,13 +201,17 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	switch {
 	case errors.Is(err, ErrNotHeld):
 		h.end(h.ends == nil) // of several holds, others are there to be released
-	case err != nil:
+	case err != nil: // it may end then already
 		if expires.IsZero() {
 			expires = sent.Add(d)
 		}
-		h.shorten(expires)
-	case !h.prolong(expires, 0):
-		err = errTooLate
+		_ = h.move(func(l *Lease) {
+			if l.Expires.IsZero() || expires.Before(l.Expires) {
+				l.Expires = expires
+			}
+		})
+	default:
+		err = h.move(func(l *Lease) { l.Expires = expires })
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,11 +240,9 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 		}
 	}
 	h.mu.Lock()
-	told := h.beginEnd()
+	tell := h.beginEnd()
 	h.mu.Unlock()
-	for _, f := range told {
-		f()
-	}
+	tell()
 	gone, err := h.release(ctx, false)
 	if err == nil {
 		return nil
@@ -266,17 +256,22 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
 }
 
-// beginEnd ends the watchdog and the clock, and returns who is to be told of the release.
-func (h *Hold) beginEnd() (told []func()) {
+// beginEnd ends the watchdog and the clock, and returns what tells of the release.
+func (h *Hold) beginEnd() (tell func()) {
 	h.ending, h.watch = true, nil
 	h.stop()
+	var told []func()
 	for w := range h.watchers {
 		if w.released != nil {
 			told = append(told, w.released)
 			delete(h.watchers, w)
 		}
 	}
-	return told
+	return func() {
+		for _, f := range told {
+			f()
+		}
+	}
 }
 
 // release asks the service to end the grant, unless that is over already. The error is [ErrNotHeld] then.
@@ -324,9 +319,7 @@ func (h *Hold) releaseLater(ctx context.Context) {
 	h.later = true
 	life := h.hooks.taskGroup()
 	life.background(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-		defer cancel()
-		_ = life.retryUntilAnswered(ctx, func() error {
+		_ = life.retryForAWhile(ctx, func(ctx context.Context) error {
 			_, err := h.release(ctx, true)
 			return err
 		})
@@ -336,7 +329,7 @@ func (h *Hold) releaseLater(ctx context.Context) {
 	})
 }
 
-// take waits for the right to talk to the service about this grant, until give.
+// take waits for the right to talk to the service about this grant, until give. It is given also where ctx has ended.
 func (h *Hold) take(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -409,34 +402,17 @@ func (h *Hold) expire() {
 // errTooLate says that an extension was confirmed after the lease had ended.
 var errTooLate = fmt.Errorf("the answer came too late: %w", ErrLost)
 
-// prolong notes a confirmed end: that of a lease of the watchdog, which ends no sooner than the
-// one before, or one that the owner chose, if lease is 0. It reports whether the holder may
-// believe in it; if not, the hold is lost.
-func (h *Hold) prolong(expires time.Time, lease time.Duration) bool {
-	h.expire() // perhaps before the timer does
+// move changes the lease, unless the hold is lost by now, perhaps before the timer says so.
+func (h *Hold) move(change func(l *Lease)) error {
+	h.expire()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isLost {
-		return false
+		return errTooLate
 	}
-	if lease > 0 {
-		h.lease.Length = lease
-	}
-	if lease == 0 || expires.After(h.lease.Expires) {
-		h.lease.Expires = expires
-	}
+	change(&h.lease)
 	h.arm()
-	return true
-}
-
-// shorten notes that the lease may end at t already.
-func (h *Hold) shorten(t time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lease.Expires.IsZero() || t.Before(h.lease.Expires) {
-		h.lease.Expires = t
-		h.arm()
-	}
+	return nil
 }
 
 // end loses the hold; gone says that the service confirmed it.

@@ -72,7 +72,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	defer c.Close()
 	m := c.Mutex("orders")
 	g := m.grant(Options{Owner: "a", Lease: time.Minute})
-	_, err = g.retryRelease(t.Context(), true)
+	_, err = g.withdraw(t.Context())
 	require.NoError(t, err)
 	a, err := g.try(t.Context())
 	require.NoError(t, err)

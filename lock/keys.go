@@ -2,46 +2,16 @@ package lock
 
 import (
 	"fmt"
-	"hash/maphash"
 	"strings"
-	"sync/atomic"
 )
 
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
 type keys struct {
-	name                 string // of the lock
-	lock, channel        string
-	part                 string // what the names of further keys begin with
-	end                  string // and end with
-	ticketsKey, tokenKey string // the tickets and the last token of a plain lock
-	// contended says that the last request of this client was refused, so the next is not a first one
-	// that would be refused too: a lock that changes hands costs two requests.
-	contended *atomic.Bool
-}
-
-// keyCache has the keys of the locks that a client used last, by a hash of their names.
-type keyCache struct {
-	seed maphash.Seed
-	of   [256]atomic.Pointer[keys]
-}
-
-// get returns the keys of a lock. They are not changed any more.
-func (c *keyCache) get(prefix, name string) *keys {
-	slot := &c.of[maphash.String(c.seed, name)%uint64(len(c.of))]
-	if k := slot.Load(); k != nil && k.name == name {
-		return k
-	}
-	k := newKeys(prefix, name)
-	slot.Store(k)
-	return k
-}
-
-func newKeys(prefix, name string) *keys {
-	k := keysOf(prefix, name)
-	k.contended = new(atomic.Bool)
-	k.ticketsKey, k.tokenKey = k.tickets(), k.token()
-	return &k
+	name          string // of the lock
+	lock, channel string
+	part          string // what the names of further keys begin with
+	end           string // and end with
 }
 
 // keysOf places a lock. A name with a hash tag of its own, "{user:1}:cart",

@@ -46,13 +46,12 @@ type kind struct {
 	hasNoLease bool
 	// fenced says that grants have tokens.
 	fenced bool
-	// wakesAll says that a message which was lost may have been for any waiter,
-	// and not just for whichever is the first.
-	wakesAll bool
 	// poll bounds the time between two requests of a waiter. Zero: maxPoll.
 	poll time.Duration
-	// spin asks again after these pauses, and listens to no messages.
-	spin *Backoff
+	// spin says how long a waiter pauses, which listens to no messages.
+	spin func(tries int) time.Duration
+	// redlock sends the requests to several servers.
+	redlock *Redlock
 	// denied is why a request was refused that waiting doesn't help.
 	denied error
 	// invalid is what is wrong with how the lock was made.
@@ -68,17 +67,17 @@ var kinds = struct{ mutex, fenced, fair, read, write *kind }{ //nolint:gocheckno
 type object struct {
 	client *Client
 	name   string
-	keys   *keys
+	keys   keys
 	kind   *kind
 }
 
 func (c *Client) object(name string, k *kind) object {
-	return object{client: c, name: name, keys: c.keys.get(c.config.Prefix, name), kind: k}
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name), kind: k}
 }
 
 // objectIn is a lock that shares no key with those of other kinds.
 func (c *Client) objectIn(part, name string, k *kind) object {
-	return object{client: c, name: name, keys: newKeys(c.config.Prefix+":"+part, name), kind: k}
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix+":"+part, name), kind: k}
 }
 
 // Name returns the lock's name.

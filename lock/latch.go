@@ -71,7 +71,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	}
 	begin, round, failures := time.Now(), "", 0
 	var failed error
-	look := func(ctx context.Context) (bool, time.Duration, error) {
+	look := func(ctx context.Context, _ string) (bool, time.Duration, error) {
 		left, now, err := l.look(ctx, l.client.closing)
 		if failed = nil; wait > 0 && transport.IsPassing(err) {
 			failed = err
@@ -84,14 +84,14 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 		}
 		return err == nil && left == 0, 0, err
 	}
-	zero, after, err := look(ctx)
+	zero, after, err := look(ctx, "")
 	if err != nil || zero || wait == 0 {
 		return zero, err
 	}
-	p := pending{channel: l.keys.channel, wakesAll: true, begin: begin, limit: wait}
+	p := pending{begin: begin, limit: wait, waiter: l.client.wakeups.Join(l.keys.channel, "")}
 	zero, err = l.client.wait(ctx, p, after, look)
 	if err == nil && !zero { // the message may have been lost
-		zero, _, err = look(ctx)
+		zero, _, err = look(ctx, "")
 	}
 	return zero, cmp.Or(err, failed)
 }

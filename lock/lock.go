@@ -78,7 +78,8 @@ type Options struct {
 	// whole, or the slot of the lock is moving: it is asked again, after pauses of 10ms at
 	// first and of 640ms at most. Where the last request before the end of the wait failed
 	// so, its error is returned. An error that won't pass, such as that of a user who may
-	// not run scripts, ends the wait at once.
+	// not run scripts, ends the wait at once. A request that is under way when the wait ends is
+	// awaited for 5s more at most, however often the Redis client repeats it.
 	Wait time.Duration
 }
 

@@ -6,39 +6,32 @@ import "context"
 //
 //	err := lock.Do(ctx, client.Fair(), "orders", lock.Options{Wait: time.Minute}, work)
 
-// Fenced grants locks as a [FencedMutex] of that name does.
-func (c *Client) Fenced() Locker {
-	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.FencedMutex(name).Acquire(ctx, o)
-	})
+// named is a [Locker] of the locks that of makes.
+func named[L interface {
+	Acquire(ctx context.Context, o Options) (*Hold, error)
+}](of func(name string) L) Locker {
+	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) { return of(name).Acquire(ctx, o) })
 }
 
+// Fenced grants locks as a [FencedMutex] of that name does.
+func (c *Client) Fenced() Locker { return named(c.FencedMutex) }
+
 // Fair grants locks as a [FairMutex] of that name does.
-func (c *Client) Fair() Locker {
-	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.FairMutex(name).Acquire(ctx, o)
-	})
-}
+func (c *Client) Fair() Locker { return named(c.FairMutex) }
 
 // Spin grants locks as a [SpinMutex] of that name with those pauses does.
 func (c *Client) Spin(b Backoff) Locker {
-	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.SpinMutex(name, b).Acquire(ctx, o)
-	})
+	return named(func(name string) *SpinMutex { return c.SpinMutex(name, b) })
 }
 
 // Readers grants the read side of the [RWMutex] of that name.
 func (c *Client) Readers(rw RWOptions) Locker {
-	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.RWMutex(name, rw).Read().Acquire(ctx, o)
-	})
+	return named(func(name string) *RWSide { return c.RWMutex(name, rw).Read() })
 }
 
 // Writers grants the write side of the [RWMutex] of that name.
 func (c *Client) Writers(rw RWOptions) Locker {
-	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.RWMutex(name, rw).Write().Acquire(ctx, o)
-	})
+	return named(func(name string) *RWSide { return c.RWMutex(name, rw).Write() })
 }
 
 // Permits grants n permits of the [PermitSemaphore] of that name at a time.

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
-	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
 // These tests see the inside of the package. Those of what its users see are in the
@@ -21,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis writes to stderr what its errors say as well
-	code := redistest.Reusing{M: m}.Run()
+	code := m.Run()
 	for end := time.Now().Add(5 * time.Second); code == 0 && working() != ""; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			fmt.Fprintln(os.Stderr, "after all tests this package still has", working())

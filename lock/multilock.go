@@ -62,28 +62,21 @@ type MultiLock struct {
 // NewMultiLock returns the lock of those members. Two of the same Deployment and
 // Name are refused.
 func NewMultiLock(members ...Member) (*MultiLock, error) {
-	var errs []error
-	if len(members) == 0 {
-		errs = append(errs, errors.New("no members: give at least one"))
-	}
+	var wrong mistakes
+	wrong.note(len(members) == 0, "no members: give at least one")
 	m := &MultiLock{members: slices.Clone(members)}
 	slices.SortFunc(m.members, compareMembers)
 	var names []string
 	for i, member := range m.members {
-		if member.Locker == nil {
-			errs = append(errs, fmt.Errorf("member %q has no Locker", member.Name))
-		}
-		if member.Name == "" {
-			errs = append(errs, errors.New("a member without a name: give every lock one"))
-		}
-		if i > 0 && compareMembers(m.members[i-1], member) == 0 {
-			errs = append(errs, fmt.Errorf("member %q is there twice: name it once, or tell the two apart by their Deployment", member.Name))
-		}
+		wrong.note(member.Locker == nil, "member %q has no Locker", member.Name)
+		wrong.note(member.Name == "", "a member without a name: give every lock one")
+		wrong.note(i > 0 && compareMembers(m.members[max(i, 1)-1], member) == 0,
+			"member %q is there twice: name it once, or tell the two apart by their Deployment", member.Name)
 		if !slices.Contains(names, member.Name) {
 			names = append(names, member.Name)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(wrong...); err != nil {
 		return nil, fmt.Errorf("make MultiLock: %w", err)
 	}
 	m.name = strings.Join(names, "+")

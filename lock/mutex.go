@@ -60,8 +60,8 @@ func (g *grant) extra() any {
 }
 
 // plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
-func (k *keys) plain(request string) []string {
-	return []string{k.lock, k.mark(request), k.ticketsKey, k.tokenKey}
+func (k keys) plain(request string) []string {
+	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
 }
 
 // What a release leaves for copies of the request to acquire.

@@ -2,8 +2,11 @@ package lock
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +16,11 @@ import (
 // maxUnanswered is how many requests a server may leave unanswered until it is
 // spared new ones.
 const maxUnanswered = 64
+
+var (
+	errUnresponsive  = fmt.Errorf("not asked: it left %d requests without an answer", maxUnanswered)
+	errClosedRequest = errors.New("not asked any more")
+)
 
 // A node is one of the servers of a [Redlock].
 type node struct {
@@ -26,20 +34,16 @@ type node struct {
 
 // run sends a call, which counts until it ends.
 func (v *node) run(ctx context.Context, s transport.Call) transport.Reply {
+	answered := func() { v.lastReply.Store(int64(time.Since(v.began))) }
 	if v.inFlight.Add(1) == 1 {
-		v.noteReply(nil)
+		answered()
 	}
 	defer v.inFlight.Add(-1)
 	r := v.transport.Run(ctx, s, nil)
-	v.noteReply(r.Err)
-	return r
-}
-
-// noteReply notes that a request ended, if it ended with an answer.
-func (v *node) noteReply(err error) {
-	if err == nil || transport.IsRefusal(err) {
-		v.lastReply.Store(int64(time.Since(v.began)))
+	if r.Err == nil || transport.IsRefusal(r.Err) {
+		answered()
 	}
+	return r
 }
 
 // isUnresponsive reports whether so many requests wait without an answer that one more would only
@@ -47,6 +51,272 @@ func (v *node) noteReply(err error) {
 // go-redis.
 func (v *node) isUnresponsive(limit time.Duration) bool {
 	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
+}
+
+// A round is one request for a lock that is sent to several servers: the same
+// owner and the same request everywhere. A waiter asks with a new one each time.
+type round struct {
+	redlock *Redlock
+	grant   *grant // what is the same everywhere
+	counted bool   // it is among the holds of its owner, whose mutex guards this
+
+	mu     sync.Mutex
+	closed bool // no grant is asked for any more
+	votes  []vote
+}
+
+// A vote is what is known of the request at one server.
+type vote struct {
+	state    voteState
+	asks     int  // how often it was asked for a grant,
+	replies  int  // and how often that came to something
+	answered bool // a release, which
+	released bool // ended the grant
+}
+
+type voteState int
+
+const (
+	absent  voteState = iota // nothing is there, nor on its way
+	unknown                  // no answer yet, or it was lost
+	present
+)
+
+// askServers makes a round of a grant, and returns as soon as a majority has granted it, or as soon as none will; then it takes
+// back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
+func (g *grant) askServers(ctx context.Context) (answer, error) {
+	r := g.kind.redlock
+	doubt := error(nil) // why an earlier round may have left something
+	if g.round != nil {
+		g.request, doubt = rand.Text(), g.doubt
+		g.id = g.request
+	}
+	same := *g
+	same.copied = true // a server may be asked anew while an earlier request is under way
+	q := &round{redlock: r, grant: &same, votes: make([]vote, len(r.nodes))}
+	g.round = q
+	expires, t, err := q.request(ctx)
+	if err == nil {
+		return answer{granted: true, holds: r.count(q, 1), expires: expires}, nil
+	}
+	switch {
+	case t.lost(): // where a majority refuses, no majority is ours
+		g.doubt = nil
+	case !errors.Is(err, ErrNotAcquired):
+		g.doubt = err
+	case doubt != nil:
+		err = doubt
+	}
+	if g.waits && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !t.isMajority(t.refused) {
+		return answer{failed: err}, nil
+	}
+	return answer{}, err
+}
+
+// request sends the round to all servers, and returns the end of the lease.
+func (q *round) request(ctx context.Context) (time.Time, quorumCount, error) {
+	r, lease := q.redlock, q.grant.lease
+	expires := r.client.expires(time.Now(), lease)
+	t := quorumCount{nodes: r.nodes}
+	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, func(ctx context.Context, i int) (bool, error) {
+		return q.ask(ctx, i, lease)
+	}, t.count)
+	if err == nil && t.won() && time.Now().Before(expires) {
+		return expires, t, nil
+	}
+	confirmed := 0
+	if err == nil {
+		confirmed, err = q.undo(ctx, t.no)
+	}
+	definite := t.isMajority(t.no + confirmed)
+	late := fmt.Errorf("granted when the lease of %v was over already", lease)
+	switch {
+	case err != nil: // perhaps before anything was sent
+		q.undoLater(ctx)
+	case t.won() && definite:
+		err = fmt.Errorf("%w: %w", ErrNotAcquired, late)
+	case t.won():
+		err = fmt.Errorf("%w, and taken back on %d of %d servers", late, confirmed, t.yes)
+	case definite:
+		err = t.withErrors(ErrNotAcquired)
+	default:
+		err = t.failure()
+	}
+	return time.Time{}, t, err
+}
+
+// ask has one server grant the request, or make the grant end d from now. Where it isn't known to be present it is asked
+// for anew, so that a server that was out of reach, or lost it, makes up for it.
+func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, err error) {
+	q.mu.Lock()
+	v := &q.votes[i]
+	if q.closed {
+		q.mu.Unlock()
+		return false, errClosedRequest
+	}
+	n := q.redlock.nodes[i]
+	if v.state != present && n.isUnresponsive(q.redlock.config.NodeTimeout) {
+		q.mu.Unlock()
+		return false, errUnresponsive
+	}
+	var s transport.Call
+	if v.state == present {
+		s = q.grant.kind.extend(q.grant, d)
+	} else {
+		v.state = unknown
+		g := *q.grant
+		g.lease = d
+		s = g.kind.acquire(&g)
+	}
+	v.asks++
+	q.mu.Unlock()
+	r := n.run(ctx, s)
+	if err = r.Err; err == nil && r.Value != int64(0) {
+		var numbers [4]int64
+		numbers, err = outcomeOf(r.Value)
+		granted = numbers[0] == 1
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	v.replies++
+	switch {
+	case granted:
+		v.state = present
+	case v.asks == 1 && !r.Copies && !transport.MayArrive(err):
+		v.state = absent
+	case err == nil: // an earlier request may be on its way
+		v.state = unknown
+	}
+	return granted, err
+}
+
+// releaseOn releases the request at one server. If no answer comes, it goes on in the
+// background.
+func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
+	n := q.redlock.nodes[i]
+	release := func(ctx context.Context) (bool, error) {
+		r := n.run(ctx, q.grant.kind.release(q.grant, withdraw))
+		released := n.isReleased(ctx, r.Value)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if v := &q.votes[i]; r.Err == nil && !v.answered { // the first answer
+			v.answered, v.released = true, released
+		}
+		return released, r.Err
+	}
+	released, err = release(ctx)
+	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
+		n.inFlight.Add(1)
+		q.redlock.background(func() {
+			defer n.inFlight.Add(-1)
+			_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
+				_, err := release(ctx)
+				return err
+			})
+		})
+	}
+	return released, err
+}
+
+// undo ends the request, so that nothing is left of it: on the servers that
+// granted it, and on those that may have. no of the others refused it. It returns how many have
+// confirmed that, once those that granted it have answered and a majority has nothing, or
+// all have answered but those whose first answer is awaited still, or the time is over. What is left is done in the
+// background.
+func (q *round) undo(ctx context.Context, no int) (confirmed int, err error) {
+	q.mu.Lock()
+	q.closed = true
+	before := slices.Clone(q.votes)
+	q.mu.Unlock()
+	granted, asked := 0, make([]bool, len(before))
+	for i, v := range before {
+		switch {
+		case v.state == absent:
+		case v.asks != v.replies:
+			q.redlock.background(func() { _, _ = q.releaseOn(context.WithoutCancel(ctx), i, true) })
+		default:
+			asked[i] = true
+		}
+		if v.state == present {
+			granted++
+		}
+	}
+	if !slices.Contains(asked, true) {
+		return 0, nil
+	}
+	err = q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil,
+		func(ctx context.Context, i int) (released bool, err error) {
+			if asked[i] {
+				_, err = q.releaseOn(ctx, i, true)
+			}
+			return asked[i], err
+		},
+		func(i int, had bool, err error) bool {
+			if before[i].state == present {
+				granted--
+			}
+			if had && err == nil {
+				confirmed++
+			}
+			return granted == 0 && len(before)/2 < no+confirmed
+		})
+	return confirmed, err
+}
+
+// undoLater is undo in the background.
+func (q *round) undoLater(ctx context.Context) {
+	q.redlock.background(func() { _, _ = q.undo(context.WithoutCancel(ctx), 0) })
+}
+
+// extend makes the grant end d from now.
+func (q *round) extend(ctx context.Context, d time.Duration) error {
+	r := q.redlock
+	t := quorumCount{nodes: r.nodes}
+	gaveUp := r.askAll(ctx, r.config.NodeTimeout, nil,
+		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, d) }, t.count)
+	switch {
+	case t.won():
+		return nil
+	case t.lost():
+		q.undoLater(ctx)
+		return ErrNotHeld
+	case gaveUp != nil:
+		return t.withErrors(gaveUp)
+	default:
+		return t.failure()
+	}
+}
+
+// release returns as soon as a majority has nothing of the request any more. A majority
+// that did not have it when it was asked proves that it was not held, unless the lease ran
+// out on the way: a server that had it until then says the same, and the others may have
+// ended the grant before that. What was over before it was asked was held by a majority only if one says
+// so: another owner may have been granted it, though a server still had the grant.
+func (q *round) release(ctx context.Context, expires time.Time) error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	over, t := !time.Now().Before(expires), quorumCount{nodes: q.redlock.nodes}
+	err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, func(ctx context.Context, i int) (bool, error) {
+		q.mu.Lock()
+		v := q.votes[i]
+		q.mu.Unlock()
+		if v.answered || v.state == absent { // known to be over
+			return v.released, nil
+		}
+		return q.releaseOn(ctx, i, v.state != present)
+	}, t.count)
+	switch {
+	case err != nil:
+		return err
+	case t.no == len(t.nodes), t.lost() && (over || time.Now().Before(expires)), over && !t.won() && t.isMajority(t.yes+t.no):
+		return ErrNotHeld
+	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
+		q.redlock.count(q, -1)
+		return nil
+	default:
+		return t.failure()
+	}
 }
 
 // askAll asks every server at once, with a context that ends after the limit or when
@@ -76,10 +346,9 @@ func (r *Redlock) askAll(
 	silence := fmt.Errorf("no answer within %v", limit)
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	replies := make(chan reply, len(r.nodes)) // also those that are no longer waited for
-	var asking atomic.Int64
-	asking.Add(int64(len(r.nodes)))
+	var answers atomic.Int64
 	answered := func() {
-		if asking.Add(-1) == 0 {
+		if answers.Add(1) == int64(len(r.nodes)) {
 			cancel()
 		}
 	}
@@ -94,30 +363,23 @@ func (r *Redlock) askAll(
 		})
 	}
 	heard := make([]bool, len(r.nodes))
-	for over := false; slices.Contains(heard, false); {
-		var said reply
+	for enough := false; !enough && slices.Contains(heard, false); {
+		var a reply
 		select {
-		case said = <-replies:
-		default:
-			if over { // and no other has answered in time
-				said.i, said.err = slices.Index(heard, false), silence
-				break
-			}
+		case a = <-replies:
+		case <-asked.Done(): // also if all have answered
 			select {
-			case said = <-replies:
-			case <-asked.Done():
-				over = true
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-abort:
-				return ErrClosed
+			case a = <-replies:
+			default:
+				a = reply{i: slices.Index(heard, false), err: silence}
 			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-abort:
+			return ErrClosed
 		}
-		heard[said.i] = true
-		if hear(said.i, said.yes, said.err) {
-			break
-		}
+		heard[a.i] = true
+		enough = hear(a.i, a.yes, a.err)
 	}
 	if r.isClosing() { // the process may be about to end
 		select {
@@ -135,8 +397,6 @@ type quorumCount struct {
 	errs    []error // why the others said neither
 	refused int     // of those, that answered with an error
 }
-
-func (r *Redlock) newCount() quorumCount { return quorumCount{nodes: r.nodes} }
 
 // count counts one more, and reports whether the outcome is known: a majority
 // either way, or none, and whether a majority said anything.

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/chance"
-	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 const (
@@ -40,14 +39,12 @@ type RedlockConfig struct {
 
 // Validate joins everything that is wrong with the configuration.
 func (c RedlockConfig) Validate() error {
-	errs := []error{Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift}.Validate()}
-	if c.NodeTimeout != 0 && c.NodeTimeout < time.Millisecond {
-		errs = append(errs, fmt.Errorf("node timeout of %v: give at least 1ms, or 0 for %v", c.NodeTimeout, defaultNodeTimeout))
-	}
-	if c.RetryDelay != 0 && c.RetryDelay < time.Millisecond {
-		errs = append(errs, fmt.Errorf("retry delay of %v: give at least 1ms, or 0 for %v", c.RetryDelay, defaultRetryDelay))
-	}
-	return errors.Join(errs...)
+	wrong := mistakes{Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift}.Validate()}
+	wrong.note(c.NodeTimeout != 0 && c.NodeTimeout < time.Millisecond,
+		"node timeout of %v: give at least 1ms, or 0 for %v", c.NodeTimeout, defaultNodeTimeout)
+	wrong.note(c.RetryDelay != 0 && c.RetryDelay < time.Millisecond,
+		"retry delay of %v: give at least 1ms, or 0 for %v", c.RetryDelay, defaultRetryDelay)
+	return errors.Join(wrong...)
 }
 
 func (c RedlockConfig) withDefaults() RedlockConfig {
@@ -101,9 +98,16 @@ func (c RedlockConfig) withDefaults() RedlockConfig {
 type Redlock struct {
 	config RedlockConfig
 	nodes  []*node
-	holds  holdCounts
+	client *Client // with the configuration of all of them; it sends nothing
+	kind   *kind
 	*taskGroup
+
+	mu    sync.Mutex
+	holds map[holder]int
 }
+
+// holder is an owner of a lock.
+type holder struct{ name, owner string }
 
 var _ Locker = (*Redlock)(nil)
 
@@ -114,7 +118,7 @@ var _ Locker = (*Redlock)(nil)
 // Their timeouts and retries bound what is left in the background when a server
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
-	r := &Redlock{config: c.withDefaults(), holds: holdCounts{of: map[holder]int{}}, taskGroup: newTaskGroup()}
+	r := &Redlock{config: c.withDefaults(), holds: map[holder]int{}, taskGroup: newTaskGroup()}
 	errs := []error{c.Validate(), suitNumber(len(servers))}
 	addresses := map[string]bool{}
 	for i, rdb := range servers {
@@ -133,14 +137,19 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
 	}
+	config := Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}
 	for i, rdb := range servers {
-		client, err := New(rdb, Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1})
+		client, err := New(rdb, config)
 		if err != nil {
 			return nil, err
 		}
-		client.taskGroup = r.taskGroup
-		r.nodes[i].Client = client
+		client.taskGroup, client.node = r.taskGroup, ""
+		r.client, r.nodes[i].Client = client, client
 	}
+	k := *kinds.mutex
+	k.usesMutexScripts, k.tickets, k.redlock = false, false, r
+	k.spin = func(int) time.Duration { return r.config.RetryDelay/2 + chance.N(r.config.RetryDelay) }
+	r.kind = &k
 	return r, nil
 }
 
@@ -217,96 +226,22 @@ func (r *Redlock) Check(ctx context.Context) error {
 
 // Acquire asks for the lock of that name, as [Mutex.Acquire] does.
 func (r *Redlock) Acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	h, err := r.acquire(ctx, name, o)
-	return h, wrap(err, "acquire lock %q", name)
+	lock := r.client.object(name, r.kind)
+	return lock.acquire(ctx, o)
 }
 
-// acquire holds one round after the other, each with a request of its own.
-func (r *Redlock) acquire(ctx context.Context, name string, o Options) (*Hold, error) {
-	here := r.nodes[0].object(name, kinds.mutex)
-	if err := here.check(o); err != nil {
-		return nil, err
-	}
-	if !r.call() {
-		return nil, ErrClosed
-	}
-	defer r.calls.Done()
-	begin := time.Now()
-	var doubt error // why an earlier round may have left something
-	for waited := false; ; {
-		b := r.newRequest(name, o)
-		o.Owner = b.grant.owner // the same in the next round
-		expires, votes, err := b.requestAll(ctx)
-		switch {
-		case err == nil, votes.lost(): // where a majority refuses, no majority is ours
-			doubt = nil
-		case !errors.Is(err, ErrNotAcquired):
-			doubt = err
-		case doubt != nil:
-			err = doubt
-		}
-		final := err == nil || errors.Is(err, ErrClosed) || votes.isMajority(votes.refused)
-		if !final && o.Wait > 0 {
-			waited = waited || ctx.Err() == nil
-			again, stopped := r.pause(ctx, begin, o.Wait)
-			if again {
-				continue
-			}
-			if stopped != nil {
-				err = stopped
-			}
-		}
-		if waited {
-			r.tell(ctx, Waited, b.leased(expires), time.Since(begin), err)
-		}
-		if err != nil {
-			r.tell(ctx, endOf(err), b.leased(expires), time.Since(begin), err)
-			return nil, err
-		}
-		return b.hold(ctx, expires, begin), nil
-	}
-}
-
-// pause waits between two rounds, and reports whether there is to be another.
-func (r *Redlock) pause(ctx context.Context, begin time.Time, limit time.Duration) (again bool, err error) {
-	left := limit
-	if limit != Forever {
-		left -= time.Since(begin)
-	}
-	delay := r.config.RetryDelay/2 + chance.N(r.config.RetryDelay)
-	err = transport.Sleep(ctx, min(delay, left), r.closing)
-	return err == nil && delay < left, err
-}
-
-func (r *Redlock) expires(sent time.Time, lease time.Duration) time.Time {
-	return r.nodes[0].expires(sent, lease)
-}
-
-func (r *Redlock) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
-	if r.config.Observer != nil {
-		r.config.Observer.Observe(Event{Kind: kind, Lease: l, At: time.Now(), Took: took, Err: err, Context: ctx})
-	}
-}
-
-// holdCounts counts the holds of each owner of each lock.
-type holdCounts struct {
-	mu sync.Mutex
-	of map[holder]int
-}
-
-type holder struct{ name, owner string }
-
-// add counts a hold of the request's owner, or removes one that was counted, and returns how many there are.
-func (c *holdCounts) add(q *quorumRequest, n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// count counts a hold of the owner of a round, or removes one that was counted, and returns how many there are.
+func (r *Redlock) count(q *round, n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k := holder{q.grant.name, q.grant.owner}
-	if q.counted == (n > 0) {
-		return c.of[k]
+	if q.counted != (n > 0) {
+		q.counted = n > 0
+		r.holds[k] += n
 	}
-	q.counted = n > 0
-	if c.of[k] += n; c.of[k] == 0 {
-		delete(c.of, k)
+	left := r.holds[k]
+	if left == 0 {
+		delete(r.holds, k)
 	}
-	return c.of[k]
+	return left
 }

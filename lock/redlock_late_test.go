@@ -53,10 +53,11 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	defer r.Close()
 	ctx := &endsAfter{Context: t.Context()}
 	ctx.left.Store(1) // it is asked before the servers are
-	b := r.newRequest("orders", Options{Lease: time.Minute})
+	orders := r.client.object("orders", r.kind)
+	b := &round{redlock: r, grant: orders.grant(Options{Lease: time.Minute}), votes: make([]vote, 3)}
 	end := make(chan error, 1)
 	go func() {
-		_, _, err := b.requestAll(ctx)
+		_, _, err := b.request(ctx)
 		end <- err
 	}()
 	redistest.Await(t, "the grant", func() bool {
@@ -86,11 +87,11 @@ func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
 	defer r.Close()
 	h, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	b, _ := h.keeper.(*quorumRequest)
+	b := grantOf(t, h).round
 	redistest.Await(t, "the error of the third", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.votes[2].state > asked
+		return b.votes[2] == vote{state: absent, asks: 1, replies: 1}
 	})
 	require.NoError(t, h.Release(t.Context()))
 	r.Close()
@@ -118,7 +119,7 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 			}
 			h, err := r.Acquire(t.Context(), "orders", Options{Lease: lease})
 			require.NoError(t, err)
-			b, _ := h.keeper.(*quorumRequest)
+			b := grantOf(t, h).round
 			redistest.Await(t, "all votes", func() bool {
 				b.mu.Lock()
 				defer b.mu.Unlock()

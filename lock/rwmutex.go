@@ -56,9 +56,7 @@ func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
 		k.poll = min(c.config.Heartbeat/3, maxPoll)
 		write.kind = &k
 	}
-	readers, writers := *read.keys, *write.keys // of the client, which other locks have too
-	readers.channel, writers.channel = readers.readers(), writers.writers()
-	read.keys, write.keys = &readers, &writers
+	read.keys.channel, write.keys.channel = read.keys.readers(), write.keys.writers()
 	return &RWMutex{RWSide{read}, RWSide{write}}
 }
 
@@ -149,8 +147,7 @@ func newSideKind(what string) *kind {
 		force: func(o *object) transport.Call {
 			return on("rw_force", o.keys.side(rand.Text()), o.keys.readers(), o.keys.writers(), markLife.Milliseconds())
 		},
-		wakesAll: what == "read", // all that wait get in at once
-		denied:   ErrUpgrade,
+		denied: ErrUpgrade,
 	}
 }
 

@@ -57,7 +57,6 @@ func permitsKind(n int, leased bool) *kind {
 				g.request, n, life, g.keys.channel, flag(withdraw))
 		},
 		queued:     true,
-		wakesAll:   true,
 		hasNoLease: !leased,
 		poll:       queuePoll,
 	}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/chance"
@@ -20,14 +19,10 @@ type Backoff struct {
 
 // Validate joins everything that is wrong with the pauses.
 func (b Backoff) Validate() error {
-	var errs []error
-	if b.Min < 0 || b.Max < 0 {
-		errs = append(errs, fmt.Errorf("pauses of %v to %v: give positive ones, or 0 for the default", b.Min, b.Max))
-	}
-	if b.Max > 0 && b.Min > b.Max {
-		errs = append(errs, fmt.Errorf("pauses of %v to %v: give a Max that is not below Min", b.Min, b.Max))
-	}
-	return errors.Join(errs...)
+	var wrong mistakes
+	wrong.note(b.Min < 0 || b.Max < 0, "pauses of %v to %v: give positive ones, or 0 for the default", b.Min, b.Max)
+	wrong.note(b.Max > 0 && b.Min > b.Max, "pauses of %v to %v: give a Max that is not below Min", b.Min, b.Max)
+	return errors.Join(wrong...)
 }
 
 func (b Backoff) withDefaults() Backoff {
@@ -66,6 +61,6 @@ func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
 	k := *kinds.mutex
 	k.invalid = b.Validate()
 	b = b.withDefaults()
-	k.spin, k.tickets = &b, false
+	k.spin, k.tickets = b.pause, false
 	return &SpinMutex{Mutex{c.object(name, &k)}}
 }

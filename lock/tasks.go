@@ -118,9 +118,6 @@ func (l *taskGroup) begin(group *sync.WaitGroup) bool {
 // enter makes the caller's goroutine a task, until tasks.Done; false if it is too late.
 func (l *taskGroup) enter() bool { return l.begin(&l.tasks) }
 
-// call begins a call to acquire, until calls.Done; false if it is too late.
-func (l *taskGroup) call() bool { return l.begin(&l.calls) }
-
 // spawn runs f in a goroutine that Close awaits; false if it is too late.
 func (l *taskGroup) spawn(f func()) bool {
 	if !l.enter() {
@@ -160,11 +157,13 @@ func (l *taskGroup) held() []*Hold {
 	return slices.Collect(maps.Keys(l.holds))
 }
 
-// retryUntilAnswered repeats f, with growing pauses, until a service has answered, and not that it can't
-// do so at the moment, the context ends or the client is closed.
-func (l *taskGroup) retryUntilAnswered(ctx context.Context, f func() error) error {
+// retryForAWhile repeats f, with growing pauses, until a service has answered, and not that it can't
+// do so at the moment, withdrawLimit is over or the client is closed. It outlives ctx.
+func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+	defer cancel()
 	for failures := 0; ; failures++ {
-		err := f()
+		err := f(ctx)
 		definite := transport.IsRefusal(err) && !transport.IsPassing(err)
 		if err == nil || definite || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
 			return err

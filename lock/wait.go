@@ -18,19 +18,11 @@ const (
 
 // pending is a call that waits for something to change on the server.
 type pending struct {
-	channel  string
-	request  string        // messages may be for it alone
-	wakesAll bool          // a lost message may have been for any waiter
-	poll     time.Duration // between two requests at most; 0: maxPoll
-	spin     *Backoff      // the pauses, if there are no messages
-	begin    time.Time
-	limit    time.Duration
-	waiter   *wakeup.Waiter // if it has joined already
-}
-
-// join has messages reach the call.
-func (p pending) join(c *Client) *wakeup.Waiter {
-	return c.wakeups.Join(wakeup.NewWaiter(p.channel, p.request, p.wakesAll))
+	poll   time.Duration                 // between two requests at most; 0: maxPoll
+	spin   func(tries int) time.Duration // the pauses, if there are no messages
+	begin  time.Time
+	limit  time.Duration
+	waiter *wakeup.Waiter // that messages reach, if there are some
 }
 
 // wait calls ask whenever what is waited for may have come: when a message says
@@ -39,17 +31,13 @@ func (p pending) join(c *Client) *wakeup.Waiter {
 // result is false if the limit was reached.
 func (c *Client) wait(
 	ctx context.Context, p pending, after time.Duration,
-	ask func(context.Context) (done bool, after time.Duration, err error),
+	ask func(ctx context.Context, message string) (done bool, after time.Duration, err error),
 ) (bool, error) {
-	var w *wakeup.Waiter
-	var wake chan struct{}
+	var wake chan string
 	unused := false // a wake-up that we took and that came to nothing
-	if p.spin == nil {
-		if w = p.waiter; w == nil {
-			w = p.join(c)
-		}
-		wake = w.Wake
-		defer func() { c.wakeups.Leave(w, unused) }()
+	if p.waiter != nil {
+		wake = p.waiter.Wake
+		defer func() { c.wakeups.Leave(p.waiter, unused) }()
 	}
 	for tries := 0; ; tries++ {
 		left := p.limit
@@ -63,8 +51,9 @@ func (c *Client) wait(
 			poll = min(poll, deniedPoll)
 		}
 		timer := time.NewTimer(min(poll, left))
+		message := ""
 		select {
-		case <-wake:
+		case message = <-wake:
 			unused = true
 		case <-timer.C:
 			if left <= poll {
@@ -78,7 +67,7 @@ func (c *Client) wait(
 			return false, ErrClosed
 		}
 		timer.Stop()
-		done, next, err := ask(ctx)
+		done, next, err := ask(ctx, message)
 		if err != nil {
 			return false, err
 		}
@@ -91,7 +80,7 @@ func (c *Client) wait(
 // pause is how long to wait before the next request, if no message comes.
 func (p pending) pause(tries int, after time.Duration) time.Duration {
 	if p.spin != nil {
-		return p.spin.pause(tries)
+		return p.spin(tries)
 	}
 	longest := maxPoll
 	if p.poll > 0 {

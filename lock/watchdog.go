@@ -36,7 +36,6 @@ func together(at time.Time, period time.Duration) time.Time {
 func (h *Hold) renew() {
 	life := h.hooks.taskGroup()
 	if !life.enter() { // the client is closed
-		h.schedule(nil)
 		return
 	}
 	defer life.tasks.Done()
@@ -48,15 +47,12 @@ func (h *Hold) renew() {
 	}
 	defer h.give()
 	h.mu.Lock()
-	over := h.isOver() || h.watch == nil
-	l, w := h.lease, watch{}
-	if !over {
-		w = *h.watch
-	}
-	h.mu.Unlock()
-	if over {
+	if h.isOver() || h.watch == nil {
+		h.mu.Unlock()
 		return
 	}
+	l, w := h.lease, *h.watch
+	h.mu.Unlock()
 	l.Length = w.lease // a shorter one was handed over
 	background := context.Background()
 	h.hooks.tell(background, Renewing, l, 0, nil)
@@ -72,9 +68,12 @@ func (h *Hold) renew() {
 	case err == nil:
 		w.pause, w.period = 0, w.lease/3
 		w.next = together(sent.Add(w.period), w.period)
-		if !h.prolong(h.hooks.expires(sent, w.lease), w.lease) {
-			err = errTooLate
-		}
+		err = h.move(func(l *Lease) {
+			l.Length = w.lease
+			if end := h.hooks.expires(sent, w.lease); end.After(l.Expires) {
+				l.Expires = end
+			}
+		})
 	case errors.Is(err, ErrNotHeld):
 		h.end(true)
 	default:
@@ -85,14 +84,11 @@ func (h *Hold) renew() {
 	h.schedule(func(now *watch) { *now = w })
 }
 
-// schedule changes when the next renewal is due, or ends the watch. A renewal under way is awaited by who takes the
-// right to talk to the service.
+// schedule changes when the next renewal is due.
 func (h *Hold) schedule(change func(*watch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if change == nil {
-		h.watch = nil
-	} else if h.watch != nil {
+	if h.watch != nil {
 		change(h.watch)
 	}
 	h.arm()

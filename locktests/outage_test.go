@@ -114,3 +114,26 @@ func TestWaitOutlivesAServerThatIsAway(t *testing.T) {
 		})
 	}
 }
+
+// A wait ends soon after its time, also where the Redis client waits for an answer and repeats the request for much longer.
+func TestWaitIsBounded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.MaxRetries, o.ContextTimeoutEnabled = long, 100, false
+	}), lock.Config{})
+	h := acquire(t, c, "a", 2*long) // the server knows the script
+	_, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "b", Lease: long})
+	require.ErrorIs(t, err, lock.ErrNotAcquired)
+	resume := s.Pause(t)
+	begin := time.Now()
+	_, err = c.Acquire(context.WithoutCancel(t.Context()), "orders", lock.Options{Owner: "b", Lease: long, Wait: 50 * time.Millisecond})
+	require.ErrorContains(t, err, "no answer within 5s of the end of the wait")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+	require.Less(t, time.Since(begin), long/2)
+	resume()
+	require.NoError(t, h.Release(t.Context()))
+	next, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: "c", Lease: long, Wait: long / 2})
+	require.NoError(t, err, "what is withdrawn is granted to no client")
+	require.NoError(t, next.Release(t.Context()))
+}

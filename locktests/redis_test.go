@@ -33,20 +33,20 @@ func TestMain(m *testing.M) {
 		// A pool whose server is gone sees a second late that it was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
 	}
-	goleak.VerifyTestMain(settled{redistest.Reusing{M: m}, known}, known...)
+	goleak.VerifyTestMain(settled{m, known}, known...)
 }
 
 // settled awaits what ends behind the tests: go-redis greets a server that is gone until it
 // has repeated that as often as it may, though the client is closed.
 type settled struct {
-	redistest.Reusing
+	*testing.M
 
 	known []goleak.Option
 }
 
 // Run runs the tests.
 func (s settled) Run() int {
-	code := s.Reusing.Run()
+	code := s.M.Run()
 	for end := time.Now().Add(time.Minute); goleak.Find(s.known...) != nil && time.Now().Before(end); {
 		continue
 	}

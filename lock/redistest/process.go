@@ -8,19 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
 // A process is a running redis-server.
 type process struct {
 	dir    string
-	socket string // which is the same for all tests that use it
+	socket string
 	pid    int
 	ended  chan struct{}
-	signal func()            // to end
-	names  int               // that its socket has had
-	fresh  map[string]string // describes it when it started
+	signal func() // to end
 }
 
 // patience bounds how long a server may take to start.
@@ -79,39 +76,8 @@ func (p *process) ready() error {
 	}
 }
 
-// describeNew notes what the server is like, of which no other client knows yet.
-func (p *process) describeNew() error {
-	admin := p.admin()
-	defer admin.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for ctx.Err() == nil { // the connection that ready closed may still be counted
-		fresh, err := describe(ctx, admin)
-		if err != nil {
-			return err
-		}
-		if p.fresh = fresh; fresh["clients"] == "1" {
-			return nil
-		}
-	}
-	return ctx.Err()
-}
-
-// name gives the socket a name that it never had before.
-func (p *process) name() (string, error) {
-	p.names++
-	name := filepath.Join(p.dir, strconv.Itoa(p.names))
-	return name, os.Symlink("s", name)
-}
-
 // kill ends the process and waits until it is gone.
 func (p *process) kill() {
 	p.signal()
 	<-p.ended
-}
-
-// end is kill, with all that the server had.
-func (p *process) end() {
-	p.kill()
-	_ = os.RemoveAll(p.dir)
 }

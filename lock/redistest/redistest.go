@@ -23,14 +23,11 @@ const Required = "LOCKCHAOS_TEST_REQUIRE"
 
 // Server is a redis-server behind a Unix socket, without persistence.
 type Server struct {
-	socket  string // its name for this test
 	args    []string
 	process *process
-	isOwn   bool // no other test may use it
 }
 
-// Start returns a server for the length of the test: one that another test is done with
-// (see [Reusing]), or a new one. With arguments it is always a new one.
+// Start starts a server for the length of the test.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if testing.Short() {
@@ -42,39 +39,18 @@ func Start(tb testing.TB, args ...string) *Server {
 		}
 		tb.Skipf("needs redis-server: %v", err)
 	}
-	s := &Server{args: args, isOwn: len(args) > 0}
-	if !s.isOwn {
-		s.process = idle.take()
-	}
-	if s.process == nil {
-		dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // it outlives the test; and a socket's path has at most 108 bytes
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if s.process, err = launch(dir, args); err != nil {
-			_ = os.RemoveAll(dir)
-			tb.Fatal(err)
-		}
-		if !s.isOwn {
-			err = s.process.describeNew()
-		}
-		if err != nil {
-			s.process.end()
-			tb.Fatal(err)
-		}
-	}
-	socket, err := s.process.name()
+	dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // a socket's path has at most 108 bytes
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.socket = socket
+	s := &Server{args: args}
+	if s.process, err = launch(dir, args); err != nil {
+		_ = os.RemoveAll(dir)
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
-		_ = os.Remove(s.socket) // no client can connect from now on
-		if s.isOwn || tb.Failed() {
-			s.process.end()
-			return
-		}
-		idle.give(s.process)
+		s.process.kill()
+		_ = os.RemoveAll(dir)
 	})
 	return s
 }
@@ -90,16 +66,12 @@ func (s *Server) Start(tb testing.TB) {
 }
 
 // Kill ends the server and waits until it is gone.
-func (s *Server) Kill() {
-	s.isOwn = true
-	s.process.kill()
-}
+func (s *Server) Kill() { s.process.kill() }
 
 // Pause stops the server until resume is called, at the latest at the end of the
 // test.
 func (s *Server) Pause(tb testing.TB) (resume func()) {
 	tb.Helper()
-	s.isOwn = true
 	pid := s.process.pid
 	if err := stop(pid); err != nil {
 		tb.Fatal(err)
@@ -112,7 +84,7 @@ func (s *Server) Pause(tb testing.TB) (resume func()) {
 // Client returns a client with go-redis' defaults, but for what change says. It heeds the deadlines of contexts.
 func (s *Server) Client(tb testing.TB, change func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	o := &redis.Options{Network: "unix", Addr: s.socket, ContextTimeoutEnabled: true}
+	o := &redis.Options{Network: "unix", Addr: s.process.socket, ContextTimeoutEnabled: true}
 	if change != nil {
 		change(o)
 	}
@@ -123,7 +95,7 @@ func (s *Server) Client(tb testing.TB, change func(*redis.Options)) *redis.Clien
 
 // Dial opens a connection to the server.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
+	return (&net.Dialer{}).DialContext(ctx, "unix", s.process.socket)
 }
 
 // Door is a TCP address at which the server is reached by other servers, which

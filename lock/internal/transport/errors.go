@@ -25,19 +25,11 @@ func IsRefusal(err error) bool {
 	return errors.As(err, &e)
 }
 
-// explain adds what can be done about a server's error.
-func explain(err error, s Call) error {
-	if text := advice(err, s.key()); text != "" {
-		return fmt.Errorf("%s: %w", text, err)
-	}
-	return err
-}
-
 // IsBusy reports whether a server answered that it can't do anything at the moment: it
 // loads its data, its cluster isn't whole, or the slot of the lock moves to another
 // server. It has not carried out what it was asked for.
 func IsBusy(err error) bool {
-	return err != nil && IsRefusal(err) && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
+	return err != nil && (redis.IsTryAgainError(err) || redis.IsLoadingError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsNoReplicasError(err))
 }
 
@@ -70,41 +62,41 @@ func IsPassing(err error) bool {
 		errors.As(err, &network):
 		return true
 	}
-	return redis.IsMaxClientsError(err) || redis.IsLoadingError(err) || redis.IsReadOnlyError(err) ||
-		redis.IsMasterDownError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err) ||
-		redis.IsNoReplicasError(err)
+	return IsBusy(err) || redis.IsReadOnlyError(err)
 }
 
 func isUnknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// advice says what can be done about a server's error; "" for nothing special.
-func advice(err error, key string) string {
+// advice is what can be done about the errors of a server that have the text.
+var advice = []struct{ text, help string }{ //nolint:gochecknoglobals // a constant
+	{"WRONGTYPE", "it holds something else than this kind of lock: use another name or Config.Prefix, or remove the key"},
+	{"READONLY", "the server is a replica: connect to the master, or with a failover or cluster client, which find it"},
+	{"NOPERM", commands},
+	{"The user executing the script", commands},
+	{"OOM command not allowed", "the server's memory is used up: raise maxmemory"},
+	{"NOAUTH", "give the Redis client the user and the password that the server wants"},
+	{"unauthenticated", "give the Redis client the user and the password that the server wants"},
+	{"WRONGPASS", "give the Redis client the user and the password that the server wants"},
+	{"LOADING", "the server is still loading its data: ask again in a moment"},
+	{"BUSY Redis is busy", "a script runs for too long on the server: let it end, or kill it with SCRIPT KILL"},
+	{"TRYAGAIN", "the slot of this lock is moving to another server: ask again when it has"},
+	{"ASK ", "the slot of this lock is moving to another server: ask again when it has"},
+	{"CLUSTERDOWN", "no server serves the slot of this lock: look at CLUSTER INFO"},
+	{"MASTERDOWN", "the server is a replica without its master: connect to the master, or with a failover or cluster client, which find it"},
+}
+
+// commands are those that a user must be allowed.
+const commands = "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, WAIT, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
+
+// explain adds what can be done about an error of a server that concerns a key.
+func explain(err error, key string) error {
 	if err == nil {
-		return ""
+		return nil
 	}
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "WRONGTYPE"):
-		return "key " + key + " holds something else than this kind of lock: use another name or Config.Prefix, or remove the key"
-	case strings.Contains(text, "READONLY"):
-		return "the server is a replica: connect to the master, or with a failover or cluster client, which find it"
-	case strings.Contains(text, "NOPERM"), strings.Contains(text, "The user executing the script"):
-		return "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, WAIT, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
-	case strings.Contains(text, "OOM command not allowed"):
-		return "the server's memory is used up: raise maxmemory"
-	case strings.Contains(text, "NOAUTH"), strings.Contains(text, "unauthenticated"), strings.Contains(text, "WRONGPASS"):
-		return "give the Redis client the user and the password that the server wants"
-	case strings.Contains(text, "LOADING"):
-		return "the server is still loading its data: ask again in a moment"
-	case strings.Contains(text, "BUSY Redis is busy"):
-		return "a script runs for too long on the server: let it end, or kill it with SCRIPT KILL"
-	case strings.Contains(text, "TRYAGAIN"), strings.HasPrefix(text, "ASK "):
-		return "the slot of this lock is moving to another server: ask again when it has"
-	case strings.Contains(text, "CLUSTERDOWN"):
-		return "no server serves the slot of this lock: look at CLUSTER INFO"
-	case strings.Contains(text, "MASTERDOWN"):
-		return "the server is a replica without its master: connect to the master, or with a failover or cluster client, which find it"
-	default:
-		return ""
+	for _, a := range advice {
+		if strings.Contains(err.Error(), a.text) {
+			return fmt.Errorf("key %s: %s: %w", key, a.help, err)
+		}
 	}
+	return err
 }

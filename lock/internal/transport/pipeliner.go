@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// slots is how many pipelines are under way at a time: while a server works on what came by one, we send
-	// by the others. With two, more calls go together and cost a tenth less; but on
-	// loopback and two cores, which sleep in between, 4 callers do a fifth less.
-	slots = 4
 	// stallTimeout is how long a call waits, at most, while no pipeline is answered; and after what time a server
 	// that answers is too slow for calls that are sent by the goroutines of their callers.
 	stallTimeout = 5 * time.Millisecond
@@ -34,20 +30,19 @@ const (
 
 var errNoReply = errors.New("no reply")
 
-// A pipeliner sends calls to one server. It has a number of slots, each for one request
-// or pipeline at a time. A call that finds a free slot is sent at once, by its own
-// goroutine. The others are queued. When a slot becomes free, the first of the queue sends
-// all queued calls in one pipeline. So few callers don't wait for each other, and many
-// share round trips: row uncontended-16 of docs/benchmarks.md falls to less than half without this.
+// A pipeliner sends calls to one server, in one pipeline at a time. A call that comes while none is under way is sent at
+// once, by its own goroutine. The others are queued, and the first of them sends all of them when the pipeline is
+// answered. So a caller that is alone doesn't wait, and many share round trips: row uncontended-16 of docs/benchmarks.md
+// falls to less than half without this.
 //
 // The callers of one batch are likely to send their next calls when it is answered. So the
-// next goroutine that takes a slot yields to them, until as many calls are queued, and no
-// other slot is taken until then: that row falls by a third without this.
+// next goroutine that sends one yields to them, until as many calls are queued: that row takes a tenth more processor
+// time without that.
 //
-// While no pipeline is answered for a while, the queue gets a slot beyond these: where the server is far away, or
+// While no pipeline is answered for a while, the queue gets another slot: where the server is far away, or
 // connections are silent. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
-	max  int // of slots
+	max  int // of slots, each for one pipeline
 	send func(ctx context.Context, calls []*queuedCall)
 
 	mu        sync.Mutex
@@ -58,20 +53,18 @@ type pipeliner struct {
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
 	tookThen  time.Duration // and the one before
 	lastBatch int           // how many calls the last answered batch had
-	batching  bool          // the goroutine that took a slot last collects a batch
-	skips     int           // so many slots are taken without collecting
+	skips     int           // so many batches are sent without yielding
 	yield     func()        // to other goroutines; replaced by tests
 }
 
 // queuedCall is a call that is to be sent.
 type queuedCall struct {
-	ctx      context.Context //nolint:containedctx // it is that of the call
-	call     Call
-	sent     *atomic.Bool // set before it is decided whether to send the call; optional
-	ready    chan bool    // true: to send the queue; false: the reply is there
-	collects bool         // a batch, before it is sent
-	full     bool         // the server doesn't know the script
-	reply    Reply
+	ctx   context.Context //nolint:containedctx // it is that of the call
+	call  Call
+	sent  *atomic.Bool // set before it is decided whether to send the call; optional
+	ready chan bool    // true: to send the queue; false: the reply is there
+	full  bool         // the server doesn't know the script
+	reply Reply
 }
 
 func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
@@ -81,8 +74,10 @@ func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)
 // run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
 func (l *pipeliner) run(p *queuedCall) Reply {
 	l.mu.Lock()
-	sends := l.takeSlot(p)
-	if !sends {
+	sends := l.inUse == 0
+	if sends {
+		l.inUse++
+	} else {
 		l.queue = append(l.queue, p)
 		l.checkSoon()
 	}
@@ -115,24 +110,12 @@ func (l *pipeliner) await(p *queuedCall) (sends bool, err error) {
 	return <-p.ready, nil
 }
 
-// takeSlot takes a slot for a call, if one is free.
-func (l *pipeliner) takeSlot(p *queuedCall) bool {
-	if l.batching || l.inUse >= min(slots, l.max) {
-		return false
-	}
-	l.inUse++
-	p.collects = l.lastBatch > 1 && l.skips == 0
-	l.skips = max(l.skips-1, 0)
-	l.batching = p.collects
-	return true
-}
-
 // takeAlone takes a slot for a call that is sent alone, if nothing else is under way, nor was when the last call was
 // sent, and the server is known to answer soon: the last time, or the time before.
 func (l *pipeliner) takeAlone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || l.inUse+len(l.queue) > 0 {
+	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || l.inUse > 0 {
 		return false
 	}
 	l.inUse++
@@ -150,33 +133,27 @@ func (l *pipeliner) dequeue(p *queuedCall) bool {
 	return i >= 0
 }
 
-// collect takes the next calls out of the queue, to be sent with the first. If the first
-// one collects a batch, it yields before, until the batch is complete.
+// collect takes the next calls out of the queue, to be sent with the first, and yields before to those that may come.
 func (l *pipeliner) collect(first *queuedCall) []*queuedCall {
 	begin := time.Now()
-	for i := 0; first.collects && i < maxYields && time.Since(begin) <= yieldLimit && !l.isComplete(); i++ {
-		l.yield()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	yields := maxYields
+	if l.skips > 0 {
+		l.skips, yields = l.skips-1, 0
+	}
+	for ; yields > 0 && len(l.queue)+1 < l.lastBatch && time.Since(begin) <= yieldLimit; yields-- {
+		l.mu.Unlock()
+		l.yield()
+		l.mu.Lock()
+	}
+	if time.Since(begin) > slowYield {
+		l.skips = skipsAfterSlowYield
+	}
 	n := min(len(l.queue), maxBatchCalls-1)
 	calls := append([]*queuedCall{first}, l.queue[:n]...)
 	l.queue = slices.Delete(l.queue, 0, n)
-	if first.collects {
-		if time.Since(begin) > slowYield {
-			l.skips = skipsAfterSlowYield
-		}
-		l.batching = false
-		l.startNext()
-	}
 	return calls
-}
-
-// isComplete reports whether as many calls are queued as were answered together.
-func (l *pipeliner) isComplete() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.queue)+1 >= l.lastBatch
 }
 
 // sendBatch sends calls by the slot that the first of them has taken, which is that of
@@ -247,26 +224,22 @@ func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	l.lastBatch = calls
 	l.inUse--
 	l.completed++
-	l.startNext()
-}
-
-func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.reply.Err) }
-
-// startNext gives a slot to the first in the queue, if there are both.
-func (l *pipeliner) startNext() {
-	if len(l.queue) > 0 && l.takeSlot(l.queue[0]) {
+	if len(l.queue) > 0 && l.inUse == 0 {
 		l.sendNext()
 	}
 	l.checkSoon()
 }
 
-// sendNext has the first in the queue send it.
+func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.reply.Err) }
+
+// sendNext gives the first in the queue a slot to send it by.
 func (l *pipeliner) sendNext() {
+	l.inUse++
 	l.queue[0].ready <- true
 	l.queue = slices.Delete(l.queue, 0, 1)
 }
 
-// checkSoon gives the first in the queue a slot beyond the usual ones, if no pipeline is answered for a while.
+// checkSoon gives the first in the queue another slot, if no pipeline is answered for a while.
 func (l *pipeliner) checkSoon() {
 	if l.checking || len(l.queue) == 0 || l.inUse >= l.max {
 		return
@@ -278,7 +251,6 @@ func (l *pipeliner) checkSoon() {
 		defer l.mu.Unlock()
 		l.checking = false
 		if back == l.completed && len(l.queue) > 0 && l.inUse < l.max {
-			l.inUse++
 			l.sendNext()
 		}
 		l.checkSoon()

@@ -117,7 +117,7 @@ func TestNoBatchIsCollectedOnABusyMachine(t *testing.T) {
 func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
 	p = &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l, yields = newPipeliner(slots, p.send), make(chan bool)
+	l, yields = newPipeliner(4, p.send), make(chan bool)
 	l.lastBatch = together
 	l.yield = func() { <-yields }
 	return l, p, yields
@@ -144,7 +144,6 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
 		synctest.Wait()
 		require.Equal(t, 3, l.lastBatch)
-		require.False(t, l.batching)
 		alone := ask(t.Context(), l, "alone")
 		for range maxYields {
 			require.Empty(t, alone)
@@ -168,7 +167,6 @@ func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 		require.NoError(t, (<-first).Err, "it yields once")
 		synctest.Wait()
 		require.Equal(t, [][]string{{"first"}}, p.all())
-		require.False(t, l.batching)
 	})
 }
 
@@ -189,33 +187,6 @@ func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
 		synctest.Wait()
 		busy, queued := l.state()
 		require.Zero(t, busy+queued)
-		require.False(t, l.batching)
-	})
-}
-
-// More calls come than one pipeline takes: the next of them takes a slot at once.
-func TestMoreCallsThanOneBatchTakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, p, yields := yielding(2)
-		p.release = make(chan struct{})
-		var all []<-chan Reply
-		for i := range maxBatchCalls + 2 {
-			all = append(all, ask(t.Context(), l, strconv.Itoa(i)))
-		}
-		require.Empty(t, p.all())
-		yields <- true
-		synctest.Wait()
-		sent := p.all()
-		require.Len(t, sent, 2, "by two slots")
-		if len(sent[0]) < len(sent[1]) { // the two send side by side
-			sent[0], sent[1] = sent[1], sent[0]
-		}
-		require.Len(t, sent[0], maxBatchCalls)
-		require.Equal(t, []string{strconv.Itoa(maxBatchCalls), strconv.Itoa(maxBatchCalls + 1)}, sent[1])
-		close(p.release)
-		for _, done := range all {
-			require.NoError(t, (<-done).Err)
-		}
 	})
 }
 
@@ -246,7 +217,7 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 // are as few slots as before when the server answers again.
 func TestSlotsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit = slots + 2
+		const limit = 3
 		p := &pipelines{release: make(chan struct{})}
 		l := newPipeliner(limit, p.send)
 		begin := time.Now()
@@ -258,7 +229,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		require.Equal(t, (limit-slots)*stallTimeout, time.Since(begin))
+		require.Equal(t, (limit-1)*stallTimeout, time.Since(begin))
 		require.Len(t, p.all(), limit)
 		time.Sleep(time.Hour)
 		require.Len(t, p.all(), limit, "no more than that")

@@ -191,7 +191,7 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		if err == nil && value == nil {
 			err = broken
 		}
-		c.reply = Reply{Value: value, Err: explain(err, c.call), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+		c.reply = Reply{Value: value, Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
 		if acked && c.call.Acked {
 			c.reply.Unacked = w.unacked(wait)
 		}

@@ -19,7 +19,7 @@ const subscribeLimit = 5 * time.Second
 // waited for, on one connection, which go-redis opens again when it breaks.
 //
 // A message says whom it wakes: see [Wakeups.receive]. A subscription that is
-// confirmed, for the first time or again, wakes waiters too, because what was
+// confirmed, for the first time or again, wakes all waiters, because what was
 // published before is lost.
 type Wakeups struct {
 	rdb     redis.UniversalClient
@@ -40,18 +40,10 @@ type topic struct {
 	confirmed bool
 }
 
-// A Waiter is one call that waits.
+// A Waiter is one call that waits for messages on a channel: for those to its request, and those to any.
 type Waiter struct {
-	Wake             chan struct{} // holds one wake-up
+	Wake             chan string // holds one wake-up, with what the message says to this waiter alone
 	channel, request string
-	wakesAll         bool   // a message that was lost may have been for any waiter
-	message          string // what it was woken with
-}
-
-// NewWaiter is a call that waits for messages on a channel: for those to its request, and
-// those to any. wakesAll says that a message which was lost may have been for any waiter.
-func NewWaiter(channel, request string, wakesAll bool) *Waiter {
-	return &Waiter{channel: channel, request: request, wakesAll: wakesAll, Wake: make(chan struct{}, 1)}
 }
 
 // New returns the wake-ups of a client. inbox is a channel that stays subscribed to, whose
@@ -62,17 +54,17 @@ func New(rdb redis.UniversalClient, inbox string, spawn func(func()) bool, closi
 
 // Join adds a waiter. If the channel is subscribed to already, it is woken at
 // once, because it may have missed a message.
-func (u *Wakeups) Join(w *Waiter) *Waiter {
+func (u *Wakeups) Join(channel, request string) *Waiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	t := u.topics[w.channel]
+	t := u.topics[channel]
 	if t == nil {
 		t = &topic{}
-		u.topics[w.channel] = t
+		u.topics[channel] = t
 	}
-	t.waiters = append(t.waiters, w)
+	w := t.add(channel, request)
 	if t.confirmed {
-		w.wake()
+		w.wake("")
 	}
 	if !t.asked {
 		u.mark()
@@ -83,17 +75,21 @@ func (u *Wakeups) Join(w *Waiter) *Waiter {
 	return w
 }
 
+func (t *topic) add(channel, request string) *Waiter {
+	w := &Waiter{channel: channel, request: request, Wake: make(chan string, 1)}
+	t.waiters = append(t.waiters, w)
+	return w
+}
+
 // Attend adds a waiter that hasn't asked yet, and so has missed nothing. It
 // returns nil if the channel isn't subscribed to.
 func (u *Wakeups) Attend(channel, request string) *Waiter {
-	if !u.Listens(channel) {
-		return nil
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w, t := NewWaiter(channel, request, true), u.topics[channel] // a channel that is listened to stays
-	t.waiters = append(t.waiters, w)
-	return w
+	if t := u.topics[channel]; t != nil && t.confirmed {
+		return t.add(channel, request)
+	}
+	return nil
 }
 
 // Listens reports whether a channel is subscribed to, as far as is known.
@@ -104,27 +100,13 @@ func (u *Wakeups) Listens(channel string) bool {
 	return t != nil && t.confirmed
 }
 
-// Take returns what a waiter was woken with.
-func (u *Wakeups) Take(w *Waiter) string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	m := w.message
-	w.message = ""
-	return m
-}
-
 // Leave removes a waiter, and passes a wake-up on that it didn't use.
 func (u *Wakeups) Leave(w *Waiter, unused bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.topics[w.channel]
 	t.waiters = slices.DeleteFunc(t.waiters, func(other *Waiter) bool { return other == w })
-	select {
-	case <-w.Wake:
-		unused = true
-	default:
-	}
-	if unused && w.channel != u.inbox { // what is in the inbox is for one alone
+	if (unused || len(w.Wake) > 0) && w.channel != u.inbox { // what is in the inbox is for one alone
 		t.wakeFirst(1)
 	}
 	if len(t.waiters) == 0 {
@@ -151,9 +133,9 @@ func (u *Wakeups) mark() {
 }
 
 // wake wakes a waiter, unless it is woken already.
-func (w *Waiter) wake() bool {
+func (w *Waiter) wake(message string) bool {
 	select {
-	case w.Wake <- struct{}{}:
+	case w.Wake <- message:
 		return true
 	default:
 		return false
@@ -163,7 +145,7 @@ func (w *Waiter) wake() bool {
 // wakeFirst wakes the first n waiters that aren't woken already.
 func (t *topic) wakeFirst(n int) {
 	for _, w := range t.waiters {
-		if n > 0 && w.wake() {
+		if n > 0 && w.wake("") {
 			n--
 		}
 	}
@@ -195,8 +177,8 @@ func (u *Wakeups) run() {
 }
 
 // receive wakes those for whom a message is: "3" is for the first three waiters,
-// "all" for every one, and "=X" for the one whose request is X; what follows that
-// after a space is kept for it.
+// "all" for every one, and "=X" for the one whose request is X, which gets what follows that
+// after a space.
 func (u *Wakeups) receive(message any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -206,31 +188,29 @@ func (u *Wakeups) receive(message any) {
 		if t == nil {
 			return
 		}
-		request, one := strings.CutPrefix(m.Payload, "=")
-		request, rest, _ := strings.Cut(request, " ")
-		n, err := strconv.Atoi(m.Payload)
-		if err != nil {
-			n = len(t.waiters)
-		}
+		to, one := strings.CutPrefix(m.Payload, "=")
 		if !one {
+			n, err := strconv.Atoi(to)
+			if err != nil {
+				n = len(t.waiters)
+			}
 			t.wakeFirst(n)
 			return
 		}
+		request, rest, _ := strings.Cut(to, " ")
 		for _, w := range t.waiters {
-			if w.request == request {
-				w.message = rest
-				w.wake()
+			if w.request == request && !w.wake(rest) {
+				select { // in place of a wake-up that says less
+				case <-w.Wake:
+				default:
+				}
+				w.wake(rest)
 			}
 		}
 	case *redis.Subscription:
 		if t := u.topics[m.Channel]; t != nil && m.Kind == "subscribe" {
 			t.confirmed = t.asked
-			t.wakeFirst(1)
-			for _, w := range t.waiters {
-				if w.wakesAll {
-					w.wake()
-				}
-			}
+			t.wakeFirst(len(t.waiters))
 		}
 	}
 }

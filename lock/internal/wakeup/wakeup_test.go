@@ -23,7 +23,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			u := New(nil, "inbox", func(func()) bool { return false }, nil)
-			first, second := u.Join(NewWaiter("c", "", false)), u.Join(NewWaiter("c", "", false))
+			first, second := u.Join("c", ""), u.Join("c", "")
 			u.receive(&redis.Message{Channel: "c", Payload: "1"})
 			require.Len(t, first.Wake, 1)
 			require.Empty(t, second.Wake)
@@ -37,16 +37,17 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestSubscriptionWakesAWaiter(t *testing.T) {
+func TestSubscriptionWakesAllWaiters(t *testing.T) {
 	u := New(nil, "inbox", func(func()) bool { return false }, nil)
-	first, second := u.Join(NewWaiter("c", "", false)), u.Join(NewWaiter("c", "", false))
+	first, second := u.Join("c", ""), u.Join("c", "")
 	u.topics["c"].asked = true
 	for range 2 { // the second time after a broken connection
 		u.receive(&redis.Subscription{Kind: "subscribe", Channel: "c"})
-		require.Len(t, first.Wake, 1)
-		<-first.Wake
+		for _, w := range []*Waiter{first, second} {
+			require.Len(t, w.Wake, 1)
+			<-w.Wake
+		}
 	}
-	require.Empty(t, second.Wake)
-	third := u.Join(NewWaiter("c", "", false))
+	third := u.Join("c", "")
 	require.Len(t, third.Wake, 1, "it may have missed a message before it joined")
 }
