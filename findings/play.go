@@ -187,11 +187,16 @@ func (p Player) Play(ctx context.Context, f Finding, packages []string, runs int
 	return p.runs(ctx, f, "exec:"+command, runs)
 }
 
-// PlayControl makes the same runs with a correct lock.
+// PlayControl makes the same runs with a correct lock of the same store; one for readers and writers is on Redis.
 func (p Player) PlayControl(ctx context.Context, f Finding, runs int) (Rate, error) {
 	lock := "mutex"
-	if strings.Contains(f.Run, "--topology independent") {
+	switch {
+	case strings.Contains(f.Run, "readers-writers"):
+		lock, f.Run = "rwmutex", strings.Replace(f.Run, "--topology zookeeper", "", 1)
+	case strings.Contains(f.Run, "--topology independent"):
 		lock = "redlock"
+	case strings.Contains(f.Run, "--topology etcd"):
+		lock = "etcd-mutex-leased"
 	}
 	return p.runs(ctx, f, lock, runs)
 }
