@@ -83,6 +83,10 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 		case "release":
 			err = g.release(ctx)
 		case "extend":
+			if g.extend == nil {
+				say(q, fields{"result": "unsupported"})
+				return
+			}
 			err = g.extend(ctx, lease)
 		}
 		if errors.Is(err, errNo) {
