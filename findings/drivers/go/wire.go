@@ -24,11 +24,13 @@ var errNo = errors.New("the library says no")
 type grant struct {
 	release func(ctx context.Context) error
 	extend  func(ctx context.Context, lease time.Duration) error
+	lost    <-chan struct{} // closed when the library says that it is over; nil: it does not say
 }
 
 type question struct {
 	ID      int64  `json:"id"`
 	Op      string `json:"op"`
+	Client  string `json:"client"`
 	Lock    string `json:"lock"`
 	Hold    string `json:"hold"`
 	Lease   int64  `json:"lease_ms"`
@@ -39,6 +41,11 @@ type question struct {
 }
 
 type fields map[string]any
+
+type clientKey struct{}
+
+// clientOf is the name of the client that asks.
+func clientOf(ctx context.Context) string { return ctx.Value(clientKey{}).(string) }
 
 // serve answers until the run is over. open is given the addresses of the servers and the time that clients wait for one; what it
 // returns asks for a lock once.
@@ -58,7 +65,7 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 	}
 	var ask func(ctx context.Context, lock string, lease time.Duration) (grant, error)
 	answer := func(q question) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), clientKey{}, q.Client), 5*time.Second)
 		defer cancel()
 		lease, err := time.Duration(q.Lease)*time.Millisecond, error(nil)
 		f := fields{"result": "ok"}
@@ -76,6 +83,10 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 		case "release":
 			err = g.release(ctx)
 		case "extend":
+			if g.extend == nil {
+				say(q, fields{"result": "unsupported"})
+				return
+			}
 			err = g.extend(ctx, lease)
 		}
 		if errors.Is(err, errNo) {
@@ -84,6 +95,14 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 			f = fields{"result": "info", "why": err.Error()}
 		}
 		say(q, f)
+		if q.Op == "acquire" && err == nil && g.lost != nil {
+			go func() {
+				<-g.lost
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(conn, "{\"event\":\"lost\",\"hold\":%q}\n", fmt.Sprint("h", q.ID))
+			}()
+		}
 	}
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {

@@ -3,7 +3,7 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.channels.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
-import java.util.concurrent.CompletionException;
+import java.util.concurrent.*;
 import java.util.regex.*;
 
 /** The driver protocol. A lock answers each request by say, whenever it can. */
@@ -49,7 +49,7 @@ abstract class Wire {
                 List<String> servers = new ArrayList<>();
                 for (Matcher m = Pattern.compile("\"addr\":\\s*\"([^\"]+)\"").matcher(line); m.find(); ) servers.add("redis://" + m.group(1));
                 if (!servers.isEmpty()) open(line, servers);
-                say(id, "\"protocol\":1,\"language\":\"java\",\"parallel\":32,\"keys\":[\"{name}\"]," + hello());
+                say(id, "\"protocol\":1,\"language\":\"java\",\"parallel\":32," + hello());
             } else if (op.equals("ping")) {
                 say(id, "\"result\":\"ok\"");
             } else {
@@ -57,5 +57,53 @@ abstract class Wire {
             }
         }
         Runtime.getRuntime().halt(0);
+    }
+}
+
+/** A lock of which the calls block: each grant has a thread of its own, since a library may remember which one was granted it. */
+abstract class Blocking extends Wire {
+    /** What a library granted. Either throws No where the library says for certain that it is not held. */
+    interface Grant {
+        void release() throws Exception;
+        default void extend(long lease) throws Exception { throw new UnsupportedOperationException(); }
+    }
+
+    static class No extends Exception {
+        No(String why) { super(why); }
+    }
+
+    private record Hold(Grant grant, ExecutorService thread) {}
+
+    private final Map<String, Hold> holds = new ConcurrentHashMap<>();
+
+    /** Asks once, and throws No where it is another's. */
+    abstract Grant acquire(String lock, long lease) throws Exception;
+
+    void answer(String op, String id, String q) {
+        long lease = number(q, "lease_ms");
+        if (!op.equals("acquire")) {
+            Hold h = holds.get(text(q, "hold"));
+            h.thread.execute(() -> reply(id, () -> {
+                if (op.equals("extend")) h.grant.extend(lease); else h.grant.release();
+                return "";
+            }));
+            return;
+        }
+        ThreadPoolExecutor thread = new ThreadPoolExecutor(1, 1, 20, TimeUnit.SECONDS, new LinkedBlockingQueue<>());
+        thread.allowCoreThreadTimeOut(true);
+        thread.execute(() -> reply(id, () -> {
+            holds.put("h" + id, new Hold(acquire(text(q, "lock"), lease), thread));
+            return ",\"hold\":\"h" + id + "\"";
+        }));
+    }
+
+    private void reply(String id, Callable<String> call) {
+        try {
+            say(id, "\"result\":\"ok\"" + call.call());
+        } catch (No e) {
+            say(id, "\"result\":\"fail\",\"why\":\"" + e.getMessage() + "\"");
+        } catch (Throwable e) {
+            failed(id, e, false);
+        }
     }
 }

@@ -14,9 +14,17 @@ pub enum Outcome<T> {
 
 pub trait Library: Send + Sync + 'static {
     type Grant: Send + Sync + 'static;
-    /// Asks once. The number is for how many ms the library says that the grant may be believed.
+    /// Asks once. The number is for how many ms the library says that the grant may be believed; i64::MAX: it does not say.
     fn acquire(&self, lock: &str, lease_ms: u64) -> Outcome<(Self::Grant, i64)>;
     fn release(&self, grant: &Self::Grant) -> Outcome<()>;
+    /// Asks for another lease, where the hello promises it. The number is that of acquire.
+    fn extend(&self, _grant: &Self::Grant, _lease_ms: u64) -> Outcome<i64> {
+        Outcome::Unknown("it has no extension".into())
+    }
+    /// Returns whether the library says that the grant is lost, once it does so or is done with it, where the hello promises to tell.
+    fn lost(&self, _grant: &Self::Grant) -> bool {
+        false
+    }
 }
 
 pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
@@ -28,9 +36,15 @@ pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
         let Ok(line) = line else { break };
         let q: Value = serde_json::from_str(&line).unwrap();
         let out = out.clone();
-        let say = move |mut a: Value, id: &Value| {
-            a["re"] = id.clone();
+        let write = move |a: Value| {
             let _ = out.lock().unwrap().write_all(format!("{a}\n").as_bytes());
+        };
+        let say = {
+            let write = write.clone();
+            move |mut a: Value, id: &Value| {
+                a["re"] = id.clone();
+                write(a);
+            }
         };
         if q["op"] == "hello" {
             if let Some(servers) = q["servers"].as_array() {
@@ -44,21 +58,39 @@ pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
             continue;
         }
         let (library, holds) = (library.clone().unwrap(), holds.clone());
+        let tells = hello["promises"]["lost"] == true;
         std::thread::spawn(move || {
+            let mut watched = None;
             let outcome = if q["op"] == "acquire" {
                 match library.acquire(q["lock"].as_str().unwrap(), q["lease_ms"].as_u64().unwrap_or(0)) {
                     Outcome::Done((grant, valid)) => {
                         let hold = format!("h{}", q["id"]);
-                        holds.lock().unwrap().insert(hold.clone(), Arc::new(grant));
-                        Outcome::Done(json!({"result": "ok", "hold": hold, "valid_ms": valid}))
+                        let grant = Arc::new(grant);
+                        holds.lock().unwrap().insert(hold.clone(), grant.clone());
+                        watched = Some((hold.clone(), grant));
+                        let mut answer = json!({"result": "ok", "hold": hold});
+                        if valid != i64::MAX {
+                            answer["valid_ms"] = valid.into();
+                        }
+                        Outcome::Done(answer)
                     }
                     Outcome::No(why) => Outcome::No(why),
                     Outcome::Unknown(why) => Outcome::Unknown(why),
                 }
             } else {
                 let grant = holds.lock().unwrap()[q["hold"].as_str().unwrap()].clone();
-                match library.release(&grant) {
-                    Outcome::Done(()) => Outcome::Done(json!({"result": "ok"})),
+                let outcome = if q["op"] == "extend" {
+                    library.extend(&grant, q["lease_ms"].as_u64().unwrap_or(0))
+                } else {
+                    match library.release(&grant) {
+                        Outcome::Done(()) => Outcome::Done(i64::MAX),
+                        Outcome::No(why) => Outcome::No(why),
+                        Outcome::Unknown(why) => Outcome::Unknown(why),
+                    }
+                };
+                match outcome {
+                    Outcome::Done(i64::MAX) => Outcome::Done(json!({"result": "ok"})),
+                    Outcome::Done(valid) => Outcome::Done(json!({"result": "ok", "valid_ms": valid})),
                     Outcome::No(why) => Outcome::No(why),
                     Outcome::Unknown(why) => Outcome::Unknown(why),
                 }
@@ -69,6 +101,11 @@ pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
                 Outcome::Unknown(why) => json!({"result": "info", "why": why}),
             };
             say(answer, &q["id"]);
+            if let (true, Some((hold, grant))) = (tells, watched) {
+                if library.lost(&grant) {
+                    write(json!({"event": "lost", "hold": hold}));
+                }
+            }
         });
     }
 }
