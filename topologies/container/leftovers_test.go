@@ -33,7 +33,10 @@ func harnessOf(t *testing.T, process int) string {
 	return fmt.Sprintf("%s/%d", boot, process)
 }
 
-func ourselves(t *testing.T) string { return harnessOf(t, os.Getpid()) }
+func ourselves(t *testing.T) string {
+	t.Helper()
+	return harnessOf(t, os.Getpid())
+}
 
 // A leftover is something that a deployment has made.
 type leftover struct {

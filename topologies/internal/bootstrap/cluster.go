@@ -81,8 +81,10 @@ func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
 			return &lacking{name, name + " to answer", err}
 		}
 		for _, want := range [][2]string{
-			{"cluster_slots_assigned", strconv.Itoa(slots)}, {"cluster_slots_ok", strconv.Itoa(slots)},
-			{"cluster_known_nodes", strconv.Itoa(len(servers))}, {"cluster_state", "ok"},
+			{"cluster_slots_assigned", strconv.Itoa(slots)},
+			{"cluster_slots_ok", strconv.Itoa(slots)},
+			{"cluster_known_nodes", strconv.Itoa(len(servers))},
+			{"cluster_state", "ok"},
 		} {
 			if said := info[want[0]]; said != want[1] {
 				return &lacking{name, name + " to see the cluster whole", fmt.Errorf("it says %s %s, and not %s", want[0], said, want[1])}
