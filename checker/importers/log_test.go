@@ -202,7 +202,7 @@ func TestLog_Random(t *testing.T) {
 	}
 	t.Log(possible, twice)
 	require.Greater(t, possible, 300)
-	require.Greater(t, twice, 15)
+	require.Greater(t, twice, 5)
 }
 
 // logLines are what the clients of a mutex log, each by the clock of its host; none where a log can't tell what a client knew.
@@ -240,15 +240,19 @@ func logLines(r *rand.Rand, h *history.History) (lines []string, unit, off time.
 	return lines, unit, off
 }
 
-// twiceGranted is for how long two grants that were answered held the lock at once, the first until its release.
+// twiceGranted is for how long two grants that were answered, and released by what their owners did next, held the lock at once.
 func twiceGranted(t *testing.T, h *history.History) (longest time.Duration) {
 	t.Helper()
 	for _, v := range checker.Check(t.Context(), h, checker.MutualExclusion()).Results[0].Violations {
-		counts := map[string]int{}
-		for _, i := range v.Events {
-			counts[string(h.Events[i].Op+" ")+string(h.Events[i].Type)]++
+		released := 0
+		for _, i := range v.Events[:2] {
+			e := &h.Events[i]
+			next := slices.IndexFunc(h.Events[i+1:], func(n history.Event) bool { return n.LockOwner() == e.LockOwner() && n.Op.OfHolder() })
+			if e.Op == history.Acquire && e.Type == history.OK && next >= 0 && h.Events[int(i)+1+next].Op == history.Release {
+				released++
+			}
 		}
-		if v.Kind == checker.DoubleGrant && counts["acquire ok"] == 2 && counts["release invoke"] == 1 {
+		if v.Kind == checker.DoubleGrant && released == 2 {
 			longest = max(longest, v.Until-v.From)
 		}
 	}
