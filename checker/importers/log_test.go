@@ -1,10 +1,10 @@
 package importers_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/importers"
+	"github.com/lockchaos/lockchaos/checker/oracle"
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // What logs prove. Times are Unix seconds from 1795849365 on.
@@ -159,215 +161,100 @@ func TestLog_Names(t *testing.T) {
 	}
 }
 
-// No log of a lock that never grants twice is invalid, whatever its clients leave out of it, however coarse its stamps are, and
-// wherever the log of a host breaks off; and of none with two holds at once, all of it logged, is the verdict valid. What is
-// invalid stays so with more lines: those of one more client, or what one client does not log here.
+// No log of a possible history is invalid, whatever its clients leave out of it, however coarse its stamps are, and how wrong its
+// clocks; and of none with two holds at once, all of it logged, is the verdict valid. What is invalid stays so with more lines.
 func TestLog_Random(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(1000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		l := drawLog(r)
-		judge := func(csv string) checker.Report {
-			h, stamps, err := importers.Log(strings.NewReader(csv))
-			require.NoError(t, err, "seed %d\n%s", seed, csv)
-			return checker.CheckWithin(t.Context(), h, l.off+stamps.Unit, checker.OfLogs()...)
-		}
-		report := judge(l.csv)
-		if l.wrong {
-			require.NotEqual(t, checker.Valid, report.Verdict, "seed %d, off %v\n%s", seed, l.off, l.csv)
-		} else {
-			require.NotEqual(t, checker.Invalid, report.Verdict, "seed %d, off %v\n%s%+v", seed, l.off, l.csv, report.Results)
-		}
-		lines := strings.SplitAfter(l.csv, "\n")
-		left := strings.Split(lines[1+r.IntN(len(lines)-2)], ",")[2] + []string{",held,", ",released,", ","}[r.IntN(3)]
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, left) })
-		if less := strings.Join(lines, ""); len(lines) > 2 && judge(less).Verdict == checker.Invalid {
-			require.Equal(t, checker.Invalid, report.Verdict, "seed %d, off %v\n%swithout %s", seed, l.off, l.csv, left)
-		}
-	}
-}
-
-// A drawnLog is what the clients of a lock have logged.
-type drawnLog struct {
-	csv   string
-	off   time.Duration
-	wrong bool // it was held twice for longer than stamps can hide
-}
-
-type drawnLine struct {
-	at     time.Duration // by the right time
-	stamp  time.Time
-	client int
-	text   string
-}
-
-type drawnClient struct {
-	host                                      string
-	logsRequest, logsLease, releasing, relsed bool
-	free                                      time.Duration // from when on it may ask
-}
-
-func drawLog(r *rand.Rand) drawnLog {
-	chance := func(one int) bool { return r.IntN(one) == 0 }
-	unit := []time.Duration{1, time.Microsecond, time.Millisecond, time.Second}[r.IntN(4)]
-	scale := min([]time.Duration{unit, 10 * unit, 100 * unit}[r.IntN(3)]+time.Microsecond, 2*time.Second) // no wait is as long as 10 s
-	span := func() time.Duration { return 1 + time.Duration(r.Int64N(int64(scale))) }
-	wrong := chance(4)
-	lease := time.Duration(0)
-	if !wrong && !chance(3) {
-		lease = time.Duration(1+r.IntN(40)) * scale / 8
-		if lease < time.Microsecond || chance(2) {
-			lease = lease.Round(time.Millisecond) + time.Millisecond
-		}
-	}
-	hosts := 1 + r.IntN(3)
-	off, offsets, cuts := time.Duration(0), make([]time.Duration, hosts), make([]time.Duration, hosts)
-	if hosts > 1 {
-		off = time.Duration(r.Int64N(int64(2*scale))) + 1
-		for i := range offsets {
-			offsets[i] = time.Duration(r.Int64N(int64(2*off))) - off
-		}
-	}
-	clients := make([]drawnClient, 1+hosts+r.IntN(3))
-	for i := range clients {
-		c := &clients[i]
-		*c = drawnClient{host: fmt.Sprint("h", i%hosts), logsRequest: !chance(4), releasing: !chance(4), relsed: !chance(4)}
-		c.logsLease = c.logsRequest && lease > 0
-		if wrong {
-			c.logsRequest, c.releasing = true, true
-		}
-	}
-	var lines []drawnLine
-	base := time.Unix(1795849365, r.Int64N(int64(time.Second)))
-	log := func(i int, at time.Duration, event, rest string) {
-		lines = append(lines, drawnLine{at: at, stamp: base.Add(at + offsets[i%hosts]).Truncate(unit), client: i, text: event + "," + rest})
-	}
-	ms := func(i int) string {
-		if !clients[i].logsLease {
-			return ","
-		}
-		return strconv.FormatFloat(float64(lease)/1e6, 'f', -1, 64) + ","
-	}
-	type hold struct {
-		from, until time.Duration
-		host        int
-	}
-	var held []hold
-	now, token := 10*scale, 0 // the lock is free
-	for range 3 + r.IntN(10) {
-		i := r.IntN(len(clients))
-		c := &clients[i]
-		asked := max(c.free, now-span())
-		if wrong && chance(4) {
-			now -= span()
-		}
-		effect := max(asked, now) + span()
-		if chance(3) {
-			effect = max(asked, now) + 1
-		}
-		got := effect + span()/4 + 1
-		if lease > 0 && c.logsRequest && chance(8) { // it never hears of the grant
-			log(i, asked, "request", ms(i))
-			log(i, got, "unknown", ",")
-			c.free, now = got+1, effect
-			if chance(2) {
-				now += lease
-			}
-			token++
+	const seed = 5
+	g, r := oracle.NewGenerator(seed), rand.New(rand.NewPCG(seed, 1))
+	possible, twice := 0, 0
+	for n := range 6000 {
+		h := g.Next()
+		lines, unit, off := logLines(r, h)
+		if lines == nil {
 			continue
 		}
-		if c.logsRequest {
-			log(i, asked, "request", ms(i))
-		}
-		token++
-		log(i, got, "granted", ","+fmt.Sprint(token))
-		at, over := got, effect+lease
-		sure := got
-		lost := false
-		for lease > 0 && chance(3) && !lost {
-			send := at + span()/2 + 1
-			does := send + span()/4 + 1
-			if !c.logsLease && does >= over {
-				break
+		judge := func(lines []string) checker.Verdict {
+			log := "time,host,client,event,lease_ms\n" + strings.Join(lines, "")
+			h, stamps, err := importers.Log(strings.NewReader(log))
+			if err != nil {
+				return "" // of what clients did as several processes
 			}
-			at = does + span()/4 + 1
-			log(i, send, "extending", map[bool]string{true: ",", false: ms(i)}[chance(4) && does < over && send+lease > at+8*scale])
-			if does < over {
-				over = does + lease
-				log(i, at, "extended", ",")
-			} else {
-				log(i, at, "refused", ",")
-				if lost = true; chance(2) {
-					log(i, at+1, "lost", ",")
-					at++
-				}
-			}
+			return checker.CheckWithin(t.Context(), h, off+stamps.Unit, checker.OfLogs()...).Verdict
 		}
-		send := at + span() + 1
-		if chance(4) {
-			send = at + 1
+		all := judge(lines)
+		less := slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+			return strings.Contains(line, []string{",a,", ",b,", ",released,", ",releasing,", ",extended,"}[n%5])
+		})
+		switch k := oracle.Judge(h).Locks[0]; {
+		case all == "" || len(k.Doubts) > 0: // to a log, each request is of an owner of its own
+			continue
+		case k.Possible:
+			possible++
+			require.NotEqual(t, checker.Invalid, all, "history %d, off %v\n%s", n, off, lines)
+		case twiceGranted(t, h) > 2*unit:
+			twice++
+			require.NotEqual(t, checker.Valid, all, "history %d, off %v\n%s", n, off, lines)
 		}
-		does := send + span()/4 + 1
-		told := does + span()/4 + 1
-		gone := lease > 0 && (lost || does >= over)
-		if gone && !lost && (!c.logsLease || strings.HasSuffix(lines[len(lines)-2].text, "extending,,")) || lease > 0 && chance(6) { // it crashes
-			c.free, now = at+1, over
-			if chance(2) && at+1 < over {
-				log(i, at+1, "held", ",")
-				c.free++
-			}
+		if all != checker.Invalid && len(less) > 0 {
+			require.NotEqual(t, checker.Invalid, judge(less), "history %d, off %v\n%s", n, off, lines)
+		}
+	}
+	t.Log(possible, twice)
+	require.Greater(t, possible, 300)
+	require.Greater(t, twice, 5)
+}
+
+// logLines are what the clients of a mutex log, each by the clock of its host; none where a log can't tell what a client knew.
+func logLines(r *rand.Rand, h *history.History) (lines []string, unit, off time.Duration) {
+	unit = []time.Duration{time.Nanosecond, time.Microsecond, time.Millisecond}[r.IntN(3)]
+	off = time.Duration(r.Int64N(int64(30 * time.Millisecond)))
+	offsets := []time.Duration{off, -off, time.Duration(r.Int64N(int64(2*off+1))) - off}
+	open, busy, base := map[int]history.Event{}, map[string]bool{}, time.Unix(1795849365, r.Int64N(int64(time.Second)))
+	for i := range h.Events {
+		e := &h.Events[i]
+		asked := open[e.Process]
+		open[e.Process] = *e
+		if e.Op == history.Access || e.Op == history.Crash {
 			continue
 		}
-		if chance(4) && send-1 > at && !gone {
-			log(i, send-1, "held", ",")
-		}
-		if c.releasing {
-			log(i, send, "releasing", ",")
-			sure = send
-		}
+		named := map[history.Op][2]string{history.Acquire: {"request", "granted"}, history.Extend: {"extending", "extended"}, history.Release: {"releasing", "released"}}
+		event := map[history.Type]string{history.Invoke: named[e.Op][0], history.OK: cmp.Or(named[e.Op][1], "lost"), history.Fail: "refused", history.Info: "unknown"}[e.Type]
 		switch {
-		case c.releasing && lease > 0 && chance(6):
-			log(i, told, "unknown", ",")
-		case c.releasing && gone && chance(2):
-			log(i, told, "refused", ",")
-		case c.relsed:
-			log(i, told, "released", ",")
+		case e.Lock != "k" || e.Reentrant || e.Drift > 0 || e.Kind != "" && e.Kind != history.KindMutex, e.Expires > 0 && e.Expires != asked.Time+asked.Lease:
+			return nil, 0, 0
+		case e.Op == history.Declare:
+			continue
+		case busy[e.LockOwner()] && e.Type == history.Invoke: // it does two things at a time
+			return nil, 0, 0
 		}
-		c.free = told + 1
-		if now = does; gone {
-			now = over
+		owner, lease := e.LockOwner(), ""
+		busy[owner] = e.Type == history.Invoke
+		if e.Type == history.Invoke && e.Lease > 0 {
+			lease = fmt.Sprint(e.Lease.Milliseconds())
 		}
-		if wrong {
-			held = append(held, hold{got, sure, i % hosts})
+		host := int(owner[len(owner)-1]) % len(offsets)
+		at := base.Add(e.Time + offsets[host]).Truncate(unit).UTC().Format(time.RFC3339Nano)
+		lines = append(lines, fmt.Sprintf("%s,h%d,%s,%s,%s\n", at, host, owner, event, lease))
+	}
+	return lines, unit, off
+}
+
+// twiceGranted is for how long two grants that were answered, and released by what their owners did next, held the lock at once.
+func twiceGranted(t *testing.T, h *history.History) (longest time.Duration) {
+	t.Helper()
+	for _, v := range checker.Check(t.Context(), h, checker.MutualExclusion()).Results[0].Violations {
+		released := 0
+		for _, i := range v.Events[:2] {
+			e := &h.Events[i]
+			next := slices.IndexFunc(h.Events[i+1:], func(n history.Event) bool { return n.LockOwner() == e.LockOwner() && n.Op.OfHolder() })
+			if e.Op == history.Acquire && e.Type == history.OK && next >= 0 && h.Events[int(i)+1+next].Op == history.Release {
+				released++
+			}
 		}
-	}
-	l := drawnLog{off: off}
-	for i, a := range held {
-		for _, b := range held[:i] {
-			l.wrong = l.wrong || min(a.until, b.until)-max(a.from, b.from) > 2*unit
-		}
-	}
-	for i := range cuts {
-		cuts[i] = 1 << 60
-		if !wrong && chance(3) {
-			cuts[i] = now - span()*time.Duration(r.IntN(10))
-		}
-	}
-	if wrong && !l.wrong {
-		return drawLog(r)
-	}
-	slices.SortStableFunc(lines, func(a, b drawnLine) int { return int(a.at - b.at) })
-	if chance(2) {
-		slices.SortStableFunc(lines, func(a, b drawnLine) int { return a.client - b.client })
-	}
-	l.csv = "time,host,client,event,lease_ms,token\n"
-	for _, line := range lines {
-		if c := clients[line.client]; line.at < cuts[line.client%hosts] {
-			l.csv += fmt.Sprintf("%s,%s,c%d,%s\n", line.stamp.UTC().Format(time.RFC3339Nano), c.host, line.client, line.text)
+		if v.Kind == checker.DoubleGrant && released == 2 {
+			longest = max(longest, v.Until-v.From)
 		}
 	}
-	if strings.Count(l.csv, "\n") == 1 {
-		return drawLog(r)
-	}
-	return l
+	return longest
 }

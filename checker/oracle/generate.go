@@ -57,7 +57,7 @@ func (g *Generator) Next() *history.History {
 	for {
 		g.shape = shape{
 			clients: 4, length: 8, locks: 1 + g.r.IntN(8)/7, capacity: 3, crash: 5, leases: 80, unsure: 11, pause: 3,
-			sharing: pick(g, 0, 0, 0, 0, 40), renamed: pick(g, 0, 0, 100), careless: pick(g, 0, 12),
+			sharing: pick(g, 0, 0, 0, 0, 40), renamed: pick(g, 0, 0, 100), careless: pick(g, 0, 30),
 			unnamed: pick(g, 0, 0, 0, 0, 0, 0, 25), exclusive: pick(g, 0, 0, 0, 0, 0, 50), late: pick(g, 0, 0, 0, 0, 0, 50),
 		}
 		for range pick(g, 0, 0, 1, 2) {
@@ -129,7 +129,7 @@ func (g *Generator) live() {
 		if o.Lease > 0 {
 			o.ends = o.Time + o.Lease
 		}
-		watchdog := op == history.Extend && g.chance(50) // beside what its client does
+		watchdog := op == history.Extend && g.chance(60) // beside what its client does
 		switch {
 		case !watchdog:
 			free = o.complete + pick(g, unit, unit, unit, 0)
@@ -268,7 +268,7 @@ func (s *service) answer(g *Generator, o *operation) {
 	switch {
 	case unsure && g.chance(50):
 	case careless && o.Op != history.Acquire:
-		o.kind = pick(g, history.OK, history.Fail, history.Fail)
+		o.kind = pick(g, history.OK, history.Fail, history.Fail, history.Fail)
 	case can(history.OK):
 	case o.Op == history.Acquire:
 		w.done |= 1 << at
@@ -308,7 +308,7 @@ func (g *Generator) change(ops []operation) []operation {
 	}
 	at := g.r.IntN(len(ops))
 	o, other := &ops[at], ops[g.r.IntN(len(ops))]
-	switch n := g.r.IntN(14); {
+	switch n := g.r.IntN(16); {
 	case n == 0:
 		return slices.Delete(ops, at, at+1)
 	case n < 3:
@@ -316,28 +316,28 @@ func (g *Generator) change(ops []operation) []operation {
 		if o.Time, o.From, o.recorded = o.Time+step, min(o.From, o.Time+step), 0; o.complete != never {
 			o.complete += step
 		}
-	case n < 5:
+	case n < 6:
 		return append(ops, g.notice(pick(g, history.Lost, history.Lost, history.Crash), *o, other.Time+g.units(-2, 6)))
 	case single(o.Op):
-	case n < 8:
+	case n < 10:
 		if o.kind = pick(g, history.OK, history.OK, history.Fail, history.Info); o.complete == never {
 			o.complete = o.Time + g.units(1, 5)
 		}
-	case n == 8 && o.complete != never:
+	case n == 10 && o.complete != never:
 		o.complete += g.units(-4, 6)
-	case n == 9 && o.Op != history.Access:
+	case n == 11 && o.Op != history.Access:
 		o.Owner = cmp.Or(other.Owner, o.Owner)
-	case n == 10 && o.asksLease():
+	case n == 12 && o.asksLease():
 		o.Lease, o.recorded = pick(g, 0, 0, g.units(1, 20), g.units(1, 20), g.units(1, 20)), pick(g, 0, 0, o.Time+g.units(1, 12))
-	case n == 11 && o.Queued != nil && g.chance(50):
+	case n == 13 && o.Queued != nil && g.chance(50):
 		o.Queued = new(max(0, *o.Queued+int64(g.r.IntN(6))-3))
-	case n == 11 && o.Token > 0:
+	case n == 13 && o.Token > 0:
 		o.Token = max(1, o.Token+int64(g.r.IntN(4))-2)
-	case n == 12 && o.Mode == history.Permit && o.Op != history.Extend:
+	case n == 14 && o.Mode == history.Permit && o.Op != history.Extend:
 		o.Permits = g.r.IntN(max(4, g.capacity))
-	case n == 12 && o.Mode != history.Permit && o.Mode != "":
+	case n == 14 && o.Mode != history.Permit && o.Mode != "":
 		o.Mode = pick(g, history.Read, history.Write)
-	case n == 13 && o.Op != history.Access:
+	case n == 15 && o.Op != history.Access:
 		o.Op, o.Lease, o.recorded, o.Token, o.Queued = pick(g, history.Acquire, history.Release, history.Extend), 0, 0, 0, nil
 	}
 	return ops
