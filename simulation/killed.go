@@ -14,8 +14,7 @@ import (
 func withoutKilled(recorded []history.Event, killed map[string]time.Duration) []history.Event {
 	written := make([]history.Event, 0, len(recorded))
 	write := func(e history.Event) {
-		e.Index = int64(len(written))
-		if e.Index > 0 {
+		if e.Index = int64(len(written)); e.Index > 0 {
 			e.Time = max(e.Time, written[e.Index-1].Time+1)
 		}
 		written = append(written, e)

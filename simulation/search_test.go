@@ -125,8 +125,7 @@ func TestReplays(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d repetitions in one process, and %d of %d seeds in another one, were the same run", same, 2*3*n, across, n)
-			// Of timers that fire at one instant, and of cases of a select that are ready, the
-			// runtime takes any: a few runs differ.
+			// Of timers of one instant, and of ready cases of a select, the runtime takes any: a few runs differ.
 			require.NotZero(t, same)
 			require.NotZero(t, across)
 		})
@@ -285,26 +284,14 @@ func TestLateRequestsKeepAPlaceForTheirLeases(t *testing.T) {
 	require.NotEmpty(t, judged(t, l, c), "it is stuck for longer than without late requests")
 }
 
-func TestShape(t *testing.T) {
-	l := spec(t, "mutex")
-	o := run(t, l, quiet(topologies.Single, l))
-	h, err := o.Read()
-	require.NoError(t, err)
-	require.Regexp(t, `^access ok \d+, acquire .*release ok \d+$`, simulation.Shape(h.Events))
-}
-
-func TestLocksThatCantBeSimulated(t *testing.T) {
-	require.ErrorContains(t, simulation.Simulable(spec(t, "rueidislock"), topologies.Single), "lock rueidislock needs client-side caching")
-	require.ErrorContains(t, simulation.Simulable(spec(t, "mutex"), "clutser"), `unknown simulated topology "clutser"`)
-}
-
 func TestCasesThatCantBe(t *testing.T) {
+	require.ErrorContains(t, simulation.Simulable(spec(t, "rueidislock"), topologies.Single), "lock rueidislock needs client-side caching")
 	l := spec(t, "mutex")
 	for _, x := range []struct {
 		change func(*simulation.Case)
 		want   string
 	}{
-		{func(c *simulation.Case) { c.Topology = "clutser" }, "simulated topology"},
+		{func(c *simulation.Case) { c.Topology = "clutser" }, `unknown simulated topology "clutser"`},
 		{func(c *simulation.Case) { c.Topology = topologies.Independent }, "lock mutex"},
 		{func(c *simulation.Case) { c.Workload = "permits" }, "can't have workload permits"},
 		{func(c *simulation.Case) { c.Workload = "sleep" }, "workload"},
@@ -335,6 +322,9 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, o.Hash, record.Hash)
 	require.Equal(t, o.Hash, run(t, l, record.Case).Hash, "what was recorded runs again")
+	h, err := o.Read()
+	require.NoError(t, err)
+	require.Regexp(t, `^access ok \d+, acquire .*release ok \d+$`, simulation.Shape(h.Events))
 	r.Backend = "process"
 	_, err = simulation.RecordOf(r)
 	require.ErrorContains(t, err, "no record of a simulated run")
