@@ -24,7 +24,6 @@ var errNo = errors.New("the library says no")
 type grant struct {
 	release func(ctx context.Context) error
 	extend  func(ctx context.Context, lease time.Duration) error
-	lost    <-chan struct{} // closed when the library says that it is over; nil: it does not say
 }
 
 type question struct {
@@ -95,14 +94,6 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 			f = fields{"result": "info", "why": err.Error()}
 		}
 		say(q, f)
-		if q.Op == "acquire" && err == nil && g.lost != nil {
-			go func() {
-				<-g.lost
-				mu.Lock()
-				defer mu.Unlock()
-				fmt.Fprintf(conn, "{\"event\":\"lost\",\"hold\":%q}\n", fmt.Sprint("h", q.ID))
-			}()
-		}
 	}
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
