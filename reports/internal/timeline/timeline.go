@@ -301,7 +301,12 @@ func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail fac
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(r.Accesses()), say.Natural) {
-		ops := slices.DeleteFunc(slices.Clone(r.Accesses()[name]), func(op *history.Operation) bool { return !detail.Meets(op.Complete.Time, op.Complete.Time) })
+		var ops []*history.Operation
+		for _, op := range r.Accesses()[name] {
+			if detail.Meets(op.Complete.Time, op.Complete.Time) {
+				ops = append(ops, op)
+			}
+		}
 		slices.SortStableFunc(ops, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
 		accesses, labels := []int64{}, []object{}
 		last := int64(0)
