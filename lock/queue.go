@@ -243,7 +243,7 @@ func (g *grant) waitLocally(
 	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
-			late.withdraw(ctx)
+			_, _ = late.withdraw(ctx)
 		}
 	})
 	return answer{}, false, err

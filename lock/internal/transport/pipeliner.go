@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	// slots is how many calls are under way at a time while each goes alone.
+	slots = 4
 	// stallTimeout is how long a call waits, at most, while no pipeline is answered; and after what time a server
 	// that answers is too slow for calls that are sent by the goroutines of their callers.
 	stallTimeout = 5 * time.Millisecond
@@ -30,14 +32,13 @@ const (
 
 var errNoReply = errors.New("no reply")
 
-// A pipeliner sends calls to one server, in one pipeline at a time. A call that comes while none is under way is sent at
-// once, by its own goroutine. The others are queued, and the first of them sends all of them when the pipeline is
-// answered. So a caller that is alone doesn't wait, and many share round trips: row uncontended-16 of docs/benchmarks.md
-// falls to less than half without this.
+// A pipeliner sends calls to one server. It has a few slots, each for one request or pipeline at a time. A call that finds
+// a free slot is sent at once, by its own goroutine. The others are queued, and the first of them sends all of them when
+// a slot is free; from then on there is one slot, until a call goes alone again. So few callers don't wait for each other (row
+// redlock-3 of docs/benchmarks.md), and many share round trips: row uncontended-16 falls to less than half without this.
 //
 // The callers of one batch are likely to send their next calls when it is answered. So the
-// next goroutine that sends one yields to them, until as many calls are queued: that row takes a tenth more processor
-// time without that.
+// next goroutine that sends one yields to them, until as many calls are queued: that row falls by a fifth without this.
 //
 // While no pipeline is answered for a while, the queue gets another slot: where the server is far away, or
 // connections are silent. Half of the connections of the Redis client are left to others.
@@ -74,7 +75,7 @@ func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)
 // run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
 func (l *pipeliner) run(p *queuedCall) Reply {
 	l.mu.Lock()
-	sends := l.inUse == 0
+	sends := l.hasSlot()
 	if sends {
 		l.inUse++
 	} else {
@@ -92,6 +93,11 @@ func (l *pipeliner) run(p *queuedCall) Reply {
 		l.sendBatch(l.collect(p))
 	}
 	return p.reply
+}
+
+// hasSlot reports whether a slot is free: one of several, but where callers share pipelines, the only one.
+func (l *pipeliner) hasSlot() bool {
+	return l.inUse == 0 || l.lastBatch <= 1 && l.inUse < min(slots, l.max)
 }
 
 // await waits until a queued call has its reply, or is the one to send the queue.
@@ -224,7 +230,7 @@ func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	l.lastBatch = calls
 	l.inUse--
 	l.completed++
-	if len(l.queue) > 0 && l.inUse == 0 {
+	if len(l.queue) > 0 && l.hasSlot() {
 		l.sendNext()
 	}
 	l.checkSoon()

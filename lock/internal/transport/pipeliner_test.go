@@ -117,7 +117,7 @@ func TestNoBatchIsCollectedOnABusyMachine(t *testing.T) {
 func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
 	p = &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l, yields = newPipeliner(4, p.send), make(chan bool)
+	l, yields = newPipeliner(slots, p.send), make(chan bool)
 	l.lastBatch = together
 	l.yield = func() { <-yields }
 	return l, p, yields
@@ -217,7 +217,7 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 // are as few slots as before when the server answers again.
 func TestSlotsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 3
+		const limit = slots + 2
 		p := &pipelines{release: make(chan struct{})}
 		l := newPipeliner(limit, p.send)
 		begin := time.Now()
@@ -229,7 +229,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		require.Equal(t, (limit-1)*stallTimeout, time.Since(begin))
+		require.Equal(t, (limit-slots)*stallTimeout, time.Since(begin))
 		require.Len(t, p.all(), limit)
 		time.Sleep(time.Hour)
 		require.Len(t, p.all(), limit, "no more than that")
