@@ -112,7 +112,7 @@ func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient(
 // caseVariable names the case that a sub-process of these tests is: what a test of a lock may do.
 const caseVariable = "LOCKCHAOS_CHAOS_CASE"
 
-func cases() map[string]func(*testing.T) {
+func cases() map[string]func(*testing.T) { //nolint:thelper // they are tests
 	return map[string]func(*testing.T){
 		"smoke":       func(t *testing.T) { chaos.Smoke(t, correct()) },
 		"buggy smoke": func(t *testing.T) { chaos.Smoke(t, buggy()) },

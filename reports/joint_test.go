@@ -46,6 +46,7 @@ func jointFiles(t *testing.T, runs []reports.JointRun, planned int) (read func(n
 
 // reading reads the files of a folder.
 func reading(t *testing.T, dir string) func(name string) string {
+	t.Helper()
 	return func(name string) string {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

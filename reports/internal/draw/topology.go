@@ -102,14 +102,15 @@ func (p *place) draw(s *drawing, r *facts.Facts, at time.Duration) {
 	case p.node.Kind == string(topologies.Zone):
 		kind = "map-zone"
 	}
-	title := name + ": " + p.node.Kind
+	var title strings.Builder
+	title.WriteString(name + ": " + p.node.Kind)
 	for _, part := range [][]string{{", ", p.node.Role}, {" of ", p.node.Of}, {", ", p.node.Address}} {
 		if part[1] != "" {
-			title += part[0] + part[1]
+			title.WriteString(part[0] + part[1])
 		}
 	}
 	s.raw(`<g class="map-node `, kind, ` is-`, className(state), `">`)
-	s.rect("", p.x, p.y, p.w, p.h, 5, title)
+	s.rect("", p.x, p.y, p.w, p.h, 5, title.String())
 	middle, room := p.x+p.w/2, int(p.w/6.6)
 	s.text("map-name", middle, p.y+18, say.Shorten(name, room))
 	if kind == "map-server" {
