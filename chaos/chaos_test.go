@@ -112,22 +112,24 @@ func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient(
 // caseVariable names the case that a sub-process of these tests is: what a test of a lock may do.
 const caseVariable = "LOCKCHAOS_CHAOS_CASE"
 
-func cases() map[string]func(*testing.T) { //nolint:thelper // they are tests
+func cases() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"smoke":       func(t *testing.T) { chaos.Smoke(t, correct()) },
-		"buggy smoke": func(t *testing.T) { chaos.Smoke(t, buggy()) },
-		"unmapped":    func(t *testing.T) { chaos.Smoke(t, unmapped()) },
+		"smoke":       func(t *testing.T) { t.Helper(); chaos.Smoke(t, correct()) },
+		"buggy smoke": func(t *testing.T) { t.Helper(); chaos.Smoke(t, buggy()) },
+		"unmapped":    func(t *testing.T) { t.Helper(); chaos.Smoke(t, unmapped()) },
 		"buggy run": func(t *testing.T) {
+			t.Helper()
 			chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
 		},
-		"long":               func(t *testing.T) { chaos.Run(t, correct(), chaos.Plan{Length: time.Minute}) },
-		"buggy reproduce":    func(t *testing.T) { chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid) },
-		"panics in a client": func(t *testing.T) { chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid) },
-		"buggy simulate":     func(t *testing.T) { chaos.Simulate(t, buggy(), chaos.Plan{}) },
+		"long":               func(t *testing.T) { t.Helper(); chaos.Run(t, correct(), chaos.Plan{Length: time.Minute}) },
+		"buggy reproduce":    func(t *testing.T) { t.Helper(); chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid) },
+		"panics in a client": func(t *testing.T) { t.Helper(); chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid) },
+		"buggy simulate":     func(t *testing.T) { t.Helper(); chaos.Simulate(t, buggy(), chaos.Plan{}) },
 		"simulate: panics": func(t *testing.T) {
+			t.Helper()
 			chaos.Simulate(t, wraps("odd", func(*lock.Hold, error) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
 		},
-		"bad history": func(t *testing.T) { chaos.Judge(t, granted(t, 2900*time.Millisecond)) },
+		"bad history": func(t *testing.T) { t.Helper(); chaos.Judge(t, granted(t, 2900*time.Millisecond)) },
 	}
 }
 
