@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import uuid
 
 import redis
@@ -37,7 +38,9 @@ def answer(client, holds, q):
         if BUG == "exclusive":
             mode = "write"
         if BUG == "looks" and mode == "write":  # and then takes it, in a second step
-            granted = not client.exists(keys[0]) and client.set(keys[1], token, nx=True, px=q["lease_ms"])
+            free = not client.exists(keys[0])
+            time.sleep(0.02)  # as much as it may take, so that a reader comes between them on any machine
+            granted = free and client.set(keys[1], token, nx=True, px=q["lease_ms"])
         else:
             script = {"read": READ, "write": WRITE, None: PERMIT}[mode]
             granted = client.eval(script, 2, *keys, token, q["lease_ms"], q.get("capacity", 0))
