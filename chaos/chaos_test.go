@@ -350,7 +350,8 @@ func TestSimulate(t *testing.T) {
 	require.Equal(t, before, runtime.GOMAXPROCS(0))
 }
 
-// A test of one's own lock compiles no other locks, no etcd, no Docker and no command line.
+// A test of one's own lock compiles no other locks, no etcd, no Docker and no command line. The client of ZooKeeper, which asks its
+// servers whether they serve, is one package without dependencies.
 func TestWhatItImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}}", ".").Output()
 	require.NoError(t, err)
@@ -360,7 +361,7 @@ func TestWhatItImports(t *testing.T) {
 		for _, not := range []string{
 			"github.com/lockchaos/lockchaos/adapters", "github.com/lockchaos/lockchaos/internal/locks",
 			"github.com/lockchaos/lockchaos/topologies/container", "github.com/lockchaos/lockchaos/topologies/attach",
-			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "github.com/go-zookeeper", "google.golang.org/grpc",
+			"github.com/bsm", "github.com/go-redsync", "github.com/redis/rueidis", "go.etcd.io", "google.golang.org/grpc",
 			"github.com/docker", "github.com/moby", "github.com/testcontainers", "github.com/spf13", "github.com/stretchr",
 		} {
 			require.False(t, strings.HasPrefix(p, not), p)
