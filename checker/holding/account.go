@@ -30,6 +30,7 @@ type ownerState struct {
 	cut       bool          // an acquire with an unknown outcome may be why a hold was over
 	busy      int64         // index of the latest completion of an acquire or release
 	asked     []*Op         // its acquires that were not refused, in order of their invokes
+	behind    []*Op         // its extends that were answered after others that were sent later
 	space     open          // for the hold
 }
 
@@ -54,9 +55,9 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	}
 	id := int32(len(l.accounts)) //nolint:gosec // fewer than operations, which fit into memory
 	l.accounts = append(l.accounts, reads)
-	byAnswers(ops)
+	behind := byAnswers(ops)
 	*a = ownerState{
-		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0],
+		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0], behind: behind,
 	}
 	a.computeLeases(ops)
 	for _, op := range ops {
@@ -243,6 +244,11 @@ func (a *ownerState) again(op *Op) bool {
 		return false
 	}
 	if a.hold != nil {
+		for _, x := range a.behind { // it may have been carried out before op, and have cut the lease to its own
+			if x.Invoke.Index < op.Complete.Index && op.Complete.Index < x.Complete.Index {
+				a.mayShorten(x)
+			}
+		}
 		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire == acquire {
 			return false
 		}

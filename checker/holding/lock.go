@@ -358,17 +358,23 @@ func place(op *Op) int64 {
 func byPlace(x, y *Op) int { return cmp.Compare(place(x), place(y)) }
 
 // byAnswers puts an extension behind those that were sent after it and answered before
-// it: the holder believes the answer that came last.
-func byAnswers(ops []*Op) {
+// it: the holder believes the answer that came last. It returns those that it moved.
+func byAnswers(ops []*Op) (behind []*Op) {
 	extends := func(op *Op) bool { return op.OK() && op.Verb == Extend }
-	for i, moved := range ops {
-		to := i
+	for i := 0; i < len(ops); {
+		moved, to := ops[i], i
 		for j := i + 1; extends(moved) && j < len(ops) && place(ops[j]) < moved.Complete.Index; j++ {
 			if extends(ops[j]) && ops[j].Complete.Index < moved.Complete.Index {
 				to = j
 			}
 		}
+		if to == i {
+			i++
+			continue
+		}
 		copy(ops[i:], ops[i+1:to+1])
 		ops[to] = moved
+		behind = append(behind, moved)
 	}
+	return behind
 }
