@@ -52,7 +52,9 @@ func TestMeasure(t *testing.T) {
 			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5: a defect of the lock",
 		},
 		{
-			"a defect behind another clock", []string{"clock-rate"}, "correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round >= 3 }, history.CauseUndecided,
+			"a defect behind another clock",
+			[]string{"clock-rate"},
+			"correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round >= 3 }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
 			"with clock-rate 7 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided",
 		},
