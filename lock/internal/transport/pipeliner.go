@@ -41,7 +41,8 @@ var errNoReply = errors.New("no reply")
 // next goroutine that sends one yields to them, until as many calls are queued: that row falls by a fifth without this.
 //
 // While no pipeline is answered for a while, the queue gets another slot: where the server is far away, or
-// connections are silent. Half of the connections of the Redis client are left to others.
+// connections are silent. Those that were under way then no longer count, so that one silent connection holds up the
+// others once. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
 	max  int // of slots, each for one pipeline
 	send func(ctx context.Context, calls []*queuedCall)
@@ -49,6 +50,8 @@ type pipeliner struct {
 	mu        sync.Mutex
 	queue     []*queuedCall
 	inUse     int           // slots
+	silent    int           // of them, that were under way when none was answered for a while,
+	stalled   time.Time     // the last time
 	completed int           // pipelines that were answered, or won't be
 	checking  bool          // checkSoon has a timer running
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
@@ -64,6 +67,7 @@ type queuedCall struct {
 	call  Call
 	sent  *atomic.Bool // set before it is decided whether to send the call; optional
 	ready chan bool    // true: to send the queue; false: the reply is there
+	began time.Time    // when it took a slot, if it did
 	full  bool         // the server doesn't know the script
 	reply Reply
 }
@@ -77,7 +81,7 @@ func (l *pipeliner) run(p *queuedCall) Reply {
 	l.mu.Lock()
 	sends := l.hasSlot()
 	if sends {
-		l.inUse++
+		l.take(p)
 	} else {
 		l.queue = append(l.queue, p)
 		l.checkSoon()
@@ -97,7 +101,14 @@ func (l *pipeliner) run(p *queuedCall) Reply {
 
 // hasSlot reports whether a slot is free: one of several, but where callers share pipelines, the only one.
 func (l *pipeliner) hasSlot() bool {
-	return l.inUse == 0 || l.lastBatch <= 1 && l.inUse < min(slots, l.max)
+	answering := l.inUse - l.silent
+	return l.inUse < l.max && (answering <= 0 || l.lastBatch <= 1 && answering < slots)
+}
+
+// take gives a call a slot.
+func (l *pipeliner) take(p *queuedCall) {
+	l.inUse++
+	p.began = time.Now()
 }
 
 // await waits until a queued call has its reply, or is the one to send the queue.
@@ -165,11 +176,10 @@ func (l *pipeliner) collect(first *queuedCall) []*queuedCall {
 // sendBatch sends calls by the slot that the first of them has taken, which is that of
 // this goroutine, and frees the slot.
 func (l *pipeliner) sendBatch(calls []*queuedCall) {
-	begin := time.Now()
 	live := calls
 	defer func() { // also where a hook panics
 		answered := len(live) > 0 && !slices.ContainsFunc(live, unanswered)
-		l.freeSlot(begin, len(live), answered)
+		l.freeSlot(calls[0].began, len(live), answered)
 		for _, p := range calls[1:] {
 			p.ready <- false
 		}
@@ -229,6 +239,9 @@ func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
 	}
 	l.lastBatch = calls
 	l.inUse--
+	if begin.Before(l.stalled) {
+		l.silent = max(l.silent-1, 0)
+	}
 	l.completed++
 	if len(l.queue) > 0 && l.hasSlot() {
 		l.sendNext()
@@ -240,7 +253,7 @@ func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.
 
 // sendNext gives the first in the queue a slot to send it by.
 func (l *pipeliner) sendNext() {
-	l.inUse++
+	l.take(l.queue[0])
 	l.queue[0].ready <- true
 	l.queue = slices.Delete(l.queue, 0, 1)
 }
@@ -257,6 +270,7 @@ func (l *pipeliner) checkSoon() {
 		defer l.mu.Unlock()
 		l.checking = false
 		if back == l.completed && len(l.queue) > 0 && l.inUse < l.max {
+			l.silent, l.stalled = l.inUse, time.Now()
 			l.sendNext()
 		}
 		l.checkSoon()
