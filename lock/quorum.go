@@ -93,6 +93,7 @@ func (g *grant) askServers(ctx context.Context) (answer, error) {
 	}
 	same := *g
 	same.copied = true // a server may be asked anew while an earlier request is under way
+	same.round = nil   // else a waiter would keep all its rounds
 	q := &round{redlock: r, grant: &same, votes: make([]vote, len(r.nodes))}
 	g.round = q
 	expires, t, err := q.request(ctx)

@@ -144,3 +144,28 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 		})
 	}
 }
+
+// A waiter keeps the last of its rounds alone.
+func TestRedlockWaiterForgetsItsRounds(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	for range 3 {
+		servers = append(servers, redistest.Start(t).Client(t, nil))
+	}
+	rounds := &counter{}
+	servers[0].AddHook(rounds)
+	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second, RetryDelay: time.Millisecond})
+	require.NoError(t, err)
+	defer r.Close()
+	before, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.NoError(t, err)
+	end := make(chan *Hold, 1)
+	go func() {
+		h, _ := r.Acquire(t.Context(), "orders", within(Forever, Options{Lease: time.Minute}))
+		end <- h
+	}()
+	redistest.Await(t, "some rounds", func() bool { return rounds.count() > 5 })
+	require.NoError(t, before.Release(t.Context()))
+	last := grantOf(t, <-end).round
+	require.True(t, last != nil && last.grant.round == nil)
+}
