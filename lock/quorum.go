@@ -178,7 +178,6 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		granted = numbers[0] == 1
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	v.replies++
 	switch {
 	case granted:
@@ -187,6 +186,11 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		v.state = absent
 	case err == nil: // an earlier request may be on its way
 		v.state = unknown
+	}
+	forgotten := granted && v.answered // a release came first, and the server has lost the mark that it left
+	q.mu.Unlock()
+	if forgotten {
+		_, _ = q.releaseOn(ctx, i, true)
 	}
 	return granted, err
 }
@@ -234,7 +238,11 @@ func (q *round) undo(ctx context.Context, no int) (confirmed int, err error) {
 		switch {
 		case v.state == absent:
 		case v.asks != v.replies:
-			q.redlock.background(func() { _, _ = q.releaseOn(context.WithoutCancel(ctx), i, true) })
+			q.redlock.background(func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.redlock.config.NodeTimeout)
+				defer cancel()
+				_, _ = q.releaseOn(ctx, i, true)
+			})
 		default:
 			asked[i] = true
 		}

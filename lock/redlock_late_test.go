@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -143,6 +144,59 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that restarts has lost the mark of a withdrawal. A request that comes only then is withdrawn once more. Nothing
+// is sent without a limit, which Close would wait for.
+func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	for range 2 {
+		rdb := redistest.Start(t).Client(t, nil)
+		require.NoError(t, rdb.Set(t.Context(), "lock:{orders}", "held other other", time.Minute).Err())
+		servers = append(servers, rdb)
+	}
+	third, late, begun, restarted := redistest.Start(t), make(steps, 1), make(chan struct{}), make(chan struct{})
+	rdb := third.Client(t, nil)
+	rdb.AddHook(late)
+	var endless atomic.Int64
+	rdb.AddHook(contexts(func(ctx context.Context, cmds []redis.Cmder) {
+		if _, limited := ctx.Deadline(); !limited && strings.HasPrefix(cmds[0].Name(), "eval") {
+			endless.Add(1)
+		}
+	}))
+	late <- func() error {
+		close(begun)
+		<-restarted
+		return nil
+	}
+	r, err := NewRedlock(append(servers, rdb), RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	orders := r.client.object("orders", r.kind)
+	b := &round{redlock: r, grant: orders.grant(Options{Lease: time.Minute}), votes: make([]vote, 3)}
+	end := make(chan error, 1)
+	go func() {
+		_, _, err := b.request(t.Context())
+		end <- err
+	}()
+	is := func(what string, known func(v vote) bool) {
+		redistest.Await(t, what, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return known(b.votes[2])
+		})
+	}
+	<-begun
+	is("the withdrawal", func(v vote) bool { return v.answered })
+	third.Kill()
+	third.Start(t)
+	close(restarted)
+	is("the grant", func(v vote) bool { return v.state == present })
+	require.ErrorIs(t, <-end, ErrNotAcquired)
+	r.Close()
+	require.Zero(t, endless.Load())
+	require.Empty(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"))
 }
 
 // A waiter keeps the last of its rounds alone.
