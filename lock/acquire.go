@@ -176,11 +176,8 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			err = ErrNotAcquired
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) && callers.Err() == nil && ctx.Err() != nil {
-		err = fmt.Errorf("no answer within %v of the end of the wait: %w", answerLimit, err)
-	}
 	returned = true
-	return g, a, waited, refusal(err)
+	return g, a, waited, refusal(unanswered(callers, ctx, err))
 }
 
 // bounded is a context that ends a while after the end of a wait, in which a request that is in flight then is answered.
@@ -189,6 +186,14 @@ func bounded(ctx context.Context, begin time.Time, wait time.Duration) (context.
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, begin.Add(wait+answerLimit))
+}
+
+// unanswered says of an error whether the bounded context of a caller is why.
+func unanswered(callers, bounded context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && callers.Err() == nil && bounded.Err() != nil {
+		return fmt.Errorf("no answer within %v of the end of the wait: %w", answerLimit, err)
+	}
+	return err
 }
 
 // abandon withdraws a request in which a hook of the Redis client panicked: the caller may

@@ -59,7 +59,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // Await waits until the latch is at 0, for at most that long: 0 looks once, and
 // see [Forever]. It returns true if it is, and false when the wait is over. A
 // latch that is deleted during the wait ends the wait with [ErrNotSet], even if it was
-// set again. A server that fails is asked again, as [Options.Wait] says.
+// set again. A server that fails is asked again, and awaited at the end, as [Options.Wait] says.
 func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
 	zero, err := l.await(ctx, wait)
 	return zero, wrap(err, "await latch %q", l.name)
@@ -70,6 +70,9 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 		return false, err
 	}
 	begin, round, failures := time.Now(), "", 0
+	callers := ctx
+	ctx, cancel := bounded(ctx, begin, wait)
+	defer cancel()
 	var failed error
 	look := func(ctx context.Context, _ string) (bool, time.Duration, error) {
 		left, now, err := l.look(ctx, l.client.closing)
@@ -86,14 +89,14 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	}
 	zero, after, err := look(ctx, "")
 	if err != nil || zero || wait == 0 {
-		return zero, err
+		return zero, unanswered(callers, ctx, err)
 	}
 	p := pending{begin: begin, limit: wait, waiter: l.client.wakeups.Join(l.keys.channel, "")}
 	zero, err = l.client.wait(ctx, p, after, look)
 	if err == nil && !zero { // the message may have been lost
 		zero, _, err = look(ctx, "")
 	}
-	return zero, cmp.Or(err, failed)
+	return zero, cmp.Or(unanswered(callers, ctx, err), failed)
 }
 
 // Delete removes the latch, and reports whether there was one.
