@@ -203,7 +203,7 @@ func TestReaderReadsTheSameInPieces(t *testing.T) {
 	}
 }
 
-// Who has seen enough need not read to the end.
+// A caller that has seen enough need not read to the end.
 func TestReaderStops(t *testing.T) {
 	t.Parallel()
 	r := iotest.OneByteReader(strings.NewReader(strings.Repeat(`{"time":1,"process":4,"type":"info","op":"crash"}`+"\n", 1000)))

@@ -187,10 +187,11 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	case err == nil: // an earlier request may be on its way
 		v.state = unknown
 	}
-	forgotten := granted && v.answered                    // a release came first, and the server has lost the mark that it left
-	again := granted && q.closed && q.redlock.isClosing() // which waits for this request, and not for one that was sent since
+	// A release was answered first, and the server has lost the mark that it left; or the release began after Close, which
+	// waits for this request and not for that.
+	undo := granted && (v.answered || q.closed && q.redlock.isClosing())
 	q.mu.Unlock()
-	if forgotten || again {
+	if undo {
 		_, _ = q.releaseOn(ctx, i, true)
 	}
 	return granted, err
