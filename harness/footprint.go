@@ -122,11 +122,11 @@ func (f Footprint) Aim(picks string) (string, bool) {
 
 // Learn acquires and releases a lock of its own, twice, and reads from the traffic
 // of the zone's clients which keys and commands the lock uses. The first time the
-// servers may learn scripts. It records nothing.
+// servers may learn scripts. It records nothing. A lock that promises no extension is not asked for one.
 //
 // The error says why nothing was learnt: the lock was not granted, or the links
 // do not read what passes them.
-func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker) (Footprint, error) {
+func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker, extends bool) (Footprint, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
 	defer cancel()
 	ear, err := listen(d, zone)
@@ -136,7 +136,7 @@ func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Loc
 	}
 	var f Footprint
 	for range 2 {
-		if f, err = warmUp(ctx, d, l, ear); err != nil {
+		if f, err = warmUp(ctx, d, l, extends, ear); err != nil {
 			return Footprint{}, fmt.Errorf("learn what the lock keeps: %w", err)
 		}
 	}
@@ -171,8 +171,8 @@ func (f *Footprint) learnRenewal(ctx context.Context, d topologies.Deployment, z
 	return h.Release(ctx)
 }
 
-// warmUp is one acquire, extend and release.
-func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *listener) (f Footprint, err error) {
+// warmUp is one acquire, one extend if the lock extends, and one release.
+func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, extends bool, ear *listener) (f Footprint, err error) {
 	ear.take()
 	var h *lock.Hold
 	err = await.Until(ctx, func() error {
@@ -194,7 +194,7 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, ear *li
 	f.sees(acquireWord, acquired, held)
 	slices.Reverse(acquired)
 	f.sees(acquireLastWord, acquired, held)
-	if h.Extend(ctx, warmUpLease) == nil { // not every lock can
+	if extends && h.Extend(ctx, warmUpLease) == nil {
 		f.sees(extendWord, ear.take(), held)
 	}
 	if err := h.Release(ctx); err != nil {

@@ -56,7 +56,7 @@ func (st *Session) Learn(ctx context.Context, zone string) error {
 // learn learns what the lock keeps on the servers and sends to them, from the
 // traffic of a zone.
 func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error {
-	f, err := Learn(ctx, st.deployment, zone, l)
+	f, err := Learn(ctx, st.deployment, zone, l, st.lock.Extend)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestLearn_AnotherDatabase(t *testing.T) {
 	locks, err := lock.New(rdb, lock.Config{})
 	require.NoError(t, err)
 	defer locks.Close()
-	f, err := harness.Learn(t.Context(), d, "zone-a", locks)
+	f, err := harness.Learn(t.Context(), d, "zone-a", locks, true)
 	require.NoError(t, err)
 	require.NotEmpty(t, f.KeysOf("orders"))
 	for _, word := range []string{"acquire", "acquire-last", "extend", "release"} {
