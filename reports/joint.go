@@ -136,15 +136,10 @@ func newJoint(runs []JointRun, planned int) Joint {
 	for i := range runs {
 		r := &runs[i]
 		counts[r.Verdict]++
-		if r.met() {
-			continue
+		if !r.met() {
+			missed++
+			j.Verdict = checker.Worst(j.Verdict, r.Tone())
 		}
-		missed++
-		verdict := r.Verdict
-		if verdict == checker.Valid { // it shows nothing of what it must
-			verdict = checker.Invalid
-		}
-		j.Verdict = checker.Worst(j.Verdict, verdict)
 	}
 	if len(runs) == 0 || j.Interrupted {
 		j.Verdict = checker.Worst(j.Verdict, checker.Unknown)
