@@ -135,8 +135,9 @@ func read(r Source, most int64) (record *holding.Record, operations int64, err e
 // Unknown: one of the two is wrong, and neither is to be trusted.
 func Check(ctx context.Context, h *history.History, checkers ...Checker) Report {
 	began := time.Now()
-	report := evidenceOf(h).check(ctx, checkers)
-	report.Took = time.Since(began)
+	ev := evidenceOf(h)
+	report := ev.check(ctx, checkers)
+	report.Took, report.Record = time.Since(began), ev.Record
 	return report
 }
 

@@ -206,22 +206,22 @@ func TestPicture(t *testing.T) {
 			h.Events[i].Owner = "<script>a"
 		}
 	}
-	v := checker.MutualExclusion().Check(t.Context(), h).Violations[0]
+	report := checker.Check(t.Context(), h, checker.MutualExclusion())
 	var page bytes.Buffer
-	require.NoError(t, checker.Picture(&page, h, v))
+	require.NoError(t, checker.Picture(&page, report.Record, report.Results[0].Violations[0]))
 	require.Contains(t, page.String(), "<html")
 	require.NotContains(t, page.String(), "<script>a")
 	require.Contains(t, page.String(), "script\\u0026gt;a", "the name is there, escaped")
 
-	require.ErrorIs(t, checker.Picture(&page, h, checker.Violation{Kind: checker.LostUpdate}), checker.ErrNoPicture)
-	require.ErrorIs(t, checker.Picture(&page, h, checker.Violation{Lock: "other"}), checker.ErrNoPicture)
+	require.ErrorIs(t, checker.Picture(&page, report.Record, checker.Violation{Kind: checker.LostUpdate}), checker.ErrNoPicture)
+	require.ErrorIs(t, checker.Picture(&page, report.Record, checker.Violation{Lock: "other"}), checker.ErrNoPicture)
 }
 
 func TestPictureDrawsAWindow(t *testing.T) {
 	t.Parallel()
-	h := turns(500)
+	report := checker.Check(t.Context(), turns(500))
 	var page bytes.Buffer
-	require.NoError(t, checker.Picture(&page, h, checker.Violation{Lock: "k", From: 2000, Until: 2100}))
+	require.NoError(t, checker.Picture(&page, report.Record, checker.Violation{Lock: "k", From: 2000, Until: 2100}))
 	n := strings.Count(page.String(), `"OriginalStart"`)
 	require.Positive(t, n)
 	require.LessOrEqual(t, n, checker.PictureOperations)

@@ -3,6 +3,7 @@ package checker
 import (
 	"time"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -94,4 +95,7 @@ type Report struct {
 	Until  time.Duration `json:"until_ns,omitempty"`
 	// Took is how long all of it took, reading included where it was read.
 	Took time.Duration `json:"took_ns,omitempty"`
+	// Record is who held what when, as it was judged, for what goes on from there; nil where the history was read
+	// by the judge, and so is not kept.
+	Record *holding.Record `json:"-"`
 }

@@ -30,7 +30,7 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	w := skewed{history: h, ev: evidenceOf(h), off: off}
+	w := skewed{history: h, record: report.Record, off: off}
 	w.near()
 	var verdicts []Verdict
 	for i := range report.Results {
@@ -48,7 +48,7 @@ func CheckWithin(ctx context.Context, h *history.History, off time.Duration, che
 // skewed judges again what was found by the stamps alone.
 type skewed struct {
 	history *history.History
-	ev      *evidence
+	record  *holding.Record
 	off     time.Duration // how wrong a clock may be
 	// What keeps the order of holds from being certain, of any lock and of those that are no mutex; empty if it is.
 	close, closeOther string
@@ -130,7 +130,7 @@ func (w *skewed) near() {
 		clocks[owner] = clock
 	}
 	pairs, least := 0, history.Never
-	for _, l := range w.ev.Locks() {
+	for _, l := range w.record.Locks() {
 		if l.Kind != history.KindMutex {
 			w.closeOther = fmt.Sprintf("lock %q is no mutex", l.Name)
 		}
@@ -142,10 +142,10 @@ func (w *skewed) near() {
 		holds := slices.Clone(l.Holds)
 		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(extent(a).From, extent(b).From) })
 		for _, g := range holds {
-			from, b := extent(g).From, clocks[w.ev.Name(g.Owner())]
+			from, b := extent(g).From, clocks[w.record.Name(g.Owner())]
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
-				a := clocks[w.ev.Name(o.Owner())]
+				a := clocks[w.record.Name(o.Owner())]
 				if a == b || o.Reads() && g.Reads() {
 					continue
 				}
@@ -172,7 +172,7 @@ func extent(g *holding.Grant) holding.Span {
 // least says for how long two clients held a lock at the least, if the clocks are as wrong as they may be. The time for
 // which two holds overlap is least where one of them is shifted as far as it may be, to either side.
 func (w *skewed) least(v *Violation) {
-	l := w.ev.Lock(v.Lock)
+	l := w.record.Lock(v.Lock)
 	if v.Kind != DoubleGrant || l == nil {
 		return
 	}

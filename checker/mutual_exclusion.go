@@ -14,7 +14,7 @@ import (
 //
 // A hold is certain from the completion of its grant until the earliest
 // instant at which its lease or an operation of its own can have ended it; the
-// formulas are those of [holding.Hold]. Two holds that touch in one instant do
+// formulas are those of [holding.Grant]. Two holds that touch in one instant do
 // not overlap. A grant that was answered after its own lease needs one
 // instant, between its earliest end and its answer, that no other hold has
 // strictly inside. Both are decided exactly, by one sweep over the holds.

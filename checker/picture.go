@@ -24,16 +24,15 @@ const PictureOperations = 40
 var ErrNoPicture = errors.New("no picture")
 
 // Picture writes porcupine's own page, a whole HTML document, for the
-// operations around a violation: which partial orders work, and where none
+// operations around a violation in what was judged: which partial orders work, and where none
 // goes on. It draws whole holds only (a hold that is left out keeps a legal
 // history legal), those of the violation first and then the nearest in time,
 // with at most [PictureOperations] operations. The row "held" shows what was
 // certain of each hold.
 //
 // The page places operations by rank and not by time.
-func Picture(w io.Writer, h *history.History, v Violation) error {
-	ev := evidenceOf(h)
-	l := ev.Lock(v.Lock)
+func Picture(w io.Writer, r *holding.Record, v Violation) error {
+	l := r.Lock(v.Lock)
 	if l == nil || l.Semaphore() && l.Capacity == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w", v.Kind, v.Lock, ErrNoPicture)
 	}
@@ -42,9 +41,9 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
 	end := time.Duration(0)
-	for _, r := range requests {
-		if end = max(end, r.op.Invoke.Time); r.until != history.Never {
-			end = max(end, r.until)
+	for _, of := range requests {
+		if end = max(end, of.op.Invoke.Time); of.until != history.Never {
+			end = max(end, of.until)
 		}
 	}
 	end += time.Millisecond
@@ -61,10 +60,10 @@ func Picture(w io.Writer, h *history.History, v Violation) error {
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 10*time.Second)
 	var held []porcupine.Annotation
 	for _, h := range l.Holds {
-		if h.Start <= end && h.Certain() && slices.ContainsFunc(requests, func(r request) bool { return r.op.Owner == h.Owner() }) {
+		if h.Start <= end && h.Certain() && slices.ContainsFunc(requests, func(of request) bool { return of.op.Owner == h.Owner() }) {
 			held = append(held, porcupine.Annotation{
 				Tag: "held", Start: int64(h.Start), End: int64(min(h.End, end)),
-				Description: html.EscapeString(ev.Name(h.Owner())),
+				Description: html.EscapeString(r.Name(h.Owner())),
 				Details:     html.EscapeString(fmt.Sprintf("%s held it for certain from %s until %s", holder(l, h), seconds(h.Start), seconds(h.End))),
 			})
 		}
@@ -107,36 +106,51 @@ func drawn(l *holding.Lock) porcupine.Model {
 // violation, then the nearest. It tells whether none of them had to be cut.
 func around(requests []request, v Violation, most int) (picked []request, entire bool) {
 	type group struct {
-		requests []request
-		distance time.Duration // negative if the violation names one of them
+		account     int32
+		first, size int
+		distance    time.Duration // negative if the violation names one of them
 	}
 	distance := func(r *request) time.Duration { return max(v.From-r.op.Complete.Time, r.op.Invoke.Time-v.Until, 0) }
-	groups := map[int32]*group{}
-	var order []*group
+	var groups []group // by account; some have no requests
 	for i := range requests {
 		r := &requests[i]
-		g := groups[r.account]
-		if g == nil {
-			g = &group{distance: history.Never}
-			groups[r.account], order = g, append(order, g)
+		for int(r.account) >= len(groups) {
+			groups = append(groups, group{account: int32(len(groups)), distance: history.Never}) //nolint:gosec // fewer than accounts
 		}
-		g.requests = append(g.requests, *r)
+		g := &groups[r.account]
+		if g.size == 0 {
+			g.first = i
+		}
+		g.size++
 		if g.distance = min(g.distance, distance(r)); slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index) {
 			g.distance = -1
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *group) int { return cmp.Compare(a.distance, b.distance) })
+	groups = slices.DeleteFunc(groups, func(g group) bool { return g.size == 0 })
+	slices.SortFunc(groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.first, b.first))
+	})
+	own := map[int32][]request{} // of the nearest accounts: each has one at least
+	for _, g := range groups[:min(len(groups), most)] {
+		own[g.account] = nil
+	}
+	for i := range requests {
+		if list, near := own[requests[i].account]; near {
+			own[requests[i].account] = append(list, requests[i])
+		}
+	}
 	entire = true
-	for _, g := range order {
-		if space := most - len(picked); len(g.requests) > space {
+	for _, g := range groups {
+		list, space := own[g.account], most-len(picked)
+		if g.size > space {
 			if g.distance >= 0 {
 				break
 			}
 			// An account with more operations than fit: those nearest in time.
-			slices.SortStableFunc(g.requests, func(a, b request) int { return cmp.Compare(distance(&a), distance(&b)) })
-			g.requests, entire = g.requests[:space], false
+			slices.SortStableFunc(list, func(a, b request) int { return cmp.Compare(distance(&a), distance(&b)) })
+			list, entire = list[:min(len(list), space)], false
 		}
-		picked = append(picked, g.requests...)
+		picked = append(picked, list...)
 	}
 	slices.SortStableFunc(picked, func(a, b request) int { return cmp.Compare(a.op.Invoke.Index, b.op.Invoke.Index) })
 	return picked, entire

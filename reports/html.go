@@ -185,7 +185,7 @@ func (m *model) violationRows(told *checker.Violation) []violationRow {
 		var clients, servers []string
 		for _, h := range m.facts.Evidence(v) {
 			names, inferred := m.facts.Granters(h)
-			clients, servers = append(clients, facts.Client(h.Owner)), append(servers, facts.Inferred(strings.Join(names, ", "), inferred))
+			clients, servers = append(clients, m.facts.Holder(h)), append(servers, facts.Inferred(strings.Join(names, ", "), inferred))
 		}
 		r.Clients, r.Servers = strings.Join(facts.Distinct(clients), ", "), strings.Join(facts.Distinct(servers), ", ")
 		if long := m.facts.Lasted(v); long > 0 && m.facts.Since(v) == v.From {
@@ -271,7 +271,7 @@ func (m *model) drawPictures() ([]picture, error) {
 				continue
 			}
 			var b bytes.Buffer
-			switch err := checker.Picture(&b, m.historyOf(v.Lock), v); {
+			switch err := checker.Picture(&b, m.facts.Record, v); {
 			case errors.Is(err, checker.ErrNoPicture):
 				continue
 			case err != nil:
@@ -300,18 +300,6 @@ func allowScript(page string) (string, error) {
 	policy := fmt.Sprintf(`%s
     <meta http-equiv="Content-Security-Policy" content="default-src 'none';style-src 'unsafe-inline';script-src %s">`, head, scriptHash(script))
 	return strings.Replace(page, head, policy, 1), nil
-}
-
-// historyOf is the part of the history that concerns a lock, up to the same end.
-func (m *model) historyOf(lock string) *history.History {
-	events := m.facts.History.Events
-	part := &history.History{Truncated: m.facts.History.Truncated}
-	for i := range events {
-		if events[i].Lock == lock || events[i].Lock == "" || i == len(events)-1 {
-			part.Events = append(part.Events, events[i])
-		}
-	}
-	return part
 }
 
 // foreign is what has no place in the name of a file, so that a link to it needs no escapes.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
@@ -89,12 +90,11 @@ func NewMatrixRun(in Input, dir string) MatrixRun {
 
 // longestWithoutGrant is the longest time in which no acquire was granted, from the first
 // request on until the last, or until the last grant.
-func longestWithoutGrant(ops []history.Operation) time.Duration {
+func longestWithoutGrant(ops []*holding.Op) time.Duration {
 	var granted []time.Duration
 	first, last := time.Duration(-1), time.Duration(0)
-	for i := range ops {
-		op := &ops[i]
-		if op.Invoke.Op != history.Acquire {
+	for _, op := range ops {
+		if op.Verb != holding.Acquire {
 			continue
 		}
 		if first < 0 || op.Invoke.Time < first {

@@ -130,9 +130,8 @@ func newModel(in Input) *model {
 		Started: in.Run.Started, Duration: f.End, AbortReason: in.Run.AbortReason, SkippedFaults: leftOut(&in.Run),
 		Interrupted: in.Run.Interrupted, Truncated: f.History.Truncated, Events: len(f.History.Events), Missing: in.Missing,
 		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: in.Run.Causes,
-		Properties: append([]checker.Result{}, f.Results...), Faults: append([]Fault{}, f.Faults...),
+		Properties: append([]checker.Result{}, f.Results...), Operations: f.Operations, Latency: f.Latency, Faults: append([]Fault{}, f.Faults...),
 	}}
-	m.Operations, m.Latency = f.Figures()
 	if m.Verdict == "" {
 		m.Verdict = checker.Unknown
 	}

@@ -103,14 +103,15 @@ func TestHolds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var got []hold
-			for _, h := range holding.Of(parse(t, test.promise, test.give...)) {
+			l := lockOf(parse(t, test.promise, test.give...))
+			for _, h := range l.Holds {
 				end := h.End.Seconds()
 				if h.End == history.Never {
 					end = 0
 				}
-				got = append(got, hold{h.Owner, h.Start.Seconds(), end, h.Ended})
-				require.Equal(t, history.Exclusive, h.Mode)
-				require.Equal(t, 1, h.Permits)
+				got = append(got, hold{l.Record().Name(h.Owner()), h.Start.Seconds(), end, h.Ended})
+				require.Equal(t, holding.Exclusive, h.Mode())
+				require.Equal(t, 1, h.Permits())
 				require.Equal(t, h.Proof.Complete.Time, h.Start)
 			}
 			require.Equal(t, test.want, got)
@@ -120,13 +121,12 @@ func TestHolds(t *testing.T) {
 
 func TestHoldTellsCertainFromLate(t *testing.T) {
 	t.Parallel()
-	h := holding.Of(parse(t, history.Event{}, "1 a acquire 0-1 ok 3", "1 a extend 5-6 ok 3", "1 a release 10-11 ok"))
+	h := lockOf(parse(t, history.Event{}, "1 a acquire 0-1 ok 3", "1 a extend 5-6 ok 3", "1 a release 10-11 ok")).Holds
 	require.Len(t, h, 1)
 	s := func(from, until time.Duration) holding.Span {
 		return holding.Span{From: from * time.Second, Until: until * time.Second}
 	}
-	require.Equal(t, s(1, 10), holding.Span{From: h[0].Start, Until: h[0].End})
-	require.Equal(t, []holding.Span{s(1, 3), s(6, 8)}, h[0].Certain())
+	require.Equal(t, s(1, 10), h[0].Span())
 	require.Len(t, h[0].Late, 2)
 	require.Equal(t, s(3, 6), h[0].Late[0].Span)
 	require.Equal(t, s(8, 10), h[0].Late[1].Span)

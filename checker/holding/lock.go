@@ -15,11 +15,12 @@ import (
 type Lock struct {
 	Name string
 	history.Guarantees
-	Used     bool  // it was declared, or an event says something of who holds it
-	Ops      []*Op // acquires, releases and extends, in order of their invokes
-	Requests []*Op // the acquires in order of their answers; those that had none are the last
-	Accesses []*Op // that name it, in order of their invokes
-	Losts    []*Op // in order
+	Declared *history.Event // as Guarantees say; nil if it was not
+	Used     bool           // it was declared, or an event says something of who holds it
+	Ops      []*Op          // acquires, releases and extends, in order of their invokes
+	Requests []*Op          // the acquires in order of their answers; those that had none are the last
+	Accesses []*Op          // that name it, in order of their invokes
+	Losts    []*Op          // in order
 
 	// Holds are all holds in order of their Start.
 	Holds []*Grant
@@ -39,7 +40,6 @@ type Lock struct {
 
 	record     *Record
 	number     int32
-	declared   *history.Event
 	acts, uses int
 	// Accounts are how matters stand between an owner and the lock, and whether each is of reads: of a read-write lock
 	// the reads of an owner have an account of their own, and of a semaphore each of the grants that it has at a time.
@@ -64,20 +64,43 @@ type Late struct {
 	By *Op // the release or extend that was confirmed
 }
 
-// A Grant is a hold, as the judge has it: see [Hold] for what its fields mean.
+// A Grant is one grant of a lock and what followed under the same owner: a hold.
+//
+// Start and End bound the time in which the owner held the lock for certain,
+// whatever was the order in which the service did what it was asked for: docs/what-is-checked.md has the formulas.
+// Where End <= Start the grant was answered too late to be of use, and there
+// is only some instant in [End, Start] at which the lock was held.
 type Grant struct {
-	Acquire, Proof *Op
-	Extensions     []*Op
-	Release        *Op
-	Start, End     time.Duration
-	EndEvent       int64
-	Late           []Late
-	Belief         []Span
+	// Acquire is the operation that asked. It may have an unknown outcome, if
+	// a later confirmed release or extend proves the grant. (An access proves
+	// nothing: it is not the lock service that answers it.)
+	Acquire *Op
+	// Proof is the operation whose answer proves the grant: Acquire itself if
+	// it was answered ok.
+	Proof *Op
+	// Extensions are the later extends and inner acquires of this owner,
+	// whatever their outcome.
+	Extensions []*Op
+	// Release is the last release, whatever its outcome; nil if there was none.
+	Release *Op
+	// Start is the latest instant at which the grant can have begun, and End
+	// the earliest at which it can have ended; [history.Never] if nothing ended it.
+	Start, End time.Duration
+	// EndEvent is the index of the event that ended it: the release's or extend's
+	// invoke, the lost, the refusal. It is -1 where a lease ran out or nothing ended it.
+	EndEvent int64
+	// Late are the parts of [Start, End] that no lease covers, in order.
+	Late []Late
+	// Belief is when the holder itself was entitled to believe that it held:
+	// from a completion to the recorded expiry (without drift), the invoke of
+	// the last matching release whatever its outcome, or the notice of loss.
+	// In order; more than one where an extend was confirmed after the lease.
+	Belief []Span
 	// Cuts is the token of the hold that its owner had before, whose lease this one
 	// may have cut, if the two are one hold; 0 if it did not, or there was none.
 	Cuts    int64
 	Account int32
-	Ended   string // one of the End constants
+	Ended   string // why it ended at End: one of the End constants
 	// Again says that the hold may be the one that its owner had before, of which
 	// nothing shows that it ended.
 	Again bool
@@ -155,6 +178,36 @@ func (l *Lock) Clear() bool { return l.Unclear == "" }
 // Disordered reports whether not even the order of what an owner did is known.
 func (l *Lock) Disordered(owner int32) bool { return l.disordered[owner] }
 
+// Holds are those of all locks in order of their Start.
+func (r *Record) Holds() []*Grant { return merged(r.locks) }
+
+func merged(locks []*Lock) []*Grant {
+	switch len(locks) {
+	case 0:
+		return nil
+	case 1:
+		return locks[0].Holds
+	}
+	half := len(locks) / 2
+	a, b := merged(locks[:half]), merged(locks[half:])
+	all := make([]*Grant, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if byStart(a[0], b[0]) <= 0 {
+			all, a = append(all, a[0]), a[1:]
+		} else {
+			all, b = append(all, b[0]), b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
+
+func byStart(x, y *Grant) int {
+	if x.Start != y.Start {
+		return cmp.Compare(x.Start, y.Start)
+	}
+	return cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index)
+}
+
 // Derive finds who held what when, of each lock. It takes O(n log n) time.
 //
 // An owner whose account can't be told is left out, and Unclear says so: docs/history-format.md has all reasons. Of the
@@ -175,12 +228,7 @@ func (l *Lock) derive(counts []int) {
 		slices.SortFunc(ops, byPlace)
 		l.divide(ops, &a)
 	}
-	slices.SortFunc(l.Holds, func(x, y *Grant) int {
-		if x.Start != y.Start {
-			return cmp.Compare(x.Start, y.Start)
-		}
-		return cmp.Compare(x.Proof.Complete.Index, y.Proof.Complete.Index)
-	})
+	slices.SortFunc(l.Holds, byStart)
 	l.leaveOut()
 	byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
 	slices.SortFunc(l.Uncovered, byAnswer)

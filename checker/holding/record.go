@@ -226,11 +226,11 @@ func (r *Record) promise(e *history.Event) {
 		l.Capacity = max(l.Capacity, e.Capacity)
 	case e.Op == history.Declare:
 		l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
-		l.declared = &history.Event{Index: e.Index, Time: e.Time, Process: e.Process, Type: e.Type, Op: e.Op, Lock: l.Name, Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: e.Fenced}
+		l.Declared = &history.Event{Index: e.Index, Time: e.Time, Process: e.Process, Type: e.Type, Op: e.Op, Lock: l.Name, Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: e.Fenced}
 		if e.Fenced != nil {
 			l.Fenced = *e.Fenced
 		}
-	case e.Op == history.Acquire && e.Token != 0 && (l.declared == nil || l.declared.Fenced == nil):
+	case e.Op == history.Acquire && e.Token != 0 && (l.Declared == nil || l.Declared.Fenced == nil):
 		l.Fenced = true
 	default:
 	}
@@ -337,8 +337,8 @@ func (r *Record) History(keep func(*Op) bool) *history.History {
 		}
 	}
 	for _, l := range r.locks {
-		if l.declared != nil {
-			events = append(events, *l.declared)
+		if l.Declared != nil {
+			events = append(events, *l.Declared)
 		}
 	}
 	events = append(events, r.Faults...)

@@ -140,7 +140,7 @@ func FuzzJepsen(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		h, err := importers.Jepsen(bytes.NewReader(data))
 		if err == nil && len(h.Events) < 100 {
-			holding.Of(h) // must not panic either
+			holding.RecordOf(h).Derive() // must not panic either
 		}
 	})
 }

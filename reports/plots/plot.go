@@ -18,6 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	reportdraw "github.com/lockchaos/lockchaos/reports/internal/draw"
@@ -240,14 +241,14 @@ func throughput(r *facts.Facts) *chart {
 	length := max(w.Length()/120, time.Nanosecond)
 	step, parts := length.Seconds(), max(1, int(math.Ceil(float64(w.Length())/float64(length))))
 	counts, most := map[history.Type][]float64{}, 0.0
-	for i := range r.Ops {
-		if e := r.Ops[i].Complete; r.Ops[i].Invoke.Op == history.Acquire && e.Index >= 0 {
-			if counts[e.Type] == nil {
-				counts[e.Type] = make([]float64, parts)
+	for _, op := range r.Ops {
+		if outcome := op.Outcome(); op.Verb == holding.Acquire && !op.Open() {
+			if counts[outcome] == nil {
+				counts[outcome] = make([]float64, parts)
 			}
-			at := min(int(e.Time/length), parts-1)
-			counts[e.Type][at]++
-			most = max(most, counts[e.Type][at])
+			at := min(int(op.Complete.Time/length), parts-1)
+			counts[outcome][at]++
+			most = max(most, counts[outcome][at])
 		}
 	}
 	p := runPlot(r, 0, max(1, 1.08*most/step), "Throughput, per "+say.Span(length), "answers per second", false)

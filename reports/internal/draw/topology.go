@@ -125,13 +125,12 @@ func (p *place) draw(s *drawing, r *facts.Facts, at time.Duration) {
 // grantedBy are the clients that hold the lock whose violation is told, and were granted it by a server.
 func grantedBy(r *facts.Facts, server string, at time.Duration) (names []string) {
 	v := r.Told()
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		if v == nil || h.Lock != v.Lock || at < h.Start || facts.Entitled(h) <= at {
+	for _, h := range r.Holds {
+		if v == nil || r.Lock(h.Acquire) != v.Lock || at < h.Start || facts.Entitled(h) <= at {
 			continue
 		}
 		if by, inferred := r.Granters(h); slices.Contains(by, server) {
-			names = append(names, facts.Inferred(facts.Client(h.Owner), inferred))
+			names = append(names, facts.Inferred(r.Holder(h), inferred))
 		}
 	}
 	return facts.Distinct(names)

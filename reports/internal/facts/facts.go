@@ -23,25 +23,26 @@ type Facts struct {
 	Results []checker.Result
 	Verdict checker.Verdict
 	End     time.Duration // of the record
-	Ops     []history.Operation
-	Holds   []holding.Hold   // in order of their start
-	Notes   []*history.Event // of no client: declarations, faults, observations
-	Crashes []*history.Event // of clients
-	Faults  []Fault
-	Roles   []Role
+	Record  *holding.Record
+	Ops     []*holding.Op    // in order of their requests
+	Holds   []*holding.Grant // in order of their start
+	// Operations count how operations ended and Latency is how long those took that were answered ok, by their names.
+	Operations map[string]Outcomes
+	Latency    map[string]Latency
+	Faults     []Fault
+	Roles      []Role
 	// Violations are those that are listed, in order of time. What two engines found in the same events, or of
 	// one lock in the very same time, is one of them: the gravest.
 	Violations []*checker.Violation
 
-	topology topologies.Topology          // of the run
-	granters map[int][]string             // inferred, by the ordinal of the acquire
-	looks    map[string][]Look            // by lock
-	declared map[string]*history.Event    // by lock
-	evidence map[int64]*history.Operation // by the index of an event that a violation names
-	proofs   map[int64][]*holding.Hold    // the same
+	topology topologies.Topology         // of the run
+	granters map[*holding.Grant][]string // inferred
+	looks    map[string][]Look           // by lock
+	evidence map[int64]*holding.Op       // by the index of an event that a violation names
+	proofs   map[int64][]*holding.Grant  // the same
 	lanes    []*Lane
 	laneOf   map[[2]string]*Lane // by lock and client
-	accesses map[string][]*history.Operation
+	accesses map[string][]*holding.Op
 	told     *checker.Violation
 }
 
@@ -52,36 +53,29 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	}
 	r := &Facts{
 		Run: run, History: h, Results: report.Results, Verdict: checker.RunVerdict(run, report.Verdict, whole),
-		End: h.End(), Ops: h.Operations(), Holds: holding.Of(h),
-		topology: planned(run.Topology), granters: map[int][]string{}, looks: map[string][]Look{}, declared: map[string]*history.Event{},
+		End: h.End(), Record: report.Record,
+		Operations: map[string]Outcomes{}, Latency: map[string]Latency{},
+		topology: planned(run.Topology), granters: map[*holding.Grant][]string{}, looks: map[string][]Look{},
 	}
-	for i := range h.Events {
-		switch e := &h.Events[i]; e.Op {
-		case history.Crash:
-			r.Crashes = append(r.Crashes, e)
-		case history.Declare, history.Inject, history.Heal, history.Observe:
-			r.note(e)
-		default:
+	if r.Record == nil || r.Record.Events != int64(len(h.Events)) { // the verdicts were read, or are of another history
+		r.Record = holding.RecordOf(h)
+		r.Record.Derive()
+	}
+	r.Ops, r.Holds = slices.Collect(r.Record.Ops()), r.Record.Holds()
+	r.count()
+	for _, e := range r.Record.Faults {
+		if e.Op == history.Observe && e.What == history.ObserveKey {
+			name, owner, _ := strings.Cut(e.Value, " ")
+			r.looks[name] = append(r.looks[name], Look{e.Time, e.Node, owner})
 		}
 	}
-	r.Faults = faultsOf(r.Notes, r.End)
-	r.Roles = rolesOf(run.Topology, r.Notes)
+	r.Faults = faultsOf(r.Record.Faults, r.End)
+	r.Roles = rolesOf(run.Topology, r.Record.Faults)
 	r.Violations = r.distinct()
 	r.findEvidence()
 	r.told = r.firstWithDamage()
 	r.measureRecovery()
 	return r
-}
-
-func (r *Facts) note(e *history.Event) {
-	r.Notes = append(r.Notes, e)
-	switch {
-	case e.Op == history.Declare && r.declared[e.Lock] == nil:
-		r.declared[e.Lock] = e
-	case e.Op == history.Observe && e.What == history.ObserveKey:
-		name, owner, _ := strings.Cut(e.Value, " ")
-		r.looks[name] = append(r.looks[name], Look{e.Time, e.Node, owner})
-	}
 }
 
 // A Window is a part of the time.
@@ -164,46 +158,85 @@ func (r *Facts) Event(index int64) (*history.Event, bool) {
 	return &r.History.Events[index], true
 }
 
+// Asked is the event with which an operation began, with its owner where it is one on a lock.
+func (r *Facts) Asked(op *holding.Op) *history.Event {
+	e := &r.History.Events[op.Invoke.Index]
+	if e.Owner == "" && e.Op.OfHolder() {
+		named := *e
+		named.Owner, e = e.LockOwner(), &named
+	}
+	return e
+}
+
+// Answer is the event with which an operation ended. One that was still open at the end of the record has an answer
+// that says so.
+func (r *Facts) Answer(op *holding.Op) *history.Event {
+	if !op.Open() {
+		return &r.History.Events[op.Complete.Index]
+	}
+	e := *r.Asked(op)
+	e.Index, e.Type, e.Time, e.Error = op.Complete.Index, history.Info, op.Complete.Time, "still open at the end of the history"
+	return &e
+}
+
+// Lock is the name of the lock that an operation is about, and Owner that of its owner.
+func (r *Facts) Lock(op *holding.Op) string { return r.Record.Name(op.Lock) }
+
+// Owner is the owner that an operation names; empty for an access that names none.
+func (r *Facts) Owner(op *holding.Op) string {
+	if op.Verb == holding.Access && op.Unnamed() {
+		return ""
+	}
+	return r.Record.Name(op.Owner)
+}
+
+// Holder is the client whose hold it is.
+func (r *Facts) Holder(h *holding.Grant) string { return Client(r.Record.Name(h.Owner())) }
+
 // findEvidence finds in one pass the operations and holds that the evidence of all violations names.
 func (r *Facts) findEvidence() {
-	r.evidence, r.proofs = map[int64]*history.Operation{}, map[int64][]*holding.Hold{}
-	named := map[int64]bool{}
+	r.evidence, r.proofs = map[int64]*holding.Op{}, map[int64][]*holding.Grant{}
+	named := make([]bool, len(r.History.Events))
 	for _, result := range r.Results {
 		for _, v := range result.Violations {
 			for _, index := range v.Events {
-				named[index] = true
+				if _, is := r.Event(index); is {
+					named[index] = true
+				}
 			}
 		}
 	}
-	if len(named) == 0 {
-		return
-	}
-	for i := range r.Ops {
-		for _, e := range []*history.Event{r.Ops[i].Invoke, r.Ops[i].Complete} {
-			if named[e.Index] {
-				r.evidence[e.Index] = &r.Ops[i]
+	of := func(op *holding.Op) (found []int64) {
+		for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
+			if index >= 0 && named[index] {
+				found = append(found, index)
 			}
 		}
+		return found
 	}
-	for i := range r.Holds {
-		h := &r.Holds[i]
-		for _, e := range []*history.Event{h.Acquire.Invoke, h.Acquire.Complete, h.Proof.Invoke, h.Proof.Complete} {
-			if named[e.Index] && !slices.Contains(r.proofs[e.Index], h) {
-				r.proofs[e.Index] = append(r.proofs[e.Index], h)
+	for _, op := range r.Ops {
+		for _, index := range of(op) {
+			r.evidence[index] = op
+		}
+	}
+	for _, h := range r.Holds {
+		for _, index := range append(of(h.Acquire), of(h.Proof)...) {
+			if !slices.Contains(r.proofs[index], h) {
+				r.proofs[index] = append(r.proofs[index], h)
 			}
 		}
 	}
 }
 
 // Operation is the operation that an event of the evidence is one end of.
-func (r *Facts) Operation(index int64) (*history.Operation, bool) {
+func (r *Facts) Operation(index int64) (*holding.Op, bool) {
 	op := r.evidence[index]
 	return op, op != nil
 }
 
 // HoldsOf are the holds that the evidence names, in order of their start.
-func (r *Facts) HoldsOf(v *checker.Violation) []*holding.Hold {
-	var found []*holding.Hold
+func (r *Facts) HoldsOf(v *checker.Violation) []*holding.Grant {
+	var found []*holding.Grant
 	for _, index := range v.Events {
 		for _, h := range r.proofs[index] {
 			if !slices.Contains(found, h) {
@@ -211,14 +244,14 @@ func (r *Facts) HoldsOf(v *checker.Violation) []*holding.Hold {
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *holding.Hold) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Acquire.Ordinal(), b.Acquire.Ordinal()))
+	slices.SortStableFunc(found, func(a, b *holding.Grant) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Acquire.Invoke.Index, b.Acquire.Invoke.Index))
 	})
 	return found
 }
 
 // Evidence are the holds that a violation is about: those that it names, and those under which its operations were.
-func (r *Facts) Evidence(v *checker.Violation) []*holding.Hold {
+func (r *Facts) Evidence(v *checker.Violation) []*holding.Grant {
 	holds := r.HoldsOf(v)
 	for _, index := range v.Events {
 		if e, ok := r.Event(index); ok && e.Op != history.Acquire {
@@ -240,9 +273,9 @@ func (r *Facts) LastEvent(v *checker.Violation) *history.Event {
 }
 
 // lastHold is the last hold that began by an instant and fits; nil if there is none.
-func (r *Facts) lastHold(at time.Duration, fits func(*holding.Hold) bool) *holding.Hold {
+func (r *Facts) lastHold(at time.Duration, fits func(*holding.Grant) bool) *holding.Grant {
 	for i := sort.Search(len(r.Holds), func(i int) bool { return r.Holds[i].Start > at }); i > 0; i-- {
-		if h := &r.Holds[i-1]; fits(h) {
+		if h := r.Holds[i-1]; fits(h) {
 			return h
 		}
 	}
@@ -251,25 +284,27 @@ func (r *Facts) lastHold(at time.Duration, fits func(*holding.Hold) bool) *holdi
 
 // HoldBefore is the last hold of a lock, or of any if none is named, by an owner that began by an instant; nil if
 // there is none.
-func (r *Facts) HoldBefore(lock, owner string, at time.Duration) *holding.Hold {
-	return r.lastHold(at, func(h *holding.Hold) bool { return h.Owner == owner && (lock == "" || h.Lock == lock) })
+func (r *Facts) HoldBefore(lock, owner string, at time.Duration) *holding.Grant {
+	return r.lastHold(at, func(h *holding.Grant) bool {
+		return r.Owner(h.Acquire) == owner && (lock == "" || r.Lock(h.Acquire) == lock)
+	})
 }
 
 // LastGrant is the last grant of a lock by an instant; nil if there is none.
-func (r *Facts) LastGrant(lock string, at time.Duration) *holding.Hold {
-	return r.lastHold(at, func(h *holding.Hold) bool { return h.Lock == lock })
+func (r *Facts) LastGrant(lock string, at time.Duration) *holding.Grant {
+	return r.lastHold(at, func(h *holding.Grant) bool { return r.Lock(h.Acquire) == lock })
 }
 
 // HoldFor is the hold that an event acted under: that of its owner, of the event's mode where the owner has several,
 // else the last of its process; nil if there is none.
-func (r *Facts) HoldFor(v *checker.Violation, e *history.Event) *holding.Hold {
-	of := func(h *holding.Hold) bool {
-		return (v.Lock == "" || h.Lock == v.Lock) && (h.Owner == e.Owner || e.Owner == "" && h.Process == e.Process)
+func (r *Facts) HoldFor(v *checker.Violation, e *history.Event) *holding.Grant {
+	of := func(h *holding.Grant) bool {
+		return (v.Lock == "" || r.Lock(h.Acquire) == v.Lock) && (r.Owner(h.Acquire) == e.Owner || e.Owner == "" && h.Process() == e.Process)
 	}
-	if h := r.lastHold(e.Time, func(h *holding.Hold) bool { return of(h) && (e.Mode == "" || h.Mode == e.Mode) }); h != nil {
-		return h
+	mine := func(h *holding.Grant) bool {
+		return of(h) && (e.Mode == "" || cmp.Or(r.Asked(h.Acquire).Mode, history.Exclusive) == e.Mode)
 	}
-	return r.lastHold(e.Time, of)
+	return cmp.Or(r.lastHold(e.Time, mine), r.lastHold(e.Time, of))
 }
 
 // Client is whose hold it is: the owner without the number of the attempt.
@@ -284,16 +319,16 @@ func (r *Facts) ClientOf(e *history.Event) string {
 	if e.Owner != "" {
 		return Client(e.Owner)
 	}
-	for i := range r.Holds {
-		if r.Holds[i].Process == e.Process {
-			return Client(r.Holds[i].Owner)
+	for _, h := range r.Holds {
+		if h.Process() == e.Process {
+			return r.Holder(h)
 		}
 	}
 	return ""
 }
 
 // Entitled is until when a holder was entitled to hold: no later than its hold is certain.
-func Entitled(h *holding.Hold) time.Duration {
+func Entitled(h *holding.Grant) time.Duration {
 	if n := len(h.Belief); n > 0 {
 		return min(h.End, h.Belief[n-1].Until)
 	}
@@ -301,10 +336,10 @@ func Entitled(h *holding.Hold) time.Duration {
 }
 
 // Due is when the lease of a hold is over, as granted or extended until an instant; [history.Never] for none.
-func Due(h *holding.Hold, at time.Duration) time.Duration {
+func Due(h *holding.Grant, at time.Duration) time.Duration {
 	due := h.Acquire.Expires()
-	for i := range h.Extensions {
-		if e := &h.Extensions[i]; e.OK() && e.Complete.Time <= at {
+	for _, e := range h.Extensions {
+		if e.OK() && e.Complete.Time <= at {
 			due = e.Expires()
 		}
 	}
@@ -316,8 +351,8 @@ func Due(h *holding.Hold, at time.Duration) time.Duration {
 
 // SentAt is when the request was sent that was granted, at the earliest: of a client that asked again and again its
 // lease counts from then.
-func SentAt(h *holding.Hold) time.Duration {
-	lease, expires := h.Acquire.Invoke.Lease, h.Acquire.Expires()
+func SentAt(h *holding.Grant) time.Duration {
+	lease, expires := h.Acquire.Lease, h.Acquire.Expires()
 	if lease <= 0 || expires <= 0 || !h.Acquire.OK() {
 		return h.Acquire.Invoke.Time
 	}
@@ -326,8 +361,8 @@ func SentAt(h *holding.Hold) time.Duration {
 
 // KindOf is the kind that a lock was declared to be, and its capacity; empty if it was not.
 func (r *Facts) KindOf(lock string) (kind string, capacity int) {
-	if e := r.declared[lock]; e != nil {
-		return e.Kind, e.Capacity
+	if l := r.Record.Lock(lock); l != nil && l.Declared != nil {
+		return l.Declared.Kind, l.Declared.Capacity
 	}
 	return "", 0
 }
@@ -339,7 +374,7 @@ func (r *Facts) Shared(lock string) bool {
 }
 
 // Together is until when holds last beside each other: beyond the record, where only its end ends the violation.
-func (r *Facts) Together(v *checker.Violation, holds []*holding.Hold) time.Duration {
+func (r *Facts) Together(v *checker.Violation, holds []*holding.Grant) time.Duration {
 	until := history.Never
 	if v.Until < r.End || len(holds) == 0 {
 		until = v.Until
@@ -367,27 +402,23 @@ func (r *Facts) firstWithDamage() *checker.Violation {
 		among = slices.DeleteFunc(slices.Clone(among), func(v *checker.Violation) bool { return v != damage && !Common(holds, r.Evidence(v)) })
 	}
 	told := slices.MinFunc(among, func(a, b *checker.Violation) int { return cmp.Compare(Severity(a.Kind), Severity(b.Kind)) })
-	for before := told; before != nil && told.Kind == checker.DoubleGrant; {
-		told, before = before, r.overlapBefore(before)
+	overlap := map[*holding.Grant]*checker.Violation{} // by its second hold
+	for _, v := range slices.Backward(r.Violations) {
+		if both := r.HoldsOf(v); v.Kind == checker.DoubleGrant && len(both) > 1 && both[0].Start < both[1].Start {
+			overlap[both[1]] = v
+		}
+	}
+	for told.Kind == checker.DoubleGrant {
+		both := r.HoldsOf(told)
+		if len(both) < 2 || overlap[both[0]] == nil {
+			break
+		}
+		told = overlap[both[0]]
 	}
 	return told
 }
 
 // Common reports whether two lists have a hold in common.
-func Common(a, b []*holding.Hold) bool {
-	return slices.ContainsFunc(a, func(h *holding.Hold) bool { return slices.Contains(b, h) })
-}
-
-// overlapBefore is the double grant whose second hold is the first of another; nil if there is none.
-func (r *Facts) overlapBefore(v *checker.Violation) *checker.Violation {
-	holds := r.HoldsOf(v)
-	if len(holds) < 2 {
-		return nil
-	}
-	for _, u := range r.Violations {
-		if both := r.HoldsOf(u); u.Kind == checker.DoubleGrant && len(both) > 1 && both[1] == holds[0] && both[0].Start < both[1].Start {
-			return u
-		}
-	}
-	return nil
+func Common(a, b []*holding.Grant) bool {
+	return slices.ContainsFunc(a, func(h *holding.Grant) bool { return slices.Contains(b, h) })
 }

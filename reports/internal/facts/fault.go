@@ -53,7 +53,7 @@ type Fault struct {
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
-func faultsOf(notes []*history.Event, end time.Duration) []Fault {
+func faultsOf(notes []history.Event, end time.Duration) []Fault {
 	var all []Fault
 	// By name and target: those that were asked for, those of effect, and those whose requests were not counted yet.
 	pending, active, uncounted := map[[2]string][]int{}, map[[2]string][]int{}, map[[2]string][]int{}

@@ -46,38 +46,33 @@ type Latency struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// Figures are the outcomes and latencies of the operations, by their names.
-func (r *Facts) Figures() (map[string]Outcomes, map[string]Latency) {
-	counts, samples := map[history.Op]*Outcomes{}, map[history.Op][]time.Duration{}
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		c := counts[op.Invoke.Op]
-		if c == nil {
-			c = &Outcomes{}
-			counts[op.Invoke.Op] = c
-		}
-		switch {
+// count counts the operations, and measures them.
+func (r *Facts) count() {
+	var counts [holding.Lost]Outcomes // the last verb, which is no operation
+	var samples [holding.Lost][]time.Duration
+	for _, op := range r.Ops {
+		switch c := &counts[op.Verb]; {
 		case op.OK():
 			c.OK++
-			samples[op.Invoke.Op] = append(samples[op.Invoke.Op], Took(op))
+			samples[op.Verb] = append(samples[op.Verb], Took(op))
 		case op.Failed():
 			c.Fail++
 		default:
 			c.Info++
 		}
 	}
-	outcomes, latencies := map[string]Outcomes{}, map[string]Latency{}
-	for op, c := range counts {
-		outcomes[string(op)] = *c
+	for verb := range holding.Lost {
+		if counts[verb].Total() > 0 {
+			r.Operations[verb.String()] = counts[verb]
+		}
+		if len(samples[verb]) > 0 {
+			r.Latency[verb.String()] = LatencyOf(samples[verb])
+		}
 	}
-	for op, s := range samples {
-		latencies[string(op)] = LatencyOf(s)
-	}
-	return outcomes, latencies
 }
 
 // Took is how long an operation took.
-func Took(op *history.Operation) time.Duration { return op.Complete.Time - op.Invoke.Time }
+func Took(op *holding.Op) time.Duration { return op.Complete.Time - op.Invoke.Time }
 
 // LatencyOf sorts the sample, which is not empty, and takes its figures.
 func LatencyOf(sample []time.Duration) Latency {
@@ -139,9 +134,8 @@ type Duration struct{ At, Took time.Duration }
 // Requests are how long each request for a lock took to be answered.
 func (r *Facts) Requests() Durations {
 	var d Durations
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		if op.Invoke.Op != history.Acquire {
+	for _, op := range r.Ops {
+		if op.Verb != holding.Acquire {
 			continue
 		}
 		switch one := (Duration{op.Complete.Time, Took(op)}); {
@@ -163,14 +157,14 @@ func (r *Facts) HeldFor() Durations {
 	asked := history.Never
 	if r.Run.Scenario == "" {
 		asked = 0
-		for i := range r.Ops {
-			if e := r.Ops[i].Invoke; e.Op == history.Acquire {
-				asked = max(asked, e.Time)
+		for _, op := range slices.Backward(r.Ops) {
+			if op.Verb == holding.Acquire {
+				asked = op.Invoke.Time
+				break
 			}
 		}
 	}
-	for i := range r.Holds {
-		h := &r.Holds[i]
+	for _, h := range r.Holds {
 		one := Duration{h.End, h.End - h.Start}
 		switch {
 		case h.End > r.End || h.Ended == holding.EndUnknown && h.End == r.End || h.Ended == holding.EndReleased && h.End > asked:
@@ -275,22 +269,20 @@ var figure = regexp.MustCompile(`[0-9]+`)
 // most operations met. It is empty if none did. A definite refusal is what a lock is for, so that refusals count only
 // where nothing was ever granted.
 func (r *Facts) DominantError() string {
-	totals, granted, counts, examples := map[history.Op]int{}, map[history.Op]bool{}, map[[2]string]int{}, map[[2]string]string{}
-	for i := range r.Ops {
-		totals[r.Ops[i].Invoke.Op]++
-		granted[r.Ops[i].Invoke.Op] = granted[r.Ops[i].Invoke.Op] || r.Ops[i].OK()
-	}
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		if text := op.Complete.Error; !op.OK() && text != "" && (!op.Failed() || !granted[op.Invoke.Op]) {
-			alike := [2]string{string(op.Invoke.Op), figure.ReplaceAllString(text, "#")}
+	counts, examples := map[[2]string]int{}, map[[2]string]string{}
+	for _, op := range r.Ops {
+		if op.OK() || op.Failed() && r.Operations[op.Verb.String()].OK > 0 {
+			continue
+		}
+		if text := r.Answer(op).Error; text != "" {
+			alike := [2]string{op.Verb.String(), figure.ReplaceAllString(text, "#")}
 			counts[alike]++
 			examples[alike] = cmp.Or(examples[alike], text)
 		}
 	}
 	most, words := minComplaints-1, ""
 	for _, alike := range slices.SortedFunc(maps.Keys(counts), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
-		n, total := counts[alike], totals[history.Op(alike[0])]
+		n, total := counts[alike], r.Operations[alike[0]].Total()
 		if n <= most || 2*n <= total {
 			continue
 		}

@@ -14,9 +14,9 @@ import (
 // A Lane is one client at one lock.
 type Lane struct {
 	Lock, Client string
-	Waits        []*history.Operation
-	Holds        []*holding.Hold
-	Uses         []*history.Operation // accesses under the lock
+	Waits        []*holding.Op
+	Holds        []*holding.Grant
+	Uses         []*holding.Op // accesses under the lock
 }
 
 // Lanes are all clients at all locks, by lock, then by name.
@@ -25,28 +25,32 @@ func (r *Facts) Lanes() []*Lane {
 		return r.lanes
 	}
 	r.laneOf = map[[2]string]*Lane{}
-	at := func(lock, owner string) *Lane {
-		key := [2]string{lock, Client(owner)}
-		l := r.laneOf[key]
-		if l == nil {
-			l = &Lane{Lock: lock, Client: key[1]}
+	latest := make([]*Lane, r.Record.Names()) // by owner, most of whom have one
+	at := func(op *holding.Op) *Lane {
+		l := latest[op.Owner]
+		if l != nil && l.Lock == r.Lock(op) {
+			return l
+		}
+		key := [2]string{r.Lock(op), Client(r.Record.Name(op.Owner))}
+		if l = r.laneOf[key]; l == nil {
+			l = &Lane{Lock: key[0], Client: key[1]}
 			r.laneOf[key] = l
 			r.lanes = append(r.lanes, l)
 		}
+		latest[op.Owner] = l
 		return l
 	}
 	byProcess := map[int]*Lane{}
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		switch op.Invoke.Op {
-		case history.Acquire:
-			l := at(op.Invoke.Lock, op.Invoke.Owner)
+	for _, op := range r.Ops {
+		switch op.Verb {
+		case holding.Acquire:
+			l := at(op)
 			l.Waits = append(l.Waits, op)
-			byProcess[op.Invoke.Process] = l
-		case history.Access:
-			l := byProcess[op.Invoke.Process]
-			if op.Invoke.Owner != "" && op.Invoke.Lock != "" {
-				l = at(op.Invoke.Lock, op.Invoke.Owner)
+			byProcess[op.Process] = l
+		case holding.Access:
+			l := byProcess[op.Process]
+			if !op.Unnamed() && op.Lock != 0 {
+				l = at(op)
 			}
 			if l != nil {
 				l.Uses = append(l.Uses, op)
@@ -54,9 +58,9 @@ func (r *Facts) Lanes() []*Lane {
 		default:
 		}
 	}
-	for i := range r.Holds {
-		l := at(r.Holds[i].Lock, r.Holds[i].Owner)
-		l.Holds = append(l.Holds, &r.Holds[i])
+	for _, h := range r.Holds {
+		l := at(h.Acquire)
+		l.Holds = append(l.Holds, h)
 	}
 	slices.SortFunc(r.lanes, func(a, b *Lane) int {
 		return cmp.Or(say.Natural(a.Lock, b.Lock), say.Natural(a.Client, b.Client))
@@ -81,7 +85,7 @@ func (r *Facts) LanesOf(v *checker.Violation) []*Lane {
 	holds := r.HoldsOf(v)
 	for k, h := range holds {
 		if k < 2 || v.Kind != checker.DoubleGrant {
-			add(h.Lock, Client(h.Owner))
+			add(r.Lock(h.Acquire), r.Holder(h))
 		}
 	}
 	for _, index := range v.Events { // of what is about no hold: a client that asks in vain
@@ -94,15 +98,15 @@ func (r *Facts) LanesOf(v *checker.Violation) []*Lane {
 
 // Shows reports whether anything of the lane lies in a window.
 func (l *Lane) Shows(w Window) bool {
-	return slices.ContainsFunc(l.Holds, func(h *holding.Hold) bool { return w.Meets(h.Start, h.End) }) ||
-		slices.ContainsFunc(l.Waits, func(op *history.Operation) bool { return w.Meets(op.Invoke.Time, op.Complete.Time) })
+	return slices.ContainsFunc(l.Holds, func(h *holding.Grant) bool { return w.Meets(h.Start, h.End) }) ||
+		slices.ContainsFunc(l.Waits, func(op *holding.Op) bool { return w.Meets(op.Invoke.Time, op.Complete.Time) })
 }
 
 // HoldAt is the last hold that began before an access, and under which it can have been made; nil if there is none.
-func (l *Lane) HoldAt(access *history.Event) *holding.Hold {
-	began := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > access.Time })
+func (l *Lane) HoldAt(access *holding.Op) *holding.Grant {
+	began := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > access.Invoke.Time })
 	for _, h := range slices.Backward(l.Holds[:began]) {
-		if access.Owner == "" || access.Owner == h.Owner {
+		if access.Unnamed() || access.Owner == h.Owner() {
 			return h
 		}
 	}
@@ -110,37 +114,35 @@ func (l *Lane) HoldAt(access *history.Event) *holding.Hold {
 }
 
 // Accesses are those of each resource, in order of their request.
-func (r *Facts) Accesses() map[string][]*history.Operation {
+func (r *Facts) Accesses() map[string][]*holding.Op {
 	if r.accesses == nil {
-		r.accesses = map[string][]*history.Operation{}
-		for i := range r.Ops {
-			if op := &r.Ops[i]; op.Invoke.Op == history.Access {
-				name := Resource(op)
-				r.accesses[name] = append(r.accesses[name], op)
+		of := map[int32][]*holding.Op{}
+		for _, op := range r.Ops {
+			if op.Verb == holding.Access {
+				of[resource(op)] = append(of[resource(op)], op)
 			}
+		}
+		r.accesses = map[string][]*holding.Op{}
+		for number, ops := range of {
+			r.accesses[r.Record.Name(number)] = ops
 		}
 	}
 	return r.accesses
 }
 
 // Resource is what an access is of.
-func Resource(op *history.Operation) string {
-	return cmp.Or(op.Complete.Resource, op.Invoke.Resource, op.Invoke.Lock)
-}
+func (r *Facts) Resource(op *holding.Op) string { return r.Record.Name(resource(op)) }
+
+func resource(op *holding.Op) int32 { return cmp.Or(op.Resource, op.Lock) }
 
 // GaveUp reports whether a client gave up an access by itself: the resource refused nothing.
-func GaveUp(op *history.Operation) bool {
-	return op.Failed() && op.Complete.Error == history.Abandoned
-}
-
-// TokenOf is the fencing token that an access named; 0 if it named none.
-func TokenOf(op *history.Operation) int64 { return cmp.Or(op.Complete.Token, op.Invoke.Token) }
+func GaveUp(op *holding.Op) bool { return op.Failed() && op.Abandoned() }
 
 // Stopped are the accesses that a resource refused for their tokens.
-func (r *Facts) Stopped() []*history.Operation {
-	var found []*history.Operation
-	for i := range r.Ops {
-		if op := &r.Ops[i]; op.Invoke.Op == history.Access && op.Failed() && !GaveUp(op) && TokenOf(op) != 0 {
+func (r *Facts) Stopped() []*holding.Op {
+	var found []*holding.Op
+	for _, op := range r.Ops {
+		if op.Verb == holding.Access && op.Failed() && !GaveUp(op) && op.Token != 0 {
 			found = append(found, op)
 		}
 	}

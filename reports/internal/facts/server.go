@@ -32,12 +32,11 @@ const (
 type Role struct {
 	At        time.Duration // 0: at the start
 	Node      string
-	Role, Was string         // Was is empty for the role at the start
-	Event     *history.Event // nil at the start
+	Role, Was string // Was is empty for the role at the start
 }
 
 // rolesOf are the roles at the start, and every change that was observed.
-func rolesOf(t history.Topology, notes []*history.Event) []Role {
+func rolesOf(t history.Topology, notes []history.Event) []Role {
 	var all []Role
 	current := map[string]string{}
 	for _, n := range t.Nodes {
@@ -54,7 +53,7 @@ func rolesOf(t history.Topology, notes []*history.Event) []Role {
 		was := current[e.Node]
 		current[e.Node] = e.Value
 		if was != Member {
-			all = append(all, Role{At: e.Time, Node: e.Node, Role: e.Value, Was: was, Event: e})
+			all = append(all, Role{At: e.Time, Node: e.Node, Role: e.Value, Was: was})
 			continue
 		}
 		for i := range boot { // what it is first seen to be, it was from the start
@@ -176,16 +175,17 @@ func (r *Facts) Looks(lock string) []Look { return r.looks[lock] }
 // its key (with replicas the first of them: what others have is a copy), else the only master that the client could reach.
 // That assumes that a server has the role that it was last seen in, and that the client is in the zone of its name. What
 // is inferred is marked with "≈" wherever it is shown.
-func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
-	if node := h.Acquire.Complete.Node; node != "" {
+func (r *Facts) Granters(h *holding.Grant) (names []string, inferred bool) {
+	if node := r.Answer(h.Acquire).Node; node != "" {
 		return []string{node}, false
 	}
-	names, known := r.granters[h.Acquire.Ordinal()]
+	names, known := r.granters[h]
 	if known {
 		return names, len(names) > 0
 	}
-	for _, l := range r.looks[h.Lock] {
-		if l.Owner == h.Owner && r.RoleAt(l.Server, l.At) == Master {
+	owner := r.Owner(h.Acquire)
+	for _, l := range r.looks[r.Lock(h.Acquire)] {
+		if l.Owner == owner && r.RoleAt(l.Server, l.At) == Master {
 			names = append(names, l.Server)
 		}
 	}
@@ -194,12 +194,12 @@ func (r *Facts) Granters(h *holding.Hold) (names []string, inferred bool) {
 		names = names[:1]
 	}
 	if len(names) == 0 {
-		if master := r.MasterOf(h.Owner, h.Acquire.Invoke.Time); master != "" && master == r.MasterOf(h.Owner, h.Acquire.Complete.Time) {
+		if master := r.MasterOf(owner, h.Acquire.Invoke.Time); master != "" && master == r.MasterOf(owner, h.Acquire.Complete.Time) {
 			names = []string{master}
 		}
 	}
 	slices.SortFunc(names, say.Natural)
-	r.granters[h.Acquire.Ordinal()] = names
+	r.granters[h] = names
 	return names, len(names) > 0
 }
 
@@ -281,14 +281,14 @@ func (r *Facts) measureRecovery() {
 
 // nextGrant is how long it took from an instant to the first grant to a request that was sent after it, and was not
 // answered before another. A grant that was already on its way shows nothing. It is 0 if there was none.
-func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*history.Operation) bool) time.Duration {
+func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*holding.Op) bool) time.Duration {
 	best := time.Duration(0)
 	for i := sort.Search(len(r.Ops), func(i int) bool { return r.Ops[i].Invoke.Time > from }); i < len(r.Ops); i++ {
-		op := &r.Ops[i]
+		op := r.Ops[i]
 		if best > 0 && op.Invoke.Time-from >= best {
 			break
 		}
-		if took := op.Complete.Time - from; op.Invoke.Op == history.Acquire && op.OK() && op.Complete.Time >= notBefore && (best == 0 || took < best) && concerned(op) {
+		if took := op.Complete.Time - from; op.Verb == holding.Acquire && op.OK() && op.Complete.Time >= notBefore && (best == 0 || took < best) && concerned(op) {
 			best = took
 		}
 	}
@@ -297,18 +297,18 @@ func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*history
 
 // concernedBy tells which requests a fault concerns: those that had to pass where it was, to the master that granted
 // their lock last, or to any where that is not known. A fault that keeps no zone from a master concerns all.
-func (r *Facts) concernedBy(f *Fault) func(*history.Operation) bool {
+func (r *Facts) concernedBy(f *Fault) func(*holding.Op) bool {
 	zones := append(r.topology.Of(topologies.Zone), "") // a client may not say where it is
 	masters := slices.DeleteFunc(r.Servers(), func(name string) bool { return r.RoleAt(name, f.At()) != Master })
 	blocked := func(zone string, from []string) bool {
 		return (zone != "" || f.Has(history.Stops)) && slices.ContainsFunc(from, func(server string) bool { return f.blocks(zone, server, r.topology) })
 	}
 	if !slices.ContainsFunc(zones, func(zone string) bool { return blocked(zone, masters) }) {
-		return func(*history.Operation) bool { return true }
+		return func(*holding.Op) bool { return true }
 	}
 	known := map[[2]string]bool{} // by zone and lock
-	return func(op *history.Operation) bool {
-		zone, lock := r.ZoneOf(op.Invoke.Owner), op.Invoke.Lock
+	return func(op *holding.Op) bool {
+		zone, lock := r.ZoneOf(r.Owner(op)), r.Lock(op)
 		if !slices.Contains(zones, zone) {
 			zone = ""
 		}

@@ -35,25 +35,26 @@ func InMode(mode history.Mode, permits int) string {
 }
 
 // grantEvent is the event with which a hold began.
-func grantEvent(r *facts.Facts, h *holding.Hold) Event {
+func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 	servers, inferred := r.Granters(h)
+	asked := r.Asked(h.Acquire)
 	ev := Event{
-		At: h.Start, Kind: EventGrant, Actor: named(facts.Client(h.Owner)), Verb: "was granted", Object: h.Lock + InMode(h.Mode, h.Permits),
-		Server: say.List(servers), Inferred: inferred, op: &h.Acquire, servers: servers,
+		At: h.Start, Kind: EventGrant, Actor: named(r.Holder(h)), Verb: "was granted", Object: asked.Lock + InMode(asked.Mode, asked.Permits),
+		Server: say.List(servers), Inferred: inferred, op: h.Acquire, servers: servers,
 	}
 	token, lease := "", ""
-	if h.Token != 0 {
-		token = fmt.Sprintf("token %d", h.Token)
+	if h.Token() != 0 {
+		token = fmt.Sprintf("token %d", h.Token())
 	}
-	if asked := h.Acquire.Invoke.Lease; asked > 0 {
-		lease = "lease " + say.Span(asked)
+	if asked.Lease > 0 {
+		lease = "lease " + say.Span(asked.Lease)
 	}
 	ev.Detail = joined(", ", token, lease, entitled(h))
 	return ev
 }
 
 // entitled says until when a holder is entitled to hold.
-func entitled(h *holding.Hold) string {
+func entitled(h *holding.Grant) string {
 	until := facts.Entitled(h)
 	due := facts.Due(h, until)
 	switch {
@@ -73,11 +74,11 @@ func entitled(h *holding.Hold) string {
 }
 
 // operationEvent is the answer to an operation.
-func operationEvent(r *facts.Facts, op *history.Operation) Event {
-	if op.Invoke.Op == history.Access {
+func operationEvent(r *facts.Facts, op *holding.Op) Event {
+	if op.Verb == holding.Access {
 		return accessEvent(r, op)
 	}
-	ev := eventOf(r, op.Complete)
+	ev := eventOf(r, r.Answer(op))
 	ev.op = op
 	return ev
 }
@@ -123,13 +124,13 @@ func eventOf(r *facts.Facts, e *history.Event) Event {
 
 // accessEvent is what an access did: "client a read 41 and wrote 42 to ledger", when it began if that was a while
 // before, and that its client held nothing.
-func accessEvent(r *facts.Facts, op *history.Operation) Event {
-	e := op.Complete
-	resource := facts.Resource(op)
+func accessEvent(r *facts.Facts, op *holding.Op) Event {
+	e := r.Answer(op)
+	resource := r.Resource(op)
 	if resource == "" {
 		resource = "the resource"
 	}
-	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, op.Invoke), Verb: "used", Object: resource, op: op}
+	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, r.Asked(op)), Verb: "used", Object: resource, op: op}
 	read, written, changed := strings.Cut(e.Value, ">")
 	switch {
 	case facts.GaveUp(op):
@@ -156,12 +157,12 @@ func accessEvent(r *facts.Facts, op *history.Operation) Event {
 
 // askedInVain is the last request for the lock of a client before an access, if it was refused and no hold
 // was there; nil otherwise.
-func askedInVain(r *facts.Facts, access *history.Operation) *history.Operation {
-	l := r.LaneOf(access.Invoke.Lock, facts.Client(access.Invoke.Owner))
-	if l == nil || access.Invoke.Owner == "" || l.HoldAt(access.Invoke) != nil {
+func askedInVain(r *facts.Facts, access *holding.Op) *holding.Op {
+	l := r.LaneOf(r.Lock(access), facts.Client(r.Owner(access)))
+	if l == nil || access.Unnamed() || l.HoldAt(access) != nil {
 		return nil
 	}
-	var last *history.Operation
+	var last *holding.Op
 	for _, asked := range l.Waits {
 		if asked.Complete.Time <= access.Invoke.Time {
 			last = asked

@@ -75,13 +75,13 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 			violated = e.At
 		}
 	}
-	seen := map[int]bool{}
+	seen := map[*holding.Op]bool{}
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	for _, e := range events {
 		switch {
-		case e.op != nil && seen[e.op.Ordinal()]:
+		case e.op != nil && seen[e.op]:
 			continue
-		case e.op != nil && e.op.Invoke.Op == history.Access:
+		case e.op != nil && e.op.Verb == holding.Access:
 			s.access(e.op, until-from)
 		case e.op != nil:
 			s.exchange(e.op, e.servers, until)
@@ -93,7 +93,7 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 			s.add(StepNote, e.At, s.actor(e.client, ActorClient), "", joined(" ", e.Verb, e.Object))
 		}
 		if e.op != nil {
-			seen[e.op.Ordinal()] = true
+			seen[e.op] = true
 		}
 	}
 	faults := 0
@@ -113,13 +113,13 @@ func Messages(r *facts.Facts, v *checker.Violation, told Story) *Sequence {
 }
 
 // damageUnder are the accesses of the holder of a double grant while both held the lock.
-func (t *telling) damageUnder(h *holding.Hold) (events []Event) {
-	l := t.r.LaneOf(h.Lock, facts.Client(h.Owner))
+func (t *telling) damageUnder(h *holding.Grant) (events []Event) {
+	l := t.r.LaneOf(t.r.Lock(h.Acquire), t.r.Holder(h))
 	if t.v.Kind != checker.DoubleGrant || l == nil {
 		return nil
 	}
 	for _, op := range l.Uses {
-		if l.HoldAt(op.Invoke) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxDamage {
+		if l.HoldAt(op) == h && op.Complete.Time >= t.v.From && op.Invoke.Time <= t.v.Until && len(events) < maxDamage {
 			events = append(events, accessEvent(t.r, op))
 		}
 	}
@@ -136,26 +136,26 @@ func (s *sequencer) add(kind string, at time.Duration, from, to, text string) {
 }
 
 // answered is how an operation ended, and what was said then.
-func answered(op *history.Operation, ok string) (kind, text string) {
+func (s *sequencer) answered(op *holding.Op, ok string) (kind, text string) {
 	switch {
 	case op.OK():
 		return StepReply, ok
 	case op.Failed():
-		return StepRefusal, cmp.Or(say.Shorten(op.Complete.Error, 70), "refused")
+		return StepRefusal, cmp.Or(say.Shorten(s.r.Answer(op).Error, 70), "refused")
 	default:
 		return StepLost, "no answer"
 	}
 }
 
 // client is the actor of an operation.
-func (s *sequencer) client(op *history.Operation) string {
-	return s.actor(cmp.Or(s.r.ClientOf(op.Invoke), fmt.Sprintf("process %d", op.Invoke.Process)), ActorClient)
+func (s *sequencer) client(op *holding.Op) string {
+	return s.actor(cmp.Or(s.r.ClientOf(s.r.Asked(op)), fmt.Sprintf("process %d", op.Process)), ActorClient)
 }
 
 // exchange draws a request to the servers that granted it, or to the one that it went to as far as that is known, and
 // what they answered.
-func (s *sequencer) exchange(op *history.Operation, servers []string, until time.Duration) {
-	e, answer, who := op.Invoke, op.Complete, s.client(op)
+func (s *sequencer) exchange(op *holding.Op, servers []string, until time.Duration) {
+	e, answer, who := s.r.Asked(op), s.r.Answer(op), s.client(op)
 	if h := s.r.HoldBefore(e.Lock, e.LockOwner(), e.Time); h != nil && e.Op != history.Acquire && answer.Node == "" {
 		servers, _ = s.r.Granters(h)
 	}
@@ -172,7 +172,7 @@ func (s *sequencer) exchange(op *history.Operation, servers []string, until time
 			ok += fmt.Sprintf(", token %d", answer.Token)
 		}
 	}
-	kind, text := answered(op, ok)
+	kind, text := s.answered(op, ok)
 	for _, server := range servers {
 		s.add(StepRequest, e.Time, who, s.actor(server, ActorServer), string(e.Op)+" "+e.Lock+InMode(e.Mode, e.Permits))
 		if answer.Time <= max(until, s.r.Since(s.v)) {
@@ -181,14 +181,14 @@ func (s *sequencer) exchange(op *history.Operation, servers []string, until time
 	}
 }
 
-func (s *sequencer) access(op *history.Operation, long time.Duration) {
+func (s *sequencer) access(op *holding.Op, long time.Duration) {
 	who := s.client(op)
 	if facts.GaveUp(op) {
 		s.add(StepNote, op.Complete.Time, who, "", "gives up its access: its lease is over, or about to end")
 		return
 	}
-	resource := s.actor(cmp.Or(facts.Resource(op), "the resource"), ActorResource)
-	kind, text := answered(op, cmp.Or(strings.Replace(op.Complete.Value, ">", " → ", 1), "used"))
+	resource := s.actor(cmp.Or(s.r.Resource(op), "the resource"), ActorResource)
+	kind, text := s.answered(op, cmp.Or(strings.Replace(s.r.Answer(op).Value, ">", " → ", 1), "used"))
 	if op.OK() && facts.Took(op) <= long/20 {
 		s.add(StepRequest, op.Complete.Time, who, resource, text)
 		return

@@ -19,16 +19,16 @@ type telling struct {
 	r         *facts.Facts
 	v         *checker.Violation
 	row       kindRow
-	holds     []*holding.Hold      // that the evidence is about, in order of their start
-	ops       []*history.Operation // of the evidence, other than requests for the lock
-	op        history.Op           // of the last of ops; empty without any
-	from, to  time.Duration        // from the first request of the evidence on
-	effective []*facts.Fault       // in effect in that time
-	last      *history.Event       // of the evidence; nil if there is none
-	left      *history.Event       // of the evidence, that a server has the lock for a request that was refused; nil for none
-	acted     *holding.Hold        // the hold that the last event acted under; nil if there is none
-	late      *history.Operation   // the extension that began an overlap; nil if there is none
-	wrong     *telling             // the last wrong release or extension in the time of a double grant; nil for none
+	holds     []*holding.Grant // that the evidence is about, in order of their start
+	ops       []*holding.Op    // of the evidence, other than requests for the lock
+	op        history.Op       // of the last of ops; empty without any
+	from, to  time.Duration    // from the first request of the evidence on
+	effective []*facts.Fault   // in effect in that time
+	last      *history.Event   // of the evidence; nil if there is none
+	left      *history.Event   // of the evidence, that a server has the lock for a request that was refused; nil for none
+	acted     *holding.Grant   // the hold that the last event acted under; nil if there is none
+	late      *holding.Op      // the extension that began an overlap; nil if there is none
+	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
 }
 
 func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
@@ -36,13 +36,13 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if before := r.LastGrant(v.Lock, v.From); v.Kind == checker.Stuck && before != nil {
 		t.holds = append(t.holds, before)
 	}
-	slices.SortStableFunc(t.holds, func(a, b *holding.Hold) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(t.holds, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
 	for _, h := range t.holds {
 		t.from = min(t.from, facts.SentAt(h))
 	}
 	for _, index := range v.Events {
-		if op, ok := r.Operation(index); ok && op.Invoke.Op != history.Acquire && !slices.Contains(t.ops, op) {
-			t.ops, t.op = append(t.ops, op), op.Invoke.Op
+		if op, ok := r.Operation(index); ok && op.Verb != holding.Acquire && !slices.Contains(t.ops, op) {
+			t.ops, t.op = append(t.ops, op), r.Asked(op).Op
 			t.from = min(t.from, op.Invoke.Time)
 		}
 	}
@@ -50,7 +50,7 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 		t.left, t.last = t.last, nil
 		for _, index := range v.Events {
 			if op, ok := r.Operation(index); ok {
-				t.last = op.Complete
+				t.last = r.Answer(op)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 func (t *telling) headline() string {
 	var owners, processes []string
 	for _, h := range t.holds {
-		owners, processes = append(owners, facts.Client(h.Owner)), append(processes, fmt.Sprintf("p%d", h.Process))
+		owners, processes = append(owners, t.r.Holder(h)), append(processes, fmt.Sprintf("p%d", h.Process()))
 	}
 	for _, index := range t.v.Events {
 		if e, ok := t.r.Event(index); ok {
@@ -111,7 +111,7 @@ func (t *telling) fill(words, processes string) string {
 	first, second, actor, early, late := "", "", "", "", ""
 	var token1, token2 int64
 	if n := len(t.holds); n > 0 {
-		first, second, token1, token2 = facts.Client(t.holds[0].Owner), facts.Client(t.holds[n-1].Owner), t.holds[0].Token, t.holds[n-1].Token
+		first, second, token1, token2 = r.Holder(t.holds[0]), r.Holder(t.holds[n-1]), t.holds[0].Token(), t.holds[n-1].Token()
 		actor = second
 	}
 	if e := t.last; e != nil {
@@ -154,7 +154,7 @@ func (t *telling) events() []Event {
 	var events []Event
 	for _, h := range t.holds {
 		ev := grantEvent(r, h)
-		if place := cmp.Or(h.Acquire.Complete.Queued, h.Acquire.Invoke.Queued); place != nil && t.v.Kind == checker.Overtaken {
+		if place := cmp.Or(r.Answer(h.Acquire).Queued, r.Asked(h.Acquire).Queued); place != nil && t.v.Kind == checker.Overtaken {
 			ev.Detail = joined(", ", fmt.Sprintf("place %d of the queue", *place), ev.Detail)
 		}
 		events = append(events, ev)
@@ -166,11 +166,11 @@ func (t *telling) events() []Event {
 		e, ok := r.Event(index)
 		op, answered := r.Operation(index)
 		ok = ok && e != t.left
-		if ok && (!answered || e.Op == history.Acquire && !slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return h.Acquire.Ordinal() == op.Ordinal() })) {
+		if ok && (!answered || e.Op == history.Acquire && !slices.ContainsFunc(t.holds, func(h *holding.Grant) bool { return h.Acquire == op })) {
 			events = append(events, eventOf(r, e))
 		}
 	}
-	if t.late != nil && !t.has(t.late) {
+	if t.late != nil && !slices.Contains(t.ops, t.late) {
 		ev := operationEvent(r, t.late)
 		ev.Detail = "after its lease had ended"
 		events = append(events, ev)
@@ -193,7 +193,7 @@ func (t *telling) events() []Event {
 	}
 	if t.wrong != nil && len(t.wrong.ops) > 0 {
 		op := t.wrong.ops[len(t.wrong.ops)-1]
-		if !t.has(op) && (t.late == nil || op.Ordinal() != t.late.Ordinal()) {
+		if !slices.Contains(t.ops, op) && op != t.late {
 			ev := operationEvent(r, op)
 			ev.Detail, ev.rank = "though it did not hold it", 1
 			events = append(events, ev)
@@ -213,11 +213,6 @@ func (t *telling) events() []Event {
 	return append(events, keyEvents(r, t.v.Lock, t.v.From, until, 2, t.overFor)...)
 }
 
-// has reports whether an operation is one of the evidence.
-func (t *telling) has(op *history.Operation) bool {
-	return slices.ContainsFunc(t.ops, func(o *history.Operation) bool { return o.Ordinal() == op.Ordinal() })
-}
-
 // mark marks the event at which a violation was there: that of its evidence which is nearest to its time.
 func (t *telling) mark(events []Event) {
 	at, since := -1, t.r.Since(t.v)
@@ -232,20 +227,20 @@ func (t *telling) mark(events []Event) {
 }
 
 // endOf is how a hold ended, if it did before the last event that is told, and that its client crashed.
-func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
+func (t *telling) endOf(h *holding.Grant, last time.Duration) []Event {
 	var events []Event
-	for _, e := range t.r.Crashes {
-		if e.Process == h.Process && e.Time >= h.Acquire.Invoke.Time && e.Time < h.End && e.Time <= last {
+	for _, c := range t.r.Record.Crashes[h.Process()] {
+		if e, ok := t.r.Event(c.Index); ok && c.Time >= h.Acquire.Invoke.Time && c.Time < h.End && c.Time <= last {
 			ev := eventOf(t.r, e)
 			ev.rank = 1
 			events = append(events, ev)
 		}
 	}
 	end := facts.Entitled(h)
-	if end <= h.Start || end >= last || h.Release != nil && t.has(h.Release) {
+	if end <= h.Start || end >= last || h.Release != nil && slices.Contains(t.ops, h.Release) {
 		return events
 	}
-	ev := Event{At: end, Kind: EventLock, Actor: named(facts.Client(h.Owner)), Object: h.Lock, rank: 1}
+	ev := Event{At: end, Kind: EventLock, Actor: named(t.r.Holder(h)), Object: t.r.Lock(h.Acquire), rank: 1}
 	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
 		ev.op = h.Release
 	}
@@ -253,7 +248,7 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
 		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
-		ev.client, ev.Verb = facts.Client(h.Owner), "reached the end of its lease on"
+		ev.client, ev.Verb = t.r.Holder(h), "reached the end of its lease on"
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"
 	case h.Ended == holding.EndLost:
@@ -266,12 +261,11 @@ func (t *telling) endOf(h *holding.Hold, last time.Duration) []Event {
 
 // lateExtension is an extension that was confirmed when the lease of its hold had ended, and so began an
 // overlap; nil if there is none.
-func (t *telling) lateExtension() *history.Operation {
+func (t *telling) lateExtension() *holding.Op {
 	for _, h := range t.holds {
 		due := h.Acquire.Expires()
-		for i := range h.Extensions {
-			e := &h.Extensions[i]
-			if !e.OK() || e.Invoke.Op != history.Extend {
+		for _, e := range h.Extensions {
+			if !e.OK() || e.Verb != holding.Extend {
 				continue
 			}
 			if due > 0 && e.Complete.Time > due && e.Complete.Time >= t.v.From && e.Complete.Time <= t.v.Until {
@@ -299,7 +293,7 @@ func (t *telling) singleToken() bool {
 
 // learntLate reports whether a client learnt of its grant when the lease was over.
 func (t *telling) learntLate() bool {
-	return slices.ContainsFunc(t.holds, func(h *holding.Hold) bool { return facts.Entitled(h) <= h.Start })
+	return slices.ContainsFunc(t.holds, func(h *holding.Grant) bool { return facts.Entitled(h) <= h.Start })
 }
 
 // neverHeld reports whether the client that the violation is about had no hold before it.
@@ -307,9 +301,9 @@ func (t *telling) neverHeld() bool { return t.last != nil && t.acted == nil }
 
 // releasedEarly reports whether an access of the evidence was under way when its client released the lock.
 func (t *telling) releasedEarly() bool {
-	return slices.ContainsFunc(t.ops, func(op *history.Operation) bool {
-		h := t.r.HoldFor(t.v, op.Invoke)
-		return op.Invoke.Op == history.Access && h != nil && h.Ended == holding.EndReleased && op.Invoke.Time < h.End && op.Complete.Time > h.End
+	return slices.ContainsFunc(t.ops, func(op *holding.Op) bool {
+		h := t.r.HoldFor(t.v, t.r.Asked(op))
+		return op.Verb == holding.Access && h != nil && h.Ended == holding.EndReleased && op.Invoke.Time < h.End && op.Complete.Time > h.End
 	})
 }
 
@@ -334,10 +328,9 @@ func (t *telling) followed() string {
 	if !t.row.Followed || t.last == nil {
 		return ""
 	}
-	refused, at, granted := 0, time.Duration(0), (*history.Operation)(nil)
-	for i := range t.r.Ops {
-		op := &t.r.Ops[i]
-		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != t.v.Lock || op.Invoke.Time < t.last.Time || op.Invoke.Owner == t.last.LockOwner() {
+	refused, at, granted := 0, time.Duration(0), (*holding.Op)(nil)
+	for _, op := range t.r.Ops {
+		if op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || op.Invoke.Time < t.last.Time || t.r.Owner(op) == t.last.LockOwner() {
 			continue
 		}
 		if op.Failed() {
@@ -354,7 +347,7 @@ func (t *telling) followed() string {
 	}
 	switch {
 	case granted != nil:
-		return "After that " + joined("; ", refusals, who(t.r, granted.Invoke)+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
+		return "After that " + joined("; ", refusals, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
 	case refused > 0:
 		return "After that " + refusals + ", and none was granted."
 	default:
@@ -377,9 +370,8 @@ func (t *telling) overFor(l facts.Look) string {
 		}
 		return "whose hold was over at " + say.Instant(h.End)
 	}
-	for i := len(t.r.Ops) - 1; i >= 0; i-- {
-		op := &t.r.Ops[i]
-		if op.Invoke.Op != history.Acquire || op.Invoke.Lock != t.v.Lock || op.Invoke.Owner != l.Owner {
+	for _, op := range slices.Backward(t.r.Ops) {
+		if op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || t.r.Owner(op) != l.Owner {
 			continue
 		}
 		if !op.Failed() || op.Complete.Time > l.At {

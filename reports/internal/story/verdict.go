@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/promises"
@@ -78,8 +79,7 @@ func weight(r *facts.Facts) []string {
 
 // valid says what was thrown at the lock.
 func valid(r *facts.Facts) Story {
-	outcomes, _ := r.Figures()
-	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(outcomes[string(history.Acquire)].OK, "grant"), say.Length(r.End))}
+	s := Story{Headline: fmt.Sprintf("No violation: %s in %s", say.Count(r.Operations[string(history.Acquire)].OK, "grant"), say.Length(r.End))}
 	if n := facts.Effective(r.Faults); n > 0 {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
@@ -91,13 +91,12 @@ func valid(r *facts.Facts) Story {
 // workloadWords says who asked how often for what, and what that met.
 func workloadWords(r *facts.Facts) string {
 	clients, locks := map[string]bool{}, map[string]bool{}
-	for i := range r.Ops {
-		if e := r.Ops[i].Invoke; e.Op == history.Acquire {
-			clients[facts.Client(e.Owner)], locks[e.Lock] = true, true
+	for _, l := range r.Lanes() {
+		if len(l.Waits) > 0 {
+			clients[l.Client], locks[l.Lock] = true, true
 		}
 	}
-	outcomes, _ := r.Figures()
-	grants := outcomes[string(history.Acquire)]
+	grants := r.Operations[string(history.Acquire)]
 	s := fmt.Sprintf("In %s, %s asked %s for %s: %s, %s, %d without a known outcome.",
 		say.Length(r.End), say.Count(len(clients), "client"), say.Count(grants.Total(), "time"), say.Count(len(locks), "lock"),
 		say.Count(grants.OK, "grant"), say.Count(grants.Fail, "refusal"), grants.Info)
@@ -112,17 +111,16 @@ func workloadWords(r *facts.Facts) string {
 func clientEvents(r *facts.Facts) []Event {
 	events := roleEvents(r, 1, r.End)
 	told := 0
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		if op.Invoke.Op == history.Access && op.Unknown() {
+	for _, op := range r.Ops {
+		if op.Verb == holding.Access && op.Unknown() {
 			continue
 		}
 		if told++; told > 4*maxEvents {
 			return nil
 		}
 		ev := operationEvent(r, op)
-		if op.Complete.Error != "" && op.Invoke.Op != history.Access {
-			ev.Detail = say.Shorten(op.Complete.Error, 80)
+		if why := r.Answer(op).Error; why != "" && op.Verb != holding.Access {
+			ev.Detail = say.Shorten(why, 80)
 		}
 		if ev.rank = 1; ev.Kind != EventGrant {
 			ev.rank = 2
@@ -221,22 +219,22 @@ func fencingWords(r *facts.Facts, v *checker.Violation) string {
 			}
 		}
 	}
-	stopped := slices.DeleteFunc(r.Stopped(), func(op *history.Operation) bool { return v != nil && !owners[op.Invoke.Owner] })
+	stopped := slices.DeleteFunc(r.Stopped(), func(op *holding.Op) bool { return v != nil && !owners[r.Owner(op)] })
 	if len(stopped) == 0 {
 		return ""
 	}
 	first := stopped[0]
-	resource, newest := facts.Resource(first), int64(0)
+	resource, newest := r.Resource(first), int64(0)
 	for _, other := range r.Accesses()[resource] {
 		if other.OK() && other.Complete.Time <= first.Complete.Time {
-			newest = max(newest, facts.TokenOf(other))
+			newest = max(newest, other.Token)
 		}
 	}
-	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resource, who(r, first.Invoke))
-	if token := facts.TokenOf(first); newest > token {
-		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", token, newest)
+	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resource, who(r, r.Asked(first)))
+	if newest > first.Token {
+		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", first.Token, newest)
 	} else {
-		s += fmt.Sprintf(" for its token, %d", token)
+		s += fmt.Sprintf(" for its token, %d", first.Token)
 	}
 	if n := len(stopped); n > 1 {
 		s += fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))

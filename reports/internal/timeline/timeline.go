@@ -185,17 +185,17 @@ func focusOf(r *facts.Facts, v *checker.Violation, told story.Story) facts.Windo
 
 // detailOf is the part of the run of which the page has every operation: all of it, or what is around the focus.
 func detailOf(r *facts.Facts, focus facts.Window) facts.Window {
-	drawable := func(w facts.Window) int {
+	tooMuch := func(w facts.Window) bool {
 		n := 0
-		for i := range r.Ops {
-			if op := &r.Ops[i]; (op.Invoke.Op == history.Acquire || op.Invoke.Op == history.Access) && w.Meets(op.Invoke.Time, op.Complete.Time) {
+		for i := 0; i < len(r.Ops) && n <= maxDetail; i++ {
+			if op := r.Ops[i]; (op.Verb == holding.Acquire || op.Verb == holding.Access) && w.Meets(op.Invoke.Time, op.Complete.Time) {
 				n++
 			}
 		}
-		return n
+		return n > maxDetail
 	}
 	detail := r.Whole()
-	for margin := around; drawable(detail) > maxDetail && margin+focus.Length() > time.Millisecond; margin /= 2 {
+	for margin := around; tooMuch(detail) && margin+focus.Length() > time.Millisecond; margin /= 2 {
 		detail = facts.Window{From: max(0, focus.From-margin), To: min(r.Whole().To, focus.To+margin)}
 		if margin < time.Millisecond { // the focus itself has too much
 			focus.To = focus.From + focus.Length()/2
@@ -218,24 +218,24 @@ func index(of *[]string, name string) int {
 // its answer, and its kind; when it was used after its client was entitled to, held beyond its lease, and extended.
 func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object {
 	requests, late, beyond, extended := []int64{}, [][2]int64{}, [][2]int64{}, []int64{}
-	holds := map[int]*holding.Hold{}
+	holds := map[*holding.Op]*holding.Grant{}
 	for _, h := range l.Holds {
 		if !detail.Meets(h.Start, h.End) && !detail.Meets(h.Acquire.Invoke.Time, h.Start) {
 			continue
 		}
-		holds[h.Acquire.Ordinal()] = h
+		holds[h.Acquire] = h
 		for i := range h.Late {
 			beyond = appendSpan(beyond, h.Late[i].From, h.Late[i].Until)
 		}
-		for i := range h.Extensions {
-			if e := &h.Extensions[i]; e.OK() && len(extended) < maxMarks {
+		for _, e := range h.Extensions {
+			if e.OK() && len(extended) < maxMarks {
 				extended = append(extended, micros(e.Complete.Time))
 			}
 		}
 	}
 	last, token := int64(0), int64(0)
 	for _, op := range l.Waits {
-		h := holds[op.Ordinal()]
+		h := holds[op]
 		if h == nil && !detail.Meets(op.Invoke.Time, op.Complete.Time) {
 			continue
 		}
@@ -252,8 +252,8 @@ func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object 
 			if h.End != history.Never {
 				length = micros(h.End) - from + 1
 			}
-			hold = []int64{from - answered, length, h.Token - token}
-			token = h.Token
+			hold = []int64{from - answered, length, h.Token() - token}
+			token = h.Token()
 		case op.OK():
 			kind = granted
 		case op.Failed():
@@ -266,7 +266,7 @@ func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object 
 		if !detail.Meets(op.Invoke.Time, op.Complete.Time) || op.Failed() {
 			continue
 		}
-		if under := l.HoldAt(op.Invoke); under != nil && facts.Entitled(under) < op.Complete.Time {
+		if under := l.HoldAt(op); under != nil && facts.Entitled(under) < op.Complete.Time {
 			late = appendSpan(late, facts.Entitled(under), op.Complete.Time)
 		}
 	}
@@ -295,26 +295,25 @@ func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail fac
 	}
 	for _, l := range lanes {
 		for _, op := range l.Uses {
-			if name, at := facts.Resource(op), index(&b.locks, l.Lock); !slices.Contains(locks[name], at) {
+			if name, at := r.Resource(op), index(&b.locks, l.Lock); !slices.Contains(locks[name], at) {
 				locks[name] = append(locks[name], at)
 			}
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(r.Accesses()), say.Natural) {
-		var ops []*history.Operation
+		var ops []*holding.Op
 		for _, op := range r.Accesses()[name] {
 			if detail.Meets(op.Complete.Time, op.Complete.Time) {
 				ops = append(ops, op)
 			}
 		}
-		slices.SortStableFunc(ops, func(a, b *history.Operation) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
+		slices.SortStableFunc(ops, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Time, b.Complete.Time) })
 		accesses, labels := []int64{}, []object{}
 		last := int64(0)
 		for _, op := range ops {
-			e := op.Complete
-			at, kind := micros(e.Time), int64(used)
+			at, kind := micros(op.Complete.Time), int64(used)
 			switch {
-			case op.OK() && bad[e.Index]:
+			case op.OK() && bad[op.Complete.Index]:
 				kind = usedBad
 			case op.Failed():
 				kind = usedRefused
@@ -323,8 +322,8 @@ func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail fac
 			}
 			accesses = append(accesses, at-last, kind)
 			last = at
-			if op.OK() && e.Value != "" && focus.Meets(e.Time, e.Time) && len(labels) < maxLabels {
-				text := cmp.Or(r.ClientOf(op.Invoke), fmt.Sprintf("p%d", e.Process)) + ": " + strings.Replace(e.Value, ">", " → ", 1)
+			if value := r.Answer(op).Value; op.OK() && value != "" && focus.Meets(op.Complete.Time, op.Complete.Time) && len(labels) < maxLabels {
+				text := cmp.Or(r.ClientOf(r.Asked(op)), fmt.Sprintf("p%d", op.Process)) + ": " + strings.Replace(value, ">", " → ", 1)
 				labels = append(labels, object{"at": at, "text": say.Shorten(text, 28), "bad": kind == usedBad})
 			}
 		}
