@@ -95,7 +95,7 @@ type Report struct {
 	Until  time.Duration `json:"until_ns,omitempty"`
 	// Took is how long all of it took, reading included where it was read.
 	Took time.Duration `json:"took_ns,omitempty"`
-	// Record is who held what when, as it was judged, for what goes on from there; nil where the history was read
-	// by the judge, and so is not kept.
+	// Record is who held what when, as it was judged, for what goes on from there: it goes with the history as that
+	// was then. It is nil where the judge read the history, and so nothing of it is kept.
 	Record *holding.Record `json:"-"`
 }

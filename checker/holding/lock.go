@@ -64,6 +64,15 @@ type Late struct {
 	By *Op // the release or extend that was confirmed
 }
 
+// The reasons for which a hold ends.
+const (
+	EndReleased = "released" // a confirmed release was sent
+	EndExpired  = "expired"  // the lease ran out
+	EndLost     = "lost"     // the holder was told, by a lost or by a refused release or extend
+	EndUnknown  = "unknown"  // an operation with an unknown outcome may have ended it
+	EndOpen     = "open"     // nothing ended it
+)
+
 // A Grant is one grant of a lock and what followed under the same owner: a hold.
 //
 // Start and End bound the time in which the owner held the lock for certain,

@@ -14,6 +14,19 @@ type Stamp struct {
 	Index int64
 }
 
+// A Span is the closed stretch of time between two instants; it has no length
+// where Until <= From.
+type Span struct {
+	From, Until time.Duration
+}
+
+// Overlap is the stretch that two spans share. It reports false for spans that
+// are apart or only touch.
+func (s Span) Overlap(other Span) (Span, bool) {
+	both := Span{From: max(s.From, other.From), Until: min(s.Until, other.Until)}
+	return both, both.From < both.Until
+}
+
 // A Crash is when the process was seen to be gone, and from when on it may have been.
 type Crash struct {
 	Stamp

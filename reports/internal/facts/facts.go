@@ -206,6 +206,9 @@ func (r *Facts) findEvidence() {
 			}
 		}
 	}
+	if !slices.Contains(named, true) {
+		return
+	}
 	of := func(op *holding.Op) (found []int64) {
 		for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
 			if index >= 0 && named[index] {

@@ -8,7 +8,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Lane is one client at one lock.
@@ -19,13 +18,14 @@ type Lane struct {
 	Uses         []*holding.Op // accesses under the lock
 }
 
-// Lanes are all clients at all locks, by lock, then by name.
+// Lanes are all clients at all locks, in no order.
 func (r *Facts) Lanes() []*Lane {
 	if r.laneOf != nil {
 		return r.lanes
 	}
-	r.laneOf = map[[2]string]*Lane{}
-	latest := make([]*Lane, r.Record.Names()) // by owner, most of whom have one
+	names := r.Record.Names()
+	r.laneOf = make(map[[2]string]*Lane, names)
+	latest := make([]*Lane, names) // by owner, most of whom have one
 	at := func(op *holding.Op) *Lane {
 		l := latest[op.Owner]
 		if l != nil && l.Lock == r.Lock(op) {
@@ -62,9 +62,6 @@ func (r *Facts) Lanes() []*Lane {
 		l := at(h.Acquire)
 		l.Holds = append(l.Holds, h)
 	}
-	slices.SortFunc(r.lanes, func(a, b *Lane) int {
-		return cmp.Or(say.Natural(a.Lock, b.Lock), say.Natural(a.Client, b.Client))
-	})
 	return r.lanes
 }
 

@@ -90,7 +90,7 @@ func valid(r *facts.Facts) Story {
 
 // workloadWords says who asked how often for what, and what that met.
 func workloadWords(r *facts.Facts) string {
-	clients, locks := map[string]bool{}, map[string]bool{}
+	clients, locks := make(map[string]bool, len(r.Lanes())), map[string]bool{}
 	for _, l := range r.Lanes() {
 		if len(l.Waits) > 0 {
 			clients[l.Client], locks[l.Lock] = true, true

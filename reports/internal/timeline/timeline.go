@@ -55,7 +55,22 @@ type object map[string]any
 type block struct {
 	object
 
-	granters, clients, locks []string
+	granters, clients, locks names
+}
+
+// Names have the numbers in which they came.
+type names struct {
+	list []string
+	of   map[string]int
+}
+
+func (n *names) index(name string) int {
+	i, known := n.of[name]
+	if !known {
+		i, n.list = len(n.list), append(n.list, name)
+		n.of[name] = i
+	}
+	return i
 }
 
 func micros(t time.Duration) int64 { return t.Microseconds() }
@@ -87,17 +102,11 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 	whole, v := r.Whole(), r.Told()
 	focus := facts.Window{To: min(whole.To, 2*around)}
 	b := &block{object: object{"end": micros(whole.To), "from": int64(0), "to": micros(whole.To), "moment": micros(Moment(r)), "lock": ""}}
-	lanes := slices.Clone(r.Lanes())
+	b.granters.of, b.clients.of, b.locks.of = map[string]int{}, map[string]int{}, map[string]int{}
+	lanes, first, lock := slices.Clone(r.Lanes()), []*facts.Lane(nil), ""
 	if v != nil {
-		focus = focusOf(r, v, told)
-		b.object["from"], b.object["to"], b.object["lock"] = micros(focus.From), micros(focus.To), v.Lock
-		first := r.LanesOf(v)
-		slices.SortStableFunc(lanes, func(a, b *facts.Lane) int { // its lock first, all lanes of a lock together
-			if a.Lock != b.Lock {
-				return slices.Index([]string{v.Lock}, b.Lock) - slices.Index([]string{v.Lock}, a.Lock)
-			}
-			return place(first, a) - place(first, b)
-		})
+		focus, first, lock = focusOf(r, v, told), r.LanesOf(v), v.Lock
+		b.object["from"], b.object["to"], b.object["lock"] = micros(focus.From), micros(focus.To), lock
 	}
 	detail := detailOf(r, focus)
 	if detail != whole {
@@ -110,6 +119,12 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 		}
 		lanes = slices.DeleteFunc(lanes, func(l *facts.Lane) bool { return !concerned[l] && !l.Shows(detail) })
 	}
+	slices.SortFunc(lanes, func(a, b *facts.Lane) int { // the lock of the violation first, all lanes of a lock together
+		if a.Lock != b.Lock {
+			return cmp.Or(slices.Index([]string{lock}, b.Lock)-slices.Index([]string{lock}, a.Lock), say.Natural(a.Lock, b.Lock))
+		}
+		return cmp.Or(place(first, a)-place(first, b), say.Natural(a.Client, b.Client))
+	})
 	at, drawn := map[*facts.Lane]int{}, []object{}
 	for i, l := range lanes {
 		at[l] = i
@@ -144,12 +159,12 @@ func blockOf(r *facts.Facts, told story.Story) *block {
 		})
 	}
 	locks := []object{}
-	for _, name := range b.locks {
+	for _, name := range b.locks.list {
 		locks = append(locks, object{"name": name})
 	}
 	maps.Copy(b.object, object{
 		"servers": servers, "faults": injected, "violations": violations, "locks": locks,
-		"keys": keysOf(r, v, focus), "granters": append([]string{}, b.granters...), "clients": append([]string{}, b.clients...),
+		"keys": keysOf(r, v, focus), "granters": append([]string{}, b.granters.list...), "clients": append([]string{}, b.clients.list...),
 	})
 	return b
 }
@@ -204,16 +219,6 @@ func detailOf(r *facts.Facts, focus facts.Window) facts.Window {
 	return detail
 }
 
-// index is the index of a name in a list, to which it is added.
-func index(of *[]string, name string) int {
-	i := slices.Index(*of, name)
-	if i < 0 {
-		i = len(*of)
-		*of = append(*of, name)
-	}
-	return i
-}
-
 // lane is a lane: its requests in the window, each with its instant as the distance from the one before, the time until
 // its answer, and its kind; when it was used after its client was entitled to, held beyond its lease, and extended.
 func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object {
@@ -246,7 +251,7 @@ func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object 
 			names, inferred := r.Granters(h)
 			kind = held
 			if len(names) > 0 {
-				kind += int64(index(&b.granters, facts.Inferred(strings.Join(names, ", "), inferred)) + 1)
+				kind += int64(b.granters.index(facts.Inferred(strings.Join(names, ", "), inferred)) + 1)
 			}
 			from, length := max(micros(h.Start), answered), int64(0)
 			if h.End != history.Never {
@@ -271,7 +276,7 @@ func (b *block) lane(r *facts.Facts, l *facts.Lane, detail facts.Window) object 
 		}
 	}
 	return object{
-		"lock": index(&b.locks, l.Lock), "client": index(&b.clients, l.Client), "requests": requests, "late": late, "beyond": beyond, "extend": extended,
+		"lock": b.locks.index(l.Lock), "client": b.clients.index(l.Client), "requests": requests, "late": late, "beyond": beyond, "extend": extended,
 	}
 }
 
@@ -294,8 +299,9 @@ func (b *block) resources(r *facts.Facts, lanes []*facts.Lane, focus, detail fac
 		}
 	}
 	for _, l := range lanes {
+		at := b.locks.index(l.Lock)
 		for _, op := range l.Uses {
-			if name, at := r.Resource(op), index(&b.locks, l.Lock); !slices.Contains(locks[name], at) {
+			if name := r.Resource(op); !slices.Contains(locks[name], at) {
 				locks[name] = append(locks[name], at)
 			}
 		}
