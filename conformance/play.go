@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/traffic"
@@ -255,13 +257,17 @@ func lost(h *lock.Hold) bool {
 	}
 }
 
-// keys are those on all servers, with the time that each has left; negative: no end.
+// keys are those on all servers, with the time that each has left; negative: no end. The copies on replicas of a cluster,
+// which send a request for a key to its master, are left out.
 func (p *play) keys() map[string]time.Duration {
 	left := map[string]time.Duration{}
 	for _, server := range p.d.Topology().Of(topologies.Redis) {
 		rdb := p.d.Server(server).Observer()
 		for keys := rdb.Scan(p.ctx, 0, "*", 0).Iterator(); keys.Next(p.ctx); {
 			life, err := rdb.PTTL(p.ctx, keys.Val()).Result()
+			if redis.HasErrorPrefix(err, "MOVED") {
+				continue
+			}
 			p.must(err)
 			left[server+" "+keys.Val()] = life
 		}

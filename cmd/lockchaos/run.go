@@ -174,11 +174,11 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.IntVar(&o.Options.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
 	f.DurationVar(&o.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog of the lock renews")
 	f.IntVar(&o.Workload.Clients, "clients", 8, "number of clients, spread over two zones")
-	f.IntVar(&o.Workload.Locks, "locks", 3, "number of locks that the clients contend for (default: what the workload needs)")
+	f.IntVar(&o.Workload.Locks, "locks", 3, "number of locks that the clients contend for")
 	f.DurationVar(&o.Workload.Hold, "hold", 20*time.Millisecond, "mean time of a hold; one hold in twenty is twenty times as long")
 	f.DurationVar(&o.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
 	f.DurationVar(&o.Workload.Lease, "lease", 0, "the lease that clients ask for; 0: what the workload needs, else the lock's watchdog")
-	f.DurationVar(&o.Workload.Wait, "wait", harness.DefaultWait, "how long a client waits for a lock (default: what the workload needs)")
+	f.DurationVar(&o.Workload.Wait, "wait", harness.DefaultWait, "how long a client waits for a lock")
 	f.IntVar(&o.Workload.Permits, "permits", 3, "number of permits of a semaphore")
 	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
@@ -192,6 +192,9 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
 	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
 	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")
+	for _, name := range []string{"locks", "wait"} {
+		f.Lookup(name).DefValue = "what the workload needs"
+	}
 }
 
 // byKind leaves to the workload what the user did not say.

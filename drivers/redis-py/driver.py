@@ -12,9 +12,11 @@ import sys
 import threading
 
 import redis
+from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock
+from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 HELLO = {
@@ -28,20 +30,27 @@ holds = {}
 
 
 def connect(hello):
-    """Connects as a service would, for the topology that hello names."""
+    """Connects as a service would, for the topology that hello names.
+
+    redis-py sends a request again by itself whose reply it lost, since version 6 to one server as well; a lock is then
+    refused by its own key. Its client of a cluster can be told not to since version 6.
+    """
     timeout = hello.get("timeout_ms", 1000) / 1000
     servers = [s["addr"].rsplit(":", 1) for s in hello["servers"]]
-    password = os.environ.get("LOCKCHAOS_REDIS_PASSWORD")
+    each = {
+        "socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0),
+        "password": os.environ.get("LOCKCHAOS_REDIS_PASSWORD"),
+    }
     if hello.get("master"):
         sentinels = Sentinel([(h, int(p)) for h, p in servers], socket_timeout=timeout, socket_connect_timeout=timeout)
-        return sentinels.master_for(hello["master"], socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
+        return sentinels.master_for(hello["master"], **each)
     if hello.get("topology") == "cluster":
         nodes = [ClusterNode(h, int(p)) for h, p in servers]
-        return RedisCluster(startup_nodes=nodes, socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
+        return RedisCluster(startup_nodes=nodes, **each)
     if len(servers) > 1:
         raise ValueError("redis-py's Lock is on one server, behind sentinels, or on a cluster")
     host, port = servers[0]
-    return redis.Redis(host, int(port), socket_timeout=timeout, socket_connect_timeout=timeout, password=password)
+    return redis.Redis(host, int(port), **each)
 
 
 def answer(client, q):
