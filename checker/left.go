@@ -54,25 +54,29 @@ func refusedBefore(ev *evidence, lock, owner string, before int64) (refused *hol
 // serverName is how topologies name servers.
 var serverName = regexp.MustCompile(`[a-z]+-[0-9]+`)
 
+// lateReplies are the faults by which replies alone are late: the server has carried out the request then.
+var lateReplies = []string{"delay-reply", "hold-reply"} //nolint:gochecknoglobals // a constant
+
 // unsettling reports whether a fault may have a server forget that a request was withdrawn, or a copy
-// of the request arrive there after that: messages that are late on links to other servers don't.
+// of the request arrive there after that: messages that are late on links to other servers don't, nor do replies.
 func unsettling(e *history.Event, server string) bool {
 	if e.Op != history.Inject || e.Type != history.Invoke {
 		return false
 	}
-	elsewhere := serverName.MatchString(e.Target) && !slices.Contains(serverName.FindAllString(e.Target, -1), server)
+	harmless := slices.Contains(lateReplies, e.Fault) ||
+		serverName.MatchString(e.Target) && !slices.Contains(serverName.FindAllString(e.Target, -1), server)
 	for _, effect := range e.Effects {
 		switch effect {
 		case history.Loses, history.Cuts, history.Disconnects, history.Refuses, history.StopsClient:
 		case history.Delays, history.Stalls:
-			if !elsewhere {
+			if !harmless {
 				return true
 			}
 		default:
 			return true
 		}
 	}
-	return len(e.Effects) == 0 && !elsewhere
+	return len(e.Effects) == 0 && !harmless
 }
 
 // endsFault reports whether a fault is over with an event.
