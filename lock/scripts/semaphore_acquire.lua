@@ -10,7 +10,11 @@
 local request, n, length = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local grant = ARGV[2] .. ':' .. request
 if done == '0' then return {0, 0} end
-if done and takenThen() then return {1, takenThen()} end
+if done and takenThen() then
+  -- WAIT awaits what its own connection wrote, and a copy may come on another one: so a copy writes, too.
+  redis.call('SET', KEYS[5], done, 'PX', ARGV[6])
+  return {1, takenThen()}
+end
 if not size or done then return redis.error_reply(notSet) end
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], grant)) or 0
 local held = ends > now
