@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/container"
 	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -28,8 +29,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			short, cancel := context.WithTimeout(ctx, 20*time.Second)
 			defer cancel()
 			a.doctorContainers(short)
-			if path, err := process.FindCompiler(); err != nil {
-				a.finding(false, "C compiler: none (`make compiler`); make test needs it for the race detector, and faults of clocks and disks do")
+			if path, err := shim.FindCompiler(); err != nil {
+				a.finding(false, "C compiler: none (`make compiler`); make test needs it for the race detector, and faults of clocks, also of the clients of drivers, and disks do")
 			} else {
 				a.finding(true, "C compiler at %s (make test; faults of clocks and disks)", path)
 			}

@@ -30,6 +30,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/race"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 // Main runs the tests of a package whose runs are on real servers, and fails if they
@@ -229,7 +230,7 @@ func NeedStore(tb testing.TB, store string) {
 func NeedCompiler(tb testing.TB) {
 	tb.Helper()
 	NoShort(tb)
-	if _, err := process.FindCompiler(); err != nil {
+	if _, err := shim.FindCompiler(); err != nil {
 		Lacks(tb, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/simulation/simredis"
-	"github.com/lockchaos/lockchaos/topologies/process"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 // realServer is a redis-server whose wall clock stands still until it is set.
@@ -58,13 +58,13 @@ func startReal(tb testing.TB, args ...string) *realServer {
 	if !strings.Contains(string(out), "v=7.0.") {
 		tb.Skipf("the engine simulates Redis 7.0, and this is %s", out)
 	}
-	compiler, err := process.FindCompiler()
+	compiler, err := shim.FindCompiler()
 	lacks(tb, err)
 	dir, err := os.MkdirTemp("", "lc") //nolint:usetesting // a socket's path has at most 108 bytes
 	require.NoError(tb, err)
 	s := &realServer{socket: filepath.Join(dir, "s")}
-	shim, page := filepath.Join(dir, "shim.so"), filepath.Join(dir, "clock")
-	out, err = exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", shim, "../../topologies/process/shim/shim.c").CombinedOutput()
+	library, page := filepath.Join(dir, "shim.so"), filepath.Join(dir, "clock")
+	out, err = exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", library, "../../topologies/shim/source/shim.c").CombinedOutput()
 	require.NoError(tb, err, "%s", out)
 	require.NoError(tb, os.WriteFile(page, make([]byte, os.Getpagesize()), 0o600))
 	f, err := os.OpenFile(page, os.O_RDWR, 0)
@@ -79,7 +79,7 @@ func startReal(tb testing.TB, args ...string) *realServer {
 		"--port", "0", "--unixsocket", s.socket, "--dir", dir, "--save", "", "--enable-debug-command", "yes",
 		"--hash-max-listpack-entries", "100000", "--hash-max-listpack-value", "100000",
 	}, args...)...)
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+shim, "LOCKCHAOS_SHIM="+page)
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+library, "LOCKCHAOS_SHIM="+page)
 	require.NoError(tb, spawn.Start(cmd))
 	tb.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 // Backend starts topologies as local processes, of the programs that [Find] finds.
@@ -35,7 +36,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		return nil, err
 	}
 	if b.Shim || program.rebinds {
-		if _, err := FindCompiler(); err != nil {
+		if _, err := shim.FindCompiler(); err != nil {
 			return nil, err
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 //go:embed shim/address.c
 var addressSource []byte
 
-var addressLibrary = sync.OnceValues(func() ([]byte, error) { return compile(addressSource) }) //nolint:gochecknoglobals // it is compiled once
+var addressLibrary = sync.OnceValues(func() ([]byte, error) { return shim.Compile(addressSource) }) //nolint:gochecknoglobals // it is compiled once
 
 // preloads are the libraries that a server is preloaded with, and what they are told.
 type preloads struct {

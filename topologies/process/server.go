@@ -34,7 +34,7 @@ type server struct {
 	launched func(pid int) (ended func())    // told of each process when it was started, and when it has ended; nil: nothing is
 	observer *redis.Client
 	folder   *scratch.Folder // in which dir is
-	shim     *shim           // nil without one
+	shim     *serverShim     // nil without one
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -58,7 +58,7 @@ func (s *server) launch() error {
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = out, out
 	if s.shim != nil {
-		s.shim.started()
+		s.shim.Started()
 	}
 	cmd.Env = s.preloads.environment()
 	if err := spawn.Start(cmd); err != nil {
@@ -187,7 +187,7 @@ func (s *server) Wipe(context.Context) error {
 		return fmt.Errorf("wipe %s: %w", s.name, err)
 	}
 	if s.shim != nil {
-		s.shim.forget()
+		s.shim.Forget()
 	}
 	return nil
 }

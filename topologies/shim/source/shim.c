@@ -1,7 +1,7 @@
-/* What a server is preloaded with whose clock is to be changed, or whose disk
- * is to lose power: it shows the server another wall clock, and notes how much
+/* What a process is preloaded with whose clock is to be changed, or whose disk
+ * is to lose power: it shows the process another wall clock, and notes how much
  * of each file was synced, until that is removed. Both go through a small file that the harness maps
- * as well; its layout is that of shim.go.
+ * as well; its layout is that of shim.go. Processes of one machine share it.
  *
  * The true time is asked for by raw system calls. To look up the function of
  * the C library that is overridden here would call the allocator, and the
@@ -36,6 +36,7 @@ static struct {
 	int64_t stalled; /* whether syncs stand still */
 	int64_t waiting; /* how many do */
 	int64_t missed;  /* how many syncs found no room in files */
+	int64_t reads;   /* how often the wall clock was read */
 	struct file files[FILES];
 } *shared;
 
@@ -72,6 +73,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 {
 	int r = syscall(SYS_clock_gettime, id, ts);
 	if (r == 0 && shared && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
+		__atomic_add_fetch(&shared->reads, 1, __ATOMIC_SEQ_CST);
 		int64_t t = shown(ts->tv_sec * SECOND + ts->tv_nsec);
 		ts->tv_sec = t / SECOND;
 		ts->tv_nsec = t % SECOND;
