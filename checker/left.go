@@ -67,6 +67,10 @@ func unsettling(e *history.Event, server string) bool {
 		serverName.MatchString(e.Target) && !slices.Contains(serverName.FindAllString(e.Target, -1), server)
 	for _, effect := range e.Effects {
 		switch effect {
+		case history.ShiftsClock:
+			if serverName.MatchString(e.Target) {
+				return true
+			}
 		case history.Loses, history.Cuts, history.Disconnects, history.Refuses, history.StopsClient:
 		case history.Delays, history.Stalls:
 			if !harmless {

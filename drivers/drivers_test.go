@@ -219,6 +219,21 @@ func TestDrivers_Kinds(t *testing.T) {
 	}
 }
 
+// A driver that gives the server the end of a lease by its own wall clock is convicted where that is wrong. One that reads no
+// such clock is acquitted: redis-py takes its token from it. A driver in Go evades the library, and the fault has no effect.
+func TestDrivers_WallClock(t *testing.T) {
+	t.Parallel()
+	need(t, languages()[0])
+	runtest.NeedCompiler(t)
+	bugs := absolute(t, "testdata/bugs.py")
+	told := judged(t, checker.Invalid, bugs+" wall", topologies.Single, "contended", "client-clock-back", 6*time.Second)
+	require.Equal(t, "client-clock-back", told.Faults)
+	judged(t, checker.Valid, absolute(t, "redis-py/driver.py"), topologies.Single, "contended", string(faults.Client), 6*time.Second)
+	_, report := run(t, 1, built(t, "./go"), topologies.Single, "contended", "client-clock-forward", 6*time.Second)
+	require.Equal(t, checker.Unknown, report.Verdict)
+	require.Contains(t, fmt.Sprint(report.Results), "1 fault injected, and none took effect")
+}
+
 // A run of a driver that promises a watchdog, and grants nothing without a lease, is no evidence.
 func TestDrivers_NothingWithoutALease(t *testing.T) {
 	t.Parallel()

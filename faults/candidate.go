@@ -18,7 +18,7 @@ import (
 const (
 	MixNone = history.NoFaults
 	// MixAll is whatever the topology can have of network, process, redis,
-	// failover and cluster: what needs nothing but servers.
+	// failover, cluster and client: what needs nothing but servers and drivers.
 	MixAll = "all"
 	// MixSafe is what a correct lock survives of MixAll on these servers.
 	MixSafe = "safe"
@@ -27,19 +27,31 @@ const (
 // Mixes lists what the faults of a random run can be drawn from.
 func Mixes() []string {
 	all := []string{MixNone, MixSafe}
-	for _, f := range []Family{Network, Process, Redis, Failover, Cluster, Clock, Disk} {
+	for _, f := range []Family{Network, Process, Redis, Failover, Cluster, Client, Clock, Disk} {
 		all = append(all, string(f))
 	}
 	return append(all, MixAll)
 }
 
 // DefaultMix is the mix of a run that names none: what the topology ought to
-// be asked to survive. Processes that lose their memory are not part of it.
-func DefaultMix(t topologies.Topology) string {
-	if len(t.Shards()) > 0 {
-		return string(Network + "," + Failover)
+// be asked to survive, and the lock. Processes that lose their memory are not part of it.
+func (e Environment) DefaultMix() string {
+	mix := string(Network)
+	if e.replicated() {
+		mix += "," + string(Failover)
 	}
-	return string(Network)
+	if e.noClientClocks() == "" {
+		mix += "," + string(Client)
+	}
+	return mix
+}
+
+// noClientClocks is why the clocks of clients can't be changed; empty if they can.
+func (e Environment) noClientClocks() string {
+	if !e.Lock.Process {
+		return "the clients of a random run are no processes of their own, but with a driver"
+	}
+	return e.Lock.NoClocks
 }
 
 // TargetOfLock is the target of a random fault that is to hit a server on which
@@ -92,6 +104,10 @@ type LockTraits struct {
 	Subscribes bool
 	// Commands are those that it sends again and again, with "|" between them.
 	Commands string
+	// Process says that it is a driver, a process of its own in each zone, and NoClocks why the clock of
+	// that can't be changed; empty: it can.
+	Process  bool
+	NoClocks string
 	// Own says that it is a lock of the user's own, whose commands are learnt. Requests are what they are
 	// for, each as words that a fault may wait for, with "|" between them.
 	Own      bool
@@ -222,6 +238,8 @@ func (e Environment) lacks(spec Spec, c Candidate) string {
 		return "lock " + e.Lock.Name + " says nothing to any server"
 	case spec.Hits == HitsSubscribers && !e.Lock.Subscribes:
 		return "no client subscribes to a channel with lock " + e.Lock.Name
+	case spec.Family == Client && e.noClientClocks() != "":
+		return e.noClientClocks()
 	case spec.OnLinks() && len(e.Topology.Links) == 0:
 		return "" // a deployment of the user's, which says itself why it has none
 	}
@@ -242,7 +260,7 @@ func (e Environment) Validate(s Step) error {
 	if err != nil {
 		return err
 	}
-	if spec.Family == Client {
+	if spec.Target == AtClient || spec.Family == Client && !e.Lock.Process {
 		return e.nothing(s.Fault, nil)
 	}
 	if s.Target == TargetOfLock {
@@ -330,8 +348,10 @@ func (e Environment) nothing(name string, whyNot []string) error {
 		return fmt.Errorf("topology %s has nothing to fail over to", e.Topology.Name)
 	case name == string(Cluster):
 		return fmt.Errorf("topology %s has no slots", e.Topology.Name)
-	case name == string(Client), err == nil && spec.Family == Client:
-		return fmt.Errorf("%s: the clients of a random run are no processes of their own, so that faults of clients are for scenarios only", name)
+	case err == nil && spec.Target == AtClient:
+		return fmt.Errorf("%s: the clients of a random run are no processes of their own, so that this fault is for scenarios only", name)
+	case err == nil && spec.Family == Client && len(whyNot) == 0:
+		return fmt.Errorf("%s: %s", name, e.noClientClocks())
 	case len(whyNot) > 0:
 		return fmt.Errorf("%s: %s", name, whyNot[0])
 	case err == nil:

@@ -2,10 +2,14 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -45,6 +49,99 @@ func clientSpecs() []Spec {
 		specs[i].Effects = []history.Effect{history.StopsClient}
 	}
 	return specs
+}
+
+// clientClockSpecs are the faults of the wall clock of a zone's machine, as a driver there sees it. A lock that
+// counts its leases by a monotonic clock, or has the server count them, withstands them.
+func clientClockSpecs() []Spec {
+	specs := []Spec{
+		{
+			Name: "client-clock-back", Summary: "set the wall clock of a zone's driver back, and to the true time at the heal",
+			Pitfall: "the monotonic clock goes on as it is; to a driver that is linked statically, or asks the kernel itself, as Go's do, nothing happens",
+			New:     onClientClock(-1),
+		},
+		{
+			Name: "client-clock-forward", Summary: "set the wall clock of a zone's driver forward, and to the true time at the heal",
+			Pitfall: "as of `client-clock-back`",
+			New:     onClientClock(1),
+		},
+	}
+	for i := range specs {
+		s := &specs[i]
+		s.Family, s.Target, s.Needs = Client, AtZone, []topologies.Capability{topologies.Workers}
+		s.Life, s.Effects, s.Params = history.Lasting, []history.Effect{history.ShiftsClock}, []Param{stepParam()}
+		s.Observed, s.Healed = "the driver reads the clock that is wrong", "the true time"
+		s.Check, s.Candidates = inZone, shiftingClients
+	}
+	return specs
+}
+
+// shiftingClients are the candidates of a fault of a zone's clock: half of them are wrong by 0.5 to 1.5 leases.
+func shiftingClients(e Environment) []Candidate {
+	c := Candidate{Target: "zone-a|zone-b", Weight: 3, Least: leastFor, Most: mostFor}
+	if by, lease := stepParam(), e.Lease.Milliseconds(); lease > 0 {
+		c.Params = map[string]string{by.Name: fmt.Sprintf("%s|%d-%d", by.Draw, max(lease/2, int64(by.Least)), max(lease*3/2, int64(by.Least)))}
+	}
+	return []Candidate{c}
+}
+
+// inZone refuses a target that is no zone.
+func inZone(t topologies.Topology, s Step) error {
+	if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Target) {
+		return names.Unknown("zone", s.Target, zones)
+	}
+	return nil
+}
+
+// A ClientClock is the wall clock that the driver of a zone sees.
+type ClientClock interface {
+	topologies.Clock
+	// Reads is how often it was read so far.
+	Reads() int64
+}
+
+var errUnread = fmt.Errorf("it did not read its wall clock within %v; a program that is linked statically, or asks the kernel itself, as Go's do, sees the true time", patience)
+
+// onClientClock makes a fault of the clock of the zone that a step's target names, which goes in a direction.
+func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
+	return func(site Site, s Step) (inject, error) {
+		changed := false
+		return change{
+			begin: func(ctx context.Context) (string, error) {
+				clock := site.ClientClocks[s.Target]
+				if clock == nil {
+					return "", errors.New("no driver is there whose clock can be changed")
+				}
+				changed = true
+				before := clock.Reads()
+				if err := clock.Set(direction*s.millis("by"), 1); err != nil {
+					return "", err
+				}
+				ctx, cancel := context.WithTimeout(ctx, patience)
+				defer cancel()
+				err := await.Until(ctx, func() error {
+					if clock.Reads() == before {
+						return errUnread
+					}
+					return nil
+				})
+				if errors.Is(err, context.DeadlineExceeded) {
+					err = errUnread
+				}
+				word := "ahead of"
+				if direction < 0 {
+					word = "behind"
+				}
+				return fmt.Sprintf("reads a wall clock that is %v %s the true time", s.millis("by"), word), err
+			},
+			end: func(context.Context) (string, error) {
+				if !changed {
+					return "", nil
+				}
+				return "is shown the true time again", site.ClientClocks[s.Target].Set(0, 1)
+			},
+		}.of(s.Fault, "the driver of "+s.Target), nil
+	}
 }
 
 // onClient makes a fault of the client that a step's target names.

@@ -17,7 +17,7 @@ import (
 // clockSpecs are the faults of a server's wall clock, by which Redis expires keys and
 // Sentinel tells whether it was asleep.
 func clockSpecs() []Spec {
-	by := Param{Name: "by", Unit: "ms", Least: 100, Most: most, Ask: "by how many ms", Draw: "100-5000"}
+	by := stepParam()
 	percent := Param{Name: "percent", About: "faster, or slower below 0", Ask: "how much faster", Draw: "1-50", Valid: func(value string) error {
 		_, err := percentage(value)
 		return err
@@ -62,6 +62,11 @@ func clockSpecs() []Spec {
 		s.Candidates = lasting(TargetOfLock, 2, func(Environment) string { return breaksByClock })
 	}
 	return specs
+}
+
+// stepParam is by how much a clock is set wrong.
+func stepParam() Param {
+	return Param{Name: "by", Unit: "ms", Least: 100, Most: most, Ask: "by how many ms", Draw: "100-5000"}
 }
 
 // percentage reads how much faster a clock is to run.

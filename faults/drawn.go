@@ -27,7 +27,7 @@ func DrawEnvironments() []string {
 }
 
 // Draws are all faults that random runs draw, for a lock on the servers whose
-// waiters subscribe.
+// waiters subscribe, and which is a driver.
 func Draws() ([]Drawn, error) {
 	var all []Drawn
 	for column, environment := range DrawEnvironments() {
@@ -95,7 +95,7 @@ func environmentOf(environment, persistence string, acked bool) (Environment, er
 	t, err := topologies.New(name, o)
 	e := Environment{
 		Topology: t, Locks: []string{"lock-1"},
-		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && !t.Apart(), Commands: "EVALSHA"},
+		Lock: LockTraits{Subscribes: t.Store() == topologies.StoreRedis && !t.Apart(), Commands: "EVALSHA", Process: true},
 	}
 	if acked {
 		e.Acks = t.Replicas()

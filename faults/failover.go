@@ -79,10 +79,10 @@ func failoverSpecs() []Spec {
 			Target: AtZone, Params: []Param{shard},
 			Life: history.Lasting, Effects: []history.Effect{history.Isolates, history.Cuts, history.Promotes},
 			Check: func(t topologies.Topology, s Step) error {
-				if zones := t.Of(topologies.Zone); s.Target != "" && !slices.Contains(zones, s.Target) {
-					return names.Unknown("zone", s.Target, zones)
+				if s.Target == "" {
+					return elects(t, s)
 				}
-				return elects(t, s)
+				return cmp.Or(inZone(t, s), elects(t, s))
 			},
 			Candidates: func(e Environment) []Candidate {
 				return ofShards(e, Candidate{Target: "zone-a|zone-b", Weight: 8, Least: 2 * time.Second, Most: mostFor, Breaks: away(e)})

@@ -65,7 +65,7 @@ const (
 	Cluster  Family = "cluster"
 	Clock    Family = "clock"
 	Disk     Family = "disk"
-	Client   Family = "client" // of scripts only: the clients of a random run are no processes of their own
+	Client   Family = "client" // random runs have those of a driver's clock: other clients are no processes of their own there
 )
 
 // A Target is the kind of thing that a fault is aimed at.
@@ -98,6 +98,8 @@ type Site struct {
 	Deployment topologies.Deployment
 	// Clients are those that are processes of their own, by their names.
 	Clients map[string]ClientProcess
+	// ClientClocks are those of the zones whose driver can be shown another time, by the zones' names.
+	ClientClocks map[string]ClientClock
 	// Scripts are the names by which faults of messages call scripts, by their
 	// [ScriptDigest].
 	Scripts map[string]string
@@ -109,7 +111,7 @@ func All() []Spec { return slices.Clone(allSpecs()) }
 // allSpecs are made once: reports ask for them again and again.
 var allSpecs = sync.OnceValue(func() []Spec { //nolint:gochecknoglobals // a constant
 	all := slices.Concat(networkSpecs(), messageSpecs(), processSpecs(), redisSpecs(), failoverSpecs(),
-		clusterSpecs(), clockSpecs(), diskSpecs(), clientSpecs())
+		clusterSpecs(), clockSpecs(), diskSpecs(), clientSpecs(), clientClockSpecs())
 	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all
 })
@@ -151,9 +153,10 @@ func (spec Spec) EffectsOf(params map[string]string) []history.Effect {
 }
 
 // Stays reports whether something of the fault stays when it is healed: another
-// master, a slot elsewhere, keys that are gone, all that a killed server knew.
+// master, a slot elsewhere, keys that are gone, all that a killed server knew. Of the clock
+// of a client nothing does that matters to a correct lock.
 func (spec Spec) Stays() bool {
-	return slices.ContainsFunc([]history.Effect{history.Promotes, history.Moves, history.ShiftsClock, history.Restarts, history.Forgets}, spec.Has)
+	return spec.Family != Client && slices.ContainsFunc([]history.Effect{history.Promotes, history.Moves, history.ShiftsClock, history.Restarts, history.Forgets}, spec.Has)
 }
 
 // OneShot reports whether an armed fault is over once it fired.

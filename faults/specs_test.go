@@ -55,7 +55,7 @@ func environments(t *testing.T) []faults.Environment {
 			require.NoError(t, err)
 			all = append(all, faults.Environment{
 				Topology: topology, Locks: []string{"lock-1", "lock-2"},
-				Lock: faults.LockTraits{Name: "mutex", Subscribes: true, Commands: "EVALSHA|acquire"},
+				Lock: faults.LockTraits{Name: "mutex", Subscribes: true, Commands: "EVALSHA|acquire", Process: true},
 			})
 		}
 	}
@@ -81,7 +81,7 @@ func TestAll_complete(t *testing.T) {
 			require.NotEmpty(t, spec.Pitfall)
 			require.Contains(t, []history.Life{history.Lasting, history.Momentary, history.Triggered, history.Repeating}, spec.Life)
 			require.Equal(t, spec.Life == history.Momentary, spec.Healed == "", "what lasts is healed, and nothing else is")
-			require.Equal(t, spec.Family == faults.Client, spec.Candidates == nil, "random runs have all but those of clients")
+			require.Equal(t, spec.Target == faults.AtClient, spec.Candidates == nil, "random runs have all but those of single clients")
 			require.Contains(t, faults.Markdown(), "\n| `"+spec.Name+"`")
 		})
 	}
@@ -120,7 +120,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 		}
 	}
 	for _, spec := range faults.All() {
-		if spec.Family == faults.Client {
+		if spec.Target == faults.AtClient {
 			f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": struct{ faults.ClientProcess }{}}}, faults.Step{Fault: spec.Name, Target: "a"})
 			require.NoError(t, err)
 			require.Equal(t, spec.Name, f.Name())

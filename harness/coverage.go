@@ -56,6 +56,7 @@ func (m *meter) read() int64 {
 //     servers that have its data.
 //   - A failover: those to all servers of the shard.
 //   - A slot that moves: those to the server that has it.
+//   - The clock of a zone: those of its clients.
 //
 // There are none of a fault of a client, which meets it itself.
 func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
@@ -69,6 +70,12 @@ func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.De
 	switch {
 	case err != nil, spec.Target == faults.AtClient:
 		return d, nil
+	case spec.Family == faults.Client:
+		for _, l := range t.Links {
+			if l.From == s.Target {
+				links = append(links, l)
+			}
+		}
 	case spec.OnLinks():
 		chosen, err := concerned(t, spec, s)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
 // ParamKey is the parameter that names a key, or a lock, of a slot.
@@ -45,6 +46,16 @@ func instrumented(backend topologies.Backend, asked []string) (topologies.Backen
 		return b.Instrumented(), nil
 	}
 	return backend, nil
+}
+
+// clocksFor gives the zones clocks of their own, if a fault changes those.
+func (st *Session) clocksFor(fault string) (err error) {
+	spec, err := faults.ByName(fault)
+	if err != nil || spec.Family != faults.Client || spec.Target != faults.AtZone || st.clocks != nil {
+		return nil // an unknown one is reported where it is asked for
+	}
+	st.clocks, err = shim.NewClocks(st.deployment.Topology().Of(topologies.Zone))
+	return err
 }
 
 // toResource is what a target means in the topology of the protected resource,

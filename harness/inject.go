@@ -142,7 +142,12 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		at.Scripts = maps.Clone(at.Scripts)
 		maps.Copy(at.Scripts, st.footprint.Scripts())
 	}
-	at.Clients = st.apart
+	at.Clients, at.ClientClocks = st.apart, map[string]faults.ClientClock{}
+	for _, zone := range st.deployment.Topology().Of(topologies.Zone) {
+		if clock := st.clocks.Of(zone); clock != nil {
+			at.ClientClocks[zone] = clock
+		}
+	}
 	if inner, server := st.ofResource(s.Target); server != nil {
 		s.Target, at.Deployment = inner, server
 	}

@@ -124,6 +124,7 @@ func (st *Session) place(zone string) *Place {
 	p.Log = func() (io.WriteCloser, error) {
 		return os.OpenFile(history.Dir(st.Dir).Path(history.LogsDir, "driver-"+zone+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
+	p.Env = st.clocks.Environment(zone)
 	p.MarkInconclusive = st.blameDriver
 	p.Broken = func(why string) {
 		if st.endWork() {

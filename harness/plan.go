@@ -105,7 +105,7 @@ func (r RandomRun) asked(x resolved) (names []string) {
 func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run *history.Run) (faults.Schedule, error) {
 	e := x.draws
 	e.Topology = d.Topology()
-	run.Faults = r.mix(e.Topology)
+	run.Faults = r.mix(e)
 	if r.Plan != nil {
 		return r.Plan, Impossible(checkPlan(e, r.Plan), cant(d, r.Plan))
 	}

@@ -44,6 +44,8 @@ type Place struct {
 	Adopt func(group int) (end func(), err error) `json:"-"`
 	// Log makes the file that the program's log goes to; it is closed with the lock.
 	Log func() (io.WriteCloser, error) `json:"-"`
+	// Env has settings for the program as NAME=VALUE, beside those of this process.
+	Env []string
 	// Joins has the program be in the process group of this process, which faults stop
 	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
 	Joins bool
@@ -131,7 +133,7 @@ func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d 
 	var refused error
 	d, err = driver.Start(context.Background(), driver.Config{
 		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
-		Watchdog: watchdog, Log: log, Joins: at.Joins, Temp: at.Temp,
+		Watchdog: watchdog, Log: log, Env: at.Env, Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) {
 			if adopted, err := at.Adopt(group); err != nil {
 				refused = err

@@ -15,6 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -34,7 +35,7 @@ type RandomRun struct {
 	// Resource says what the locks protect.
 	Resource ResourceConfig
 	// Faults is the mix to draw from: one of [faults.Mixes], or several mixes and faults
-	// in a comma list; empty is [faults.DefaultMix].
+	// in a comma list; empty is [faults.Environment.DefaultMix].
 	Faults string
 	// Plan is a plan to follow instead of one that is drawn from Faults; nil: it
 	// is drawn. An empty one has no faults.
@@ -79,7 +80,7 @@ func (r RandomRun) resolve() (resolved, error) {
 		var err error
 		switch {
 		case r.Plan == nil:
-			x.chosen, err = x.draws.Choose(r.mix(x.topology))
+			x.chosen, err = x.draws.Choose(r.mix(x.draws))
 		case !r.foreign:
 			err = checkPlan(x.draws, r.Plan)
 		}
@@ -123,7 +124,7 @@ func (r RandomRun) Lease() time.Duration {
 	return r.Lock.LeaseOf(withLock(r.Workload, r.Lock, x.kinds).Lease, r.Options.Watchdog)
 }
 
-func (r RandomRun) mix(t topologies.Topology) string { return cmp.Or(r.Faults, faults.DefaultMix(t)) }
+func (r RandomRun) mix(e faults.Environment) string { return cmp.Or(r.Faults, e.DefaultMix()) }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
 func (r RandomRun) environment(x resolved) faults.Environment {
@@ -132,8 +133,11 @@ func (r RandomRun) environment(x resolved) faults.Environment {
 		Topology: x.topology, Acks: r.Options.ReplicaAcks, Locks: clients.LockNames(),
 		Lock: faults.LockTraits{
 			Name: r.Lock.Name, Local: r.Lock.InProcess != nil, Subscribes: r.Lock.Subscribes, Commands: r.Lock.CommandPattern(),
-			Own: slices.Equal(r.Lock.Commands, OwnCommands()),
+			Own: slices.Equal(r.Lock.Commands, OwnCommands()), Process: r.Lock.Connects,
 		},
+	}
+	if err := shim.Usable(); err != nil {
+		e.Lock.NoClocks = err.Error()
 	}
 	if !e.Lock.Own {
 		return e
@@ -189,6 +193,11 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		return err
 	}
 	defer func() { err = st.Close(ctx, err) }()
+	for _, step := range plan {
+		if err := st.clocksFor(step.Fault); err != nil {
+			return err
+		}
+	}
 	st.SetLock(r.Lock, r.Options)
 	st.Declare(r.Workload.LockNames()...)
 	working, stop := context.WithCancel(ctx)

@@ -37,13 +37,16 @@ func TestPlans(t *testing.T) {
 			for _, mix := range append(faults.Mixes(), "", "network,process", "cut,kill,network") {
 				r := harness.RandomRun{Topology: topology, Servers: servers, Lock: runtest.Lock(locks.Default(topology)), Faults: mix, Length: 10 * time.Minute}
 				if err := r.Validate(); err != nil {
-					require.Regexp(t, "nothing to fail over to|has no slots|topology (etcd|zookeeper) has none|evades the library|ZooKeeper counts|files of Redis alone", err.Error(), "%s %s", topology, mix)
+					require.Regexp(t, "no processes of their own|nothing to fail over to|has no slots|topology (etcd|zookeeper) has none|evades the library|ZooKeeper counts|files of Redis alone", err.Error(), "%s %s", topology, mix)
 					continue
 				}
 				planned(t, r, drawn)
 			}
 		}
 	}
+	driver := runtest.Lock("mutex")
+	driver.Connects = true
+	planned(t, harness.RandomRun{Topology: topologies.Single, Lock: driver, Faults: "client-clock-back,client-clock-forward", Length: 10 * time.Minute}, drawn)
 	for _, spec := range faults.All() {
 		require.Equal(t, spec.Candidates != nil, drawn[spec.Name], spec.Name)
 	}
@@ -134,7 +137,7 @@ func TestRandomRun_Validate(t *testing.T) {
 		{on("single", "mutex", "cut,migrate-slot"), "migrate-slot: topology single has no slots"},
 		{on("sentinel", "mutex", "cluster"), "topology sentinel has no slots"},
 		{on("single", "mutex", "kill-client"), "kill-client: the clients of a random run are no processes of their own"},
-		{on("single", "mutex", "client"), "faults of clients are for scenarios only"},
+		{on("single", "mutex", "client"), "no processes of their own, but with a driver"},
 		{on("single", "mutex", "power-cut"), "power-cut: the servers have no append-only file (say --persistence always, everysec or no)"},
 		{on("single", "mutex-spin", "drop-message"), "drop-message: no client subscribes to a channel with lock mutex-spin"},
 		{on("single", "broken-queue-jumping", "drop-message"), "no client subscribes to a channel with lock broken-queue-jumping"}, // its waiters poll

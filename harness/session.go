@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/shim"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -74,6 +75,7 @@ type Session struct {
 	stopWatch  func()
 	closers    []func()
 	apart      map[string]faults.ClientProcess // clients that are processes of their own
+	clocks     *shim.Clocks                    // of the zones' drivers; nil where no fault changes them
 
 	looking sync.Mutex // at what a refused request left
 
@@ -157,6 +159,11 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
+	for _, fault := range begin.Faults {
+		if err := st.clocksFor(fault); err != nil {
+			return nil, st.Close(ctx, err)
+		}
+	}
 	if begin.Resource.Kind != "" {
 		if st.resources, err = openResources(ctx, begin.Resource, s.Backend); err != nil {
 			return nil, st.Close(ctx, err)
@@ -337,6 +344,9 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	}
 	for _, c := range slices.Backward(st.closers) {
 		c()
+	}
+	if st.clocks != nil {
+		before = errors.Join(before, st.clocks.Close())
 	}
 	st.run.DriverFault = cmp.Or(st.run.DriverFault, st.unreached())
 	st.stopWatch()

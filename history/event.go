@@ -111,7 +111,7 @@ const (
 	Withholds   Effect = "withholds"    // the server leaves requests unanswered for a while
 	Promotes    Effect = "promotes"     // another server becomes the master
 	Moves       Effect = "moves"        // data goes to another server
-	ShiftsClock Effect = "shifts-clock" // the server's wall clock is wrong
+	ShiftsClock Effect = "shifts-clock" // the wall clock of the server, or of the driver of a zone, is wrong
 	StopsClient Effect = "stops-client" // a client stands still, or is gone
 )
 

@@ -168,7 +168,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Kind, "workload", "", "what the clients do (lockchaos list workloads); of a comma list each client picks one at random per iteration (default: the workload made for the lock; for a driver of a mutex "+harness.ProgramWorkload+")")
 	f.StringVar(&o.Resource.Kind, "resource", harness.ResourceRegister, "what the locks protect: register or ledger, both in memory, or redis, on a server of its own")
 	f.BoolVar(&o.Resource.Fencing, "fencing", false, "the resource refuses stale fencing tokens (mutex-fenced)")
-	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, clock, disk and of names of faults (default: network; on sentinel and cluster network,failover)")
+	f.StringVar(&o.Faults, "faults", "", "the faults to draw from: none, safe (those that a correct lock survives here), all, or a comma list of the mixes network, process, redis, failover, cluster, client, clock, disk and of names of faults (default: network, on sentinel and cluster with failover, and for a driver with client)")
 	f.DurationVar(&o.Length, "duration", 40*time.Second, "how long the clients work")
 	f.Uint64Var(&o.seed, "seed", 1, "fixes the plan of faults and the choices of the clients, but not how processes interleave")
 	f.IntVar(&o.Options.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")

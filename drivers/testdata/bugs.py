@@ -53,7 +53,13 @@ def answer(client, holds, q):
         if BUG == "leased" and not q["lease_ms"]:
             return {"result": "info", "why": "there is no watchdog"}
         token, hold = uuid.uuid4().hex, "h%d" % q["id"]
-        while not client.set(q["lock"], token, nx=True, px=None if BUG == "endless" else q["lease_ms"] or 1000):
+        lease = q["lease_ms"] or 1000
+        ends = {"px": lease}
+        if BUG == "endless":
+            ends = {}
+        elif BUG == "wall":  # the end of the lease by the clock of this machine
+            ends = {"pxat": int(time.time() * 1000) + lease}
+        while not client.set(q["lock"], token, nx=True, **ends):
             if BUG == "waits":
                 continue
             return {"result": "info" if BUG == "vague" else "fail", "why": "taken"}

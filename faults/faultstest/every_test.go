@@ -33,9 +33,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
-// ofClients are the faults that package workload/worker checks: they have no
-// server.
-func ofClients() []string { return []string{"kill-client", "pause-client", "throttle-client"} }
+// ofClients are the faults that package workload/worker checks, and those of a driver's clock that
+// package drivers does: they have no server.
+func ofClients() []string {
+	return []string{"client-clock-back", "client-clock-forward", "kill-client", "pause-client", "throttle-client"}
+}
 
 func TestEveryFaultOfTheListIsInjected(t *testing.T) {
 	listed := faults.Names(faults.All())

@@ -98,7 +98,15 @@ func cureRows() []cureRow {
 				Cost: "a clock that is far off comes right slowly, leases get longer, and so does the wait for a crashed holder",
 			},
 			Kinds:   []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.Stuck, checker.Overtaken},
-			Effects: []history.Effect{history.ShiftsClock},
+			Effects: []history.Effect{history.ShiftsClock}, When: func(t *telling) bool { return !t.wrongClient() },
+		},
+		{
+			Cure: Cure{
+				ID: "monotonic-lease", Text: "have the server count the lease from when it grants it, and the client by a monotonic clock: never name its end as a time of day",
+				Config: "SET key token NX PX milliseconds, and not PXAT",
+			},
+			Kinds: []string{checker.DoubleGrant, checker.OverCapacity, checker.PrematureLoss, checker.Stuck, checker.ForeignRelease, checker.UseAfterLease},
+			When:  (*telling).wrongClient,
 		},
 		{
 			Cure:  Cure{ID: "lasting-counter", Text: "draw tokens from a counter that outlives the key of the lock and every failover", Config: "INCR of a key without an expiry, in the step that acquires the lock"},

@@ -291,6 +291,13 @@ func (t *telling) singleToken() bool {
 	return kind != history.KindSemaphore
 }
 
+// wrongClient reports whether the clock of a client was wrong.
+func (t *telling) wrongClient() bool {
+	return slices.ContainsFunc(t.effective, func(f *facts.Fault) bool {
+		return f.Has(history.ShiftsClock) && strings.HasPrefix(f.Name, "client-")
+	})
+}
+
 // learntLate reports whether a client learnt of its grant when the lease was over.
 func (t *telling) learntLate() bool {
 	return slices.ContainsFunc(t.holds, func(h *holding.Grant) bool { return facts.Entitled(h) <= h.Start })
