@@ -194,7 +194,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	}
 	defer func() { err = st.Close(ctx, err) }()
 	for _, step := range plan {
-		if err := st.clocksFor(step.Fault); err != nil {
+		if err := st.clocksFor(step.Fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
 			return err
 		}
 	}

@@ -160,7 +160,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	}
 	st.watch(ctx)
 	for _, fault := range begin.Faults {
-		if err := st.clocksFor(fault); err != nil {
+		if err := st.clocksFor(fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
 			return nil, st.Close(ctx, err)
 		}
 	}
