@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the templates
 	"fmt"
 	"io"
@@ -161,14 +162,10 @@ func pad(label string) string {
 }
 
 func (t terminal) paint(v checker.Verdict, s string) string {
-	code := map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v]
-	switch {
-	case !t.Color:
+	if !t.Color {
 		return s
-	case code == "":
-		code = "33"
 	}
-	return "\x1b[1;" + code + "m" + s + "\x1b[0m"
+	return "\x1b[1;" + cmp.Or(map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v], "33") + "m" + s + "\x1b[0m"
 }
 
 func (t terminal) dim(s string) string {

@@ -213,6 +213,9 @@ func (f *Fault) Detail() string {
 	return f.Label() + " (" + strings.Join(params, ", ") + ")"
 }
 
+// Stays reports whether something of it stays when it is healed, so that a correct lock need not survive it.
+func (f *Fault) Stays() bool { return f.spec().Stays() }
+
 // param is the value of a parameter with its unit.
 func (f *Fault) param(name string) string {
 	value := f.Params[name]

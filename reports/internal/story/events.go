@@ -68,6 +68,8 @@ func entitled(h *holding.Grant) string {
 		return "released at " + say.Instant(until)
 	case due < history.Never:
 		return "until " + say.Instant(due)
+	case h.Release != nil && until == h.Release.Invoke.Time:
+		return "asked to release at " + say.Instant(until)
 	default:
 		return "told at " + say.Instant(until) + " that it is lost"
 	}

@@ -350,7 +350,7 @@ func (t *telling) followed() string {
 	}
 	refusals := ""
 	if refused > 0 {
-		refusals = fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), plural(refused, "was", "were"), say.Instant(at))
+		refusals = fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), cmp.Or(map[bool]string{true: "was"}[refused == 1], "were"), say.Instant(at))
 	}
 	switch {
 	case granted != nil:
@@ -360,13 +360,6 @@ func (t *telling) followed() string {
 	default:
 		return ""
 	}
-}
-
-func plural(n int, one, several string) string {
-	if n == 1 {
-		return one
-	}
-	return several
 }
 
 // overFor says why an owner that a look found did not hold the lock; empty if it held it, or that is not known.

@@ -69,6 +69,8 @@ func weight(r *facts.Facts) []string {
 			words = "was " + c.Verdict + ", which decides nothing."
 		case c.Verdict == string(found) && found == checker.Invalid:
 			words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
+		case found == checker.Invalid && slices.ContainsFunc(r.Faults, func(f facts.Fault) bool { return f.OK && f.Stays() }):
+			words = "was valid, which may be luck under a fault that a correct lock need not survive: lockchaos causes plays both more often."
 		case found == checker.Invalid:
 			words = "was valid: these servers do not explain it, so look for the cause in your lock."
 		}
