@@ -235,6 +235,28 @@ func TestCuresNameVariants(t *testing.T) {
 	require.Greater(t, named, 30)
 }
 
+// The title of a script that must be invalid says that the lock is at fault where it is, and of no other: one with a planted bug
+// has a variant with another lock that is valid, and so it is known to be at fault.
+func TestTitlesTellPlantedBugs(t *testing.T) {
+	catalogue, err := scenarios.Catalogue(locks.All())
+	require.NoError(t, err)
+	for _, s := range catalogue {
+		variants := []scenarios.Scenario{s.As("")}
+		for _, name := range s.VariantNames() {
+			variants = append(variants, s.As(name))
+		}
+		for _, as := range variants {
+			planted := strings.HasPrefix(as.LockName, "broken-")
+			if as.Expect.Verdict == string(checker.Invalid) {
+				require.Equal(t, planted, strings.Contains(as.Title, "planted bug"), "%s: %s", as.Name, as.Title)
+			}
+			require.True(t, !planted || slices.ContainsFunc(variants, func(other scenarios.Scenario) bool {
+				return other.LockName != as.LockName && other.Expect.Verdict == string(checker.Valid)
+			}), as.Name)
+		}
+	}
+}
+
 func TestAPropertyThatIsToHoldIsLookedAt(t *testing.T) {
 	report := checker.Report{Verdict: checker.Invalid, Results: []checker.Result{
 		{Name: "mutual-exclusion", Verdict: checker.Invalid, Violations: []checker.Violation{{Kind: checker.DoubleGrant}}},
