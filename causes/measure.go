@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -17,15 +19,34 @@ type Experiment struct {
 	// workload, where it can't have that of the run.
 	Control, ControlWorkload string
 	// Least and Most are how many runs each arm has: Least first, then twice as many until the
-	// measurement is decided.
-	Least, Most int
+	// measurement is decided; MostShown where the control lock shows the violation, and so rarely that it is not.
+	Least, Most, MostShown int
 	// LeastControl is how many runs of the control lock have to be without the violation before that says
 	// something against the lock under test.
 	LeastControl int
+	// Acks is how many replicas acknowledge each grant, of the control lock as well.
+	Acks int
 	// Play plays an arm once. Rounds count from 0, and each has choices of its own.
 	Play func(ctx context.Context, a Arm, round int) (Played, error)
 	// Told is told of each run; nil: it is dropped.
 	Told func(a history.Arm, done, of int)
+}
+
+// Shows says why a lock can't have a kind of violation, whatever its servers do, so that it is no control of it; nil if it can.
+func Shows(l harness.LockSpec, kind string) error {
+	can := true
+	switch kind {
+	case checker.FenceRegress, checker.FenceDuplicate, checker.StaleAccess:
+		can = l.Token
+	case checker.Overtaken:
+		can = l.Place
+	case checker.OverCapacity:
+		can = l.Kind == history.KindSemaphore
+	}
+	if !can {
+		return fmt.Errorf("lock %s can't have the violation %s", l.Name, kind)
+	}
+	return nil
 }
 
 // An Arm is one way to play the run again.
@@ -105,12 +126,12 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 	for _, a := range arms {
 		c.Arms = append(c.Arms, history.Arm{Arm: a.kind, Fault: a.suspect, Same: a.same >= 0, Interval: reports.Interval(0, 0)})
 	}
-	done, runs, ways := 0, 0, e.Ways()
-	for goal := e.Least; ; goal = min(2*goal, e.Most) {
+	done, runs, ways, most := 0, 0, e.Ways(), e.Most
+	for goal := e.Least; ; goal = min(2*goal, most) {
 		for round := done; round < goal; round++ {
 			for i, a := range arms {
 				if ctx.Err() != nil {
-					return decide(c, e.LeastControl), nil //nolint:nilerr // what was counted stands
+					return e.decide(c), nil //nolint:nilerr // what was counted stands
 				}
 				if a.same >= 0 {
 					same := c.Arms[a.same]
@@ -119,7 +140,7 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 				}
 				p, err := e.Play(ctx, a, round)
 				if err != nil {
-					return decide(c, e.LeastControl), fmt.Errorf("play the run again, %s: %w", a.Name, err)
+					return e.decide(c), fmt.Errorf("play the run again, %s: %w", a.Name, err)
 				}
 				count(&c.Arms[i], p, e.Kind)
 				if runs++; e.Told != nil {
@@ -127,8 +148,11 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 				}
 			}
 		}
-		if done = goal; goal >= e.Most || decided(decide(c, e.LeastControl), goal >= rolesWithin*e.Least) {
-			return decide(c, e.LeastControl), nil
+		if control, _ := arm(&c, history.ArmControl, 0); control.Seen > 0 {
+			most = max(most, e.MostShown)
+		}
+		if done = goal; goal >= most || decided(e.decide(c), goal >= rolesWithin*e.Least) {
+			return e.decide(c), nil
 		}
 	}
 }

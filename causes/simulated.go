@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // The runs that each arm of a simulation has: leaving a fault out shifts what follows, so that each
@@ -18,6 +20,7 @@ import (
 const (
 	leastSimulated = 10
 	mostSimulated  = 160
+	mostShown      = 320
 	leastControl   = 80
 )
 
@@ -59,7 +62,7 @@ func Once(find Finder) Finder {
 // faults keep the event at which they begin; its first three are suspects: a search leaves few. The
 // kinds of violation that a case shows are what find says.
 func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Finder) Experiment {
-	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, LeastControl: leastControl}
+	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, MostShown: mostShown, LeastControl: leastControl, Acks: c.ReplicaAcks}
 	for i, f := range c.Plan {
 		e.Faults = append(e.Faults, reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: true})
 		if i < maxSuspects {
@@ -72,7 +75,7 @@ func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Fi
 		other.Workload = control.DefaultWorkload()
 		e.ControlWorkload = other.Workload
 	}
-	if other.Validate(control) == nil {
+	if other.Validate(control) == nil && Shows(control, kind) == nil {
 		e.Control = control.Name
 	}
 	e.Play = func(ctx context.Context, a Arm, round int) (Played, error) {
@@ -86,6 +89,9 @@ func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Fi
 		}
 		if a.Control && round > 0 {
 			elsewhere(played.Plan, played.Seed, c.Length)
+			if c.Topology == topologies.Cluster {
+				onAnyShard(played.Plan, played.Seed)
+			}
 		}
 		kinds, err := find(ctx, played)
 		return Played{Kinds: kinds}, err
@@ -108,6 +114,17 @@ func elsewhere(plan []world.Fault, seed uint64, length time.Duration) {
 			f.After = &a
 		default:
 			f.At = max(0, f.At-moved+time.Duration(rng.Int64N(int64(2*moved))))
+		}
+	}
+}
+
+// onAnyShard has faults of one master of a cluster strike any of them: the key of the control lock may be on another
+// one than that of the lock under test.
+func onAnyShard(plan []world.Fault, seed uint64) {
+	masters := []string{"redis-1", "redis-2", "redis-3"}
+	for i := range plan {
+		if slices.Contains(masters, plan[i].Target) {
+			plan[i].Target = masters[seed%uint64(len(masters))]
 		}
 	}
 }

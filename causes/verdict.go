@@ -37,7 +37,7 @@ func limited(control, none history.Arm) bool {
 // correct, so that no lock prevents it. That it shows none says something against the lock under test only after so
 // many runs, and where the clients do the same: it may come into the same state more rarely. Behind a fault that a correct
 // lock need not survive it says something only where most runs of the lock under test show the violation.
-func decide(c history.Cause, leastControl int) history.Cause {
+func (e Experiment) decide(c history.Cause) history.Cause {
 	all, _ := arm(&c, history.ArmAll, 0)
 	none, _ := arm(&c, history.ArmNone, 0)
 	control, controlled := arm(&c, history.ArmControl, 0)
@@ -48,7 +48,7 @@ func decide(c history.Cause, leastControl int) history.Cause {
 	case all.Seen == 0 || !controlled:
 	case limited(control, none):
 		c.Verdict = history.CauseDeployment
-	case c.ControlWorkload == "" && control.Seen == 0 && control.N >= leastControl && rarer(control, all) && (!excused(&c) || all.Interval[0] > 0.5):
+	case c.ControlWorkload == "" && control.Seen == 0 && control.N >= e.LeastControl && rarer(control, all) && (!e.excused(&c) || all.Interval[0] > 0.5):
 		c.Verdict = history.CauseLock
 	}
 	c.Faults = slices.Clone(c.Faults)
@@ -60,11 +60,13 @@ func decide(c history.Cause, leastControl int) history.Cause {
 }
 
 // excused reports whether the violation was shown only beside a fault of which something stays: a server that forgets what it
-// granted, another master, another clock.
-func excused(c *history.Cause) bool {
+// granted, another master, another clock. A master that is promoted has each grant that a replica acknowledged; one beside
+// which the old one goes on may not.
+func (e Experiment) excused(c *history.Cause) bool {
 	for i, f := range c.Faults {
 		spec, err := faults.ByName(f.Fault)
-		if without, _ := arm(c, history.ArmWithout, i); err == nil && spec.Stays() && without.Seen == 0 {
+		acknowledged := e.Acks > 0 && spec.Has(history.Promotes) && !spec.Has(history.Isolates)
+		if without, _ := arm(c, history.ArmWithout, i); err == nil && spec.Stays() && !acknowledged && without.Seen == 0 {
 			return true
 		}
 	}

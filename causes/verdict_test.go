@@ -130,6 +130,17 @@ func TestAnotherWorkloadOfTheControlAccusesNobody(t *testing.T) {
 	require.Contains(t, c.Text, "the control lock (workload contended) 0 of 10")
 }
 
+// A failover that a correct lock survives, whose grants a replica acknowledged, excuses none.
+func TestAnAcknowledgedGrantIsNotLost(t *testing.T) {
+	for name, want := range map[string]string{"crash-failover": history.CauseLock, "split-brain": history.CauseUndecided} {
+		e := experiment([]string{name}, "correct-key", func(a Arm, round int) bool { return len(a.Faults) > 0 && !a.Control && round >= 3 })
+		e.Acks = 1
+		c, err := e.Measure(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, c.Verdict, c.Text)
+	}
+}
+
 // Arms are played in turns, and what could not be judged counts only where it shows the violation.
 func TestArmsTakeTurns(t *testing.T) {
 	e := experiment([]string{"kill"}, "correct-key", nil)
