@@ -177,6 +177,19 @@ func TestRandomRun_Validate(t *testing.T) {
 	}
 }
 
+// What the warm-up of a control lock with a watchdog does is not judged.
+func TestTheWarmUpIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	under := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Kind: "watchdog", Length: time.Second}
+	r, err := under.Control(history.Run{}, runtest.Lock("correct-key"))
+	require.NoError(t, err)
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.NotEqual(t, checker.Invalid, report.Verdict, report)
+	require.False(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Lock != "" && e.Lock != "lock-1" }))
+}
+
 // The master's role moves as planned, in each of the ways that there are, and the
 // name follows it. No kind of lock is blamed.
 func TestANameFollowsPlannedFailovers(t *testing.T) {

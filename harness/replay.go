@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/faults"
@@ -43,8 +44,11 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 // Control is the run again with the control lock: with the plan that was recorded, the
 // same workload and the same servers. Its error says why that lock can't have it.
 func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error) {
-	control.Foreign = true // faults of commands are aimed at what it sends
 	r.Kind = r.kind()
+	kinds, _ := parseWorkload(r.Kind) // which is validated below
+	watched := slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched })
+	control.Watchdog = control.Watchdog || watched && !control.Foreign && !control.Endless // as all of ours have
+	control.Foreign = true                                                                 // faults of commands are aimed at what it sends
 	r.Lock, r.Plan = control, steps(run.Plan)
 	return r, r.Validate()
 }

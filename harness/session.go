@@ -179,7 +179,18 @@ func (st *Session) Deployment() topologies.Deployment { return st.deployment }
 func (st *Session) Record(e history.Event) { st.recorder.Record(e) }
 
 // Renewals records what watchdogs do.
-func (st *Session) Renewals() lock.Observer { return workload.NewRenewals(st.recorder, &st.processes) }
+func (st *Session) Renewals() lock.Observer {
+	return renewals{workload.NewRenewals(st.recorder, &st.processes)}
+}
+
+// renewals are those of a run, without those of a warm-up.
+type renewals struct{ lock.Observer }
+
+func (r renewals) Observe(e lock.Event) {
+	if e.Lease.Name != warmUpName {
+		r.Observer.Observe(e)
+	}
+}
 
 // NewClient is a client with a lock of its own, which does as it is told also after its
 // lease.

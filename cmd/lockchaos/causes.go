@@ -74,10 +74,6 @@ func (a *app) measureCauses(ctx context.Context, dir string, in *reports.Input, 
 		fmt.Fprintln(a.stderr, "nothing to measure: the run has no violation")
 		return nil
 	}
-	control, err := a.locks.ByName(locks.Control(r.Topology))
-	if err != nil {
-		return err
-	}
 	backend, name, err := a.openServers(ctx, s, a.log(io.Discard), topologies.StoreOf(r.Topology))
 	if err != nil {
 		return err
@@ -90,6 +86,13 @@ func (a *app) measureCauses(ctx context.Context, dir string, in *reports.Input, 
 	var all []causes.Experiment
 	var cost time.Duration
 	for _, c := range causes.Clusters(*in) {
+		control, err := locks.ControlFor(a.locks, r.Topology, func(l harness.LockSpec) error {
+			_, unsuited := r.Control(in.Run, l)
+			return errors.Join(unsuited, causes.Shows(l, c.Kind))
+		})
+		if err != nil {
+			return err
+		}
 		e := causes.Recorded(*in, dir, c, r, control, causes.Servers{Backend: backend, Name: name, Program: version()})
 		all, cost = append(all, e), cost+e.Cost()
 		fmt.Fprintf(a.stderr, "%s from %s to %s: %d ways to play it, %d to %d times each\n", e.Kind, say.Instant(e.From), say.Instant(e.Until), e.Ways(), e.Least, e.Most)
@@ -180,13 +183,15 @@ func finder(pool *simulation.Pool) causes.Finder {
 
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
 func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) ([]history.Cause, error) {
-	control, err := a.locks.ByName(locks.Control(c.Topology))
-	if err != nil {
-		return nil, err
-	}
 	return noteInRecord(ctx, dir, func(run *history.Run) error {
 		run.Causes = nil
 		for _, kind := range kinds {
+			control, err := locks.ControlFor(a.locks, c.Topology, func(l harness.LockSpec) error {
+				return errors.Join(c.Validate(l), causes.Shows(l, kind))
+			})
+			if err != nil {
+				return err
+			}
 			cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
 			if err != nil {
 				return err

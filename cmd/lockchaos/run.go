@@ -144,7 +144,10 @@ func (o *runOptions) controlled(known harness.Locks, dir string) func(history.Ru
 
 // controlRun is the run with the control lock.
 func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.RandomRun, error) {
-	l, err := known.ByName(locks.Control(o.Topology))
+	l, err := locks.ControlFor(known, o.Topology, func(l harness.LockSpec) error {
+		_, unsuited := o.Control(run, l)
+		return unsuited
+	})
 	if err != nil {
 		return harness.RandomRun{}, err
 	}

@@ -38,6 +38,17 @@ func Control(topology string) string {
 	}[topology], "correct-key")
 }
 
+// ControlFor is the control lock of what is asked of a lock on a topology: the least that is correct, or, where that is
+// unsuited, one of ours that is re-entrant, has tokens or a queue. Where none suits it is the least.
+func ControlFor(known harness.Locks, topology string, unsuited func(harness.LockSpec) error) (harness.LockSpec, error) {
+	for _, name := range []string{Control(topology), "mutex", "mutex-fenced", "mutex-fair"} {
+		if l, err := known.ByName(name); err == nil && unsuited(l) == nil {
+			return l, nil
+		}
+	}
+	return known.ByName(Control(topology))
+}
+
 // Default is the name of the lock that is put under test on a topology when none is
 // named.
 func Default(topology string) string {
