@@ -70,8 +70,10 @@ func (e startError) Unwrap() []error { return []error{e.error, ErrNotStarted} }
 type Config struct {
 	// Name is what errors call the command; empty: the command itself.
 	Name string
-	// Command is the program and its arguments. Required.
+	// Command is the program and its arguments. Required, unless Remote has the program.
 	Command []string
+	// Remote is the program where another machine runs it; nil: it is started here.
+	Remote *Remote
 	// Dir is where the program runs; empty: the working directory.
 	Dir string
 	// Env has settings as NAME=VALUE beside those of this process.
@@ -102,6 +104,8 @@ type Config struct {
 	// Log gets what the driver writes to stderr, 8 MB at most; nil: nothing is
 	// kept. The driver's stdout goes there too where it uses the socket.
 	Log io.Writer
+
+	relay func(line []byte) // see [Relay]
 }
 
 // name is what errors call the command.
@@ -115,7 +119,8 @@ type Driver struct {
 	group   int
 	joins   bool          // the group is that of this process
 	family  *spawn.Family // of all that it started; nil where there are none, or the group is that of this process
-	send    chan []byte   // lines to the driver
+	relay   func(line []byte)
+	send    chan []byte // lines to the driver
 	slots   chan struct{}
 	exited  chan struct{}
 	stop    context.CancelFunc
@@ -137,6 +142,7 @@ type Driver struct {
 	asked, answered int
 	closing         bool
 	killed          bool
+	remote          bool // another machine has the process
 	lag             atomic.Int64
 	wait            sync.WaitGroup
 }
@@ -144,11 +150,11 @@ type Driver struct {
 // Start starts a driver in a process group of its own, and waits until it has
 // said hello. Its error says what the driver did instead.
 func Start(ctx context.Context, c Config) (*Driver, error) {
-	if len(c.Command) == 0 || c.Command[0] == "" {
+	if c.Remote == nil && (len(c.Command) == 0 || c.Command[0] == "") {
 		return nil, errors.New("start driver: no command: give a program, such as python3 driver.py")
 	}
 	d := &Driver{
-		send: make(chan []byte), exited: make(chan struct{}), open: map[int64]opened{},
+		relay: c.relay, send: make(chan []byte), exited: make(chan struct{}), open: map[int64]opened{},
 		holds: map[string]*keeper{}, used: map[string]bool{}, lost: map[string]bool{}, clients: map[string]chan struct{}{},
 	}
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -158,38 +164,38 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 	}
 	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
 	d.wait.Go(d.write)
-	d.wait.Go(d.measureLag)
+	if d.relay == nil {
+		d.wait.Go(d.measureLag)
+	}
 	return d, nil
 }
 
-func (d *Driver) start(ctx context.Context, c Config) error {
+// launch starts the program of c, and returns what it reads and writes. A connection to the socket is told to connected.
+func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn)) (in io.WriteCloser, out io.ReadCloser, err error) {
 	dir, err := os.MkdirTemp(c.Temp, "lockchaos-driver-")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	d.socket = dir
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(dir, "s"))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	d.wait.Go(func() {
 		<-d.stopped.Done()
 		_ = listener.Close()
 	})
-	log := &limitedLog{to: c.Log, left: logLimit}
-	d.log = log
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
 	d.process.Dir = c.Dir
 	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
-	d.process.Stderr = log
+	d.process.Stderr = d.log
 	d.process.WaitDelay = finishLimit // a grandchild may keep stderr open
-	in, err := d.process.StdinPipe()
-	if err != nil {
-		return err
+	if in, err = d.process.StdinPipe(); err != nil {
+		return nil, nil, err
 	}
 	out, theirs, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	d.process.Stdout = theirs
 	d.joins = c.Joins
@@ -206,31 +212,23 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	}
 	_ = theirs.Close()
 	if err != nil {
-		return errors.Join(err, out.Close())
+		return nil, nil, errors.Join(err, out.Close())
 	}
 	d.group = d.process.Process.Pid
 	if c.Started != nil {
 		c.Started(d.group)
 	}
-	read := drained{out, make(chan struct{}), new(sync.Once)}
 	d.wait.Go(func() {
-		err := d.process.Wait()
-		close(d.exited)
-		select {
-		case <-read.end: // what it said last says more than how it ended
-		case <-time.After(time.Second): // a process that it left behind has its output
+		conn, err := listener.Accept()
+		if err == nil { // else the driver uses its standard input and output
+			connected(conn)
 		}
-		if err == nil {
-			err = errors.New("exit status 0")
-		}
-		when := ""
-		d.mu.Lock()
-		if _, waits := d.open[0]; waits {
-			when = " before it answered hello"
-		}
-		d.mu.Unlock()
-		d.fail(fmt.Errorf("it ended%s: %w%s", when, err, log.lastWords()))
 	})
+	return in, out, nil
+}
+
+func (d *Driver) start(ctx context.Context, c Config) error {
+	d.log = &limitedLog{to: c.Log, left: logLimit}
 	timeout := c.Timeout
 	if timeout == 0 {
 		timeout = defaultTimeout
@@ -245,28 +243,48 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	hello = append(hello, '\n')
 	answered := make(chan response, 1)
 	d.open[0] = opened{answer: answered, at: time.Now()}
-	d.wait.Go(func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return // the driver uses its standard input and output
-		}
-		d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
-	})
-	d.wait.Go(func() {
-		d.talk(hello, in, read, func(line []byte, from io.WriteCloser) error {
-			if to := d.writesTo(); to != nil && to != from {
-				_, _ = log.Write(append(line, '\n')) // a log that is full is cut off
-				return nil
-			}
-			return d.take(line, from)
+	if c.Remote != nil {
+		read := drained{c.Remote.Out, make(chan struct{}), new(sync.Once)}
+		d.remote = true
+		d.wait.Go(func() { d.fail(d.awaitEnd(c.Remote.Wait, read.end)) })
+		d.wait.Go(func() { d.talk(hello, c.Remote.In, read, d.take) })
+	} else {
+		in, out, err := d.launch(ctx, c, func(conn net.Conn) {
+			d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
 		})
-	})
+		if err != nil {
+			return err
+		}
+		read := drained{out, make(chan struct{}), new(sync.Once)}
+		d.wait.Go(func() {
+			err := d.awaitEnd(d.process.Wait, read.end)
+			if err == nil {
+				err = errors.New("exit status 0")
+			}
+			when := ""
+			d.mu.Lock()
+			if _, waits := d.open[0]; waits {
+				when = " before it answered hello"
+			}
+			d.mu.Unlock()
+			d.fail(fmt.Errorf("it ended%s: %w%s", when, err, d.log.lastWords()))
+		})
+		d.wait.Go(func() {
+			d.talk(hello, in, read, func(line []byte, from io.WriteCloser) error {
+				if to := d.writesTo(); to != nil && to != from {
+					_, _ = d.log.Write(append(line, '\n')) // a log that is full is cut off
+					return nil
+				}
+				return d.take(line, from)
+			})
+		})
+	}
 	ctx, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
 	silent := time.NewTimer(helloUsual)
 	defer silent.Stop()
 	sent := func() string { // and what came
-		return fmt.Sprintf("It was sent %s%s", bytes.TrimSpace(hello), cmp.Or(log.lastWords(), "; it wrote nothing to stdout or stderr"))
+		return fmt.Sprintf("It was sent %s%s", bytes.TrimSpace(hello), cmp.Or(d.log.lastWords(), "; it wrote nothing to stdout or stderr"))
 	}
 	for waits := true; waits; {
 		select {
@@ -292,6 +310,17 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.broken
+}
+
+// awaitEnd waits until the process has ended, and until what it said last, which says more, was read. It returns how it ended.
+func (d *Driver) awaitEnd(wait func() error, read <-chan struct{}) error {
+	err := wait()
+	close(d.exited)
+	select {
+	case <-read:
+	case <-time.After(time.Second): // a process that it left behind has its output
+	}
+	return err
 }
 
 // drained tells when all that there was to read has been read.
@@ -352,7 +381,7 @@ func (d *Driver) Err() error {
 	return d.broken
 }
 
-// Gone is closed once the process of the driver has ended, for whatever reason.
+// Gone is closed once the process of the driver has ended, for whatever reason, or is out of reach on another machine.
 func (d *Driver) Gone() <-chan struct{} { return d.exited }
 
 // Lived is the last instant at which the process of the driver had certainly not ended yet: when the
@@ -496,7 +525,7 @@ func (d *Driver) Close() error {
 	if d.family != nil {
 		err, d.family = d.family.Kill(), nil
 	}
-	if d.process != nil && d.process.Process != nil {
+	if d.remote || d.process != nil && d.process.Process != nil {
 		<-d.exited
 	}
 	d.wait.Wait()
@@ -610,6 +639,11 @@ func (d *Driver) write() {
 
 // take takes a line of the driver. Its error says how the line breaks the protocol.
 func (d *Driver) take(line []byte, from io.WriteCloser) error {
+	if d.relay != nil {
+		if d.relay(line); d.writesTo() != nil {
+			return nil
+		}
+	}
 	var r response
 	if !utf8.Valid(line) {
 		return fmt.Errorf("it sent the line %s, which is not UTF-8", quote(line))
