@@ -154,7 +154,7 @@ func (c *watched) AwaitLost(ctx context.Context) error {
 
 // WorkerCommand is the subcommand by which the program that runs a scenario
 // becomes the process of one of its clients: it calls [ServeWorker].
-const WorkerCommand = "worker"
+const WorkerCommand = "scenario-client"
 
 // worker starts a client as a process of its own.
 func (st *Session) worker(ctx context.Context, name, zone string) (Client, error) {

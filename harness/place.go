@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/history"
@@ -125,6 +126,14 @@ func (st *Session) place(zone string) *Place {
 		return os.OpenFile(history.Dir(st.Dir).Path(history.LogsDir, "driver-"+zone+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
 	p.Env = st.clocks.Environment(zone)
+	if st.Workers != nil {
+		o := st.deployment.ClientOptions(zone)
+		announced := o.MasterName != "" || o.IsClusterMode
+		p.Remote = func() (*driver.Remote, error) {
+			return st.Workers.Start(zone, st.deployment.Addresses(), announced, p.Dial)
+		}
+		p.RoundTrip = func() time.Duration { return st.Workers.RoundTrip(zone) }
+	}
 	p.MarkInconclusive = st.blameDriver
 	p.Broken = func(why string) {
 		if st.endWork() {

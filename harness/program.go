@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -42,6 +43,9 @@ type Place struct {
 	Timeout time.Duration
 	// Adopt has the connections of a process group pass the links of the zone.
 	Adopt func(group int) (end func(), err error) `json:"-"`
+	// Remote has the program started on another machine, and RoundTrip is how far away that is; nil: it is started here.
+	Remote    func() (*driver.Remote, error) `json:"-"`
+	RoundTrip func() time.Duration           `json:"-"`
 	// Log makes the file that the program's log goes to; it is closed with the lock.
 	Log func() (io.WriteCloser, error) `json:"-"`
 	// Env has settings for the program as NAME=VALUE, beside those of this process.
@@ -101,7 +105,7 @@ func Program(command string, tell func(string)) (LockSpec, error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
 			}
-			return openProgram(command, *o.At, o)
+			return openProgram(command, hello, *o.At, o)
 		},
 	}
 	if len(hello.Keys) > 0 {
@@ -131,8 +135,14 @@ func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " +
 func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d *driver.Driver, end func(), err error) {
 	end = func() {}
 	var refused error
+	var remote *driver.Remote
+	if at.Remote != nil {
+		if remote, err = at.Remote(); err != nil {
+			return nil, nil, err
+		}
+	}
 	d, err = driver.Start(context.Background(), driver.Config{
-		Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
+		Remote: remote, Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
 		Watchdog: watchdog, Log: log, Env: at.Env, Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) {
 			if adopted, err := at.Adopt(group); err != nil {
@@ -152,8 +162,40 @@ func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d 
 	return d, end, nil
 }
 
+// ShellCommand is the program of a lock that is [Program], and its arguments, for a worker that is to start it.
+func ShellCommand(command string) []string { return shell(command) }
+
+// ServeLock makes a driver of a lock of the program, on its standard input and output, for clients on another machine.
+func ServeLock(ctx context.Context, l LockSpec, version string) error {
+	if l.InProcess != nil || l.Together || l.Connects || l.Kind == history.KindSemaphore {
+		return fmt.Errorf("lock %s can't be a driver: it is in memory, a driver already, of several locks or of permits", l.Name)
+	}
+	promised := l.Promises
+	promised.Watchdog = !l.Endless && (promised.Watchdog || !l.Foreign)
+	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
+	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
+		setup := workerSetup{
+			LockOptions: LockOptions{Watchdog: s.Watchdog}, Cluster: s.Topology == topologies.Cluster, Retries: -1,
+			Place: Place{Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.Master, Timeout: s.Timeout},
+		}
+		for _, server := range s.Servers {
+			setup.Addresses = append(setup.Addresses, server.Addr)
+		}
+		locker, end, err := setup.open(l, nil, func(string) {})
+		return asked{locker}, end, err
+	})
+}
+
+// asked is a lock of the program that a driver asks in several ways.
+type asked struct{ lock.Locker }
+
+// Ask implements [driver.Asker].
+func (a asked) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
+	return workload.Ask(ctx, a.Locker, workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode)}, o)
+}
+
 // openProgram starts a driver for the clients of a zone.
-func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), error) {
+func openProgram(command string, hello driver.Hello, at Place, o LockOptions) (lock.Locker, func(), error) {
 	log, err := at.Log()
 	if err != nil {
 		return nil, nil, err
@@ -161,6 +203,9 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 	d, end, err := at.Start(command, o.Watchdog, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
+	}
+	if h := d.Hello(); at.Remote != nil && (h.Name != hello.Name || h.Version != hello.Version || h.Promises != hello.Promises) {
+		at.MarkInconclusive(fmt.Sprintf("the driver of %s is of %s %s, and that of the run of %s %s, or they promise other things", at.Zone, h.Name, h.Version, hello.Name, hello.Version))
 	}
 	tell := sync.OnceFunc(func() {
 		at.Broken(strings.Replace(d.Err().Error(), "the driver", "the driver of "+at.Zone, 1))
@@ -173,10 +218,15 @@ func openProgram(command string, at Place, o LockOptions) (lock.Locker, func(), 
 			tell()
 		}
 	}()
-	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease), permits: o.Permits}
+	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease), remote: at.Remote != nil, permits: o.Permits}
 	return l, func() {
 		d.Settle(silence)
 		silent := d.Silent(silence)
+		if at.RoundTrip != nil {
+			if trip, lease := at.RoundTrip(), cmp.Or(l.shortest(), l.lease); trip > lease/lagShare {
+				at.MarkInconclusive(fmt.Sprintf("the round trip to the worker of %s took %v on average, which is more than a tenth of the shortest lease, %v: what overlaps for less can't be seen", at.Zone, trip.Round(time.Millisecond/10), lease))
+			}
+		}
 		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Joins {
 			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
@@ -202,6 +252,7 @@ type program struct {
 	*driver.Driver
 
 	lease   time.Duration // instead of a watchdog
+	remote  bool          // notices of losses come late, so that each hold needs a lease that ends it
 	permits int           // that a semaphore has
 	least   atomic.Int64
 }
@@ -218,7 +269,7 @@ func (p *program) Ask(ctx context.Context, r workload.Request, o lock.Options) (
 	if len(r.Locks) != 1 {
 		return nil, fmt.Errorf("%d locks in one request: a driver is asked for one at a time", len(r.Locks))
 	}
-	if o.Lease == 0 && !p.Hello().Promises.Watchdog {
+	if o.Lease == 0 && (p.remote || !p.Hello().Promises.Watchdog) {
 		o.Lease = p.lease
 	}
 	for o.Lease > 0 {

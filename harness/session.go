@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
@@ -36,9 +38,20 @@ type Config struct {
 	Log *slog.Logger
 	// Progress is told, now and then, how a random run goes. Nil: nothing is reported.
 	Progress func(Progress)
+	// Workers have the drivers of all zones; nil: they run here.
+	Workers Workers
 	// Notice receives what the user ought to know of the faults: which of a random run
 	// are left out. Nil: it is dropped.
 	Notice func(what string)
+}
+
+// Workers have drivers on other machines, one for each zone of clients.
+type Workers interface {
+	// Start starts the driver of a zone, whose connections to the addresses of servers are to be dialled here. Where
+	// announced is set, servers tell clients of these addresses.
+	Start(zone string, addresses []string, announced bool, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*driver.Remote, error)
+	// RoundTrip is how long a message to the worker of a zone and its answer took so far, on average.
+	RoundTrip(zone string) time.Duration
 }
 
 func (s Config) notice(what string) {

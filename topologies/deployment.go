@@ -71,6 +71,9 @@ type Deployment interface {
 	// [Primary] for the address of [AccessName]; the address itself if there is
 	// none.
 	NodeAt(address string) string
+	// Addresses are those by which clients know servers and sentinels, and that of
+	// [AccessName] where there is one.
+	Addresses() []string
 	// Proxy returns the proxy of a link by its name; nil for any other.
 	Proxy(name string) Proxy
 	// Clock and Disk return those of a server; nil where there is none, or

@@ -57,9 +57,9 @@ its invocation, lockchaos check says.`,
 	}
 }
 
-// workerCommand is for lockchaos itself: it runs a client of a scenario as a
+// scenarioClientCommand is for lockchaos itself: it runs a client of a scenario as a
 // process of its own.
-func (a *app) workerCommand() *cobra.Command {
+func (a *app) scenarioClientCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    harness.WorkerCommand,
 		Short:  "Be a client of a scenario (lockchaos starts it itself)",

@@ -47,7 +47,20 @@ func (a *app) driverCommand() *cobra.Command {
 	check.Flags().StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
 	check.Flags().StringVar(&topology, "topology", "", "the servers: single, sentinel, cluster, independent, etcd or zookeeper (default: single; for a driver that promises a quorum, independent; for one that promises a store, that)")
 	check.Flags().StringArrayVar(&only, "only", nil, "make only the checks that have these words in their name; may be repeated")
-	parent.AddCommand(check)
+	serve := &cobra.Command{
+		Use:    "serve LOCK",
+		Short:  "Be the driver of a lock of lockchaos (a worker starts it)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.locks.ByName(args[0])
+			if err != nil {
+				return err
+			}
+			return asHarness(harness.ServeLock(cmd.Context(), l, version()))
+		},
+	}
+	parent.AddCommand(check, serve)
 	return parent
 }
 

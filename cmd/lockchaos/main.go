@@ -192,7 +192,7 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.mergeCommand(), a.campaignCommand(), a.reproduceCommand(), a.checkCommand(), a.causesCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.simulationWorkerCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.scenarioClientCommand(), a.simulationWorkerCommand(),
 	)
 	a.complete(root)
 	return root

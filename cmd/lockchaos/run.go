@@ -33,6 +33,11 @@ func (a *app) runCommand() *cobra.Command {
 			if err := o.complete(cmd, a.locks); err != nil {
 				return err
 			}
+			end, err := o.await(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			defer end()
 			if o.seeds != "" {
 				return a.runSeeds(cmd, &o)
 			}
@@ -58,6 +63,7 @@ type runOptions struct {
 	causes    bool
 
 	division
+	workers
 
 	seeds    string
 	parallel int
@@ -71,7 +77,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 			return err
 		}
 	}
-	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.servers.validate(cmd), o.checkSeeds(cmd))
+	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.servers.validate(cmd), o.checkSeeds(cmd), o.checkWorkers(cmd))
 	if o.servers.backend == attachBackend {
 		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers), refuse(o.causes, "--causes: only servers of ours are played again"))
 	}
@@ -79,7 +85,11 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 		return wrong
 	}
 	var unknown error
-	if o.Lock, unknown = lockNamed(cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
+	named := lockNamed
+	if o.listen != "" {
+		named = remoteLock
+	}
+	if o.Lock, unknown = named(cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
 		return errors.Join(wrong, unknown)
 	}
 	byKind(cmd, &o.RandomRun)
@@ -103,7 +113,7 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	p := play{
 		name: fmt.Sprintf("seed %d", o.seed), run: o.Run, servers: &o.servers, store: topologies.StoreOf(o.Topology), before: before,
 		Config: harness.Config{
-			Dir: dir, Seed: o.seed, Command: again, Progress: progress.run(fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed)),
+			Dir: dir, Seed: o.seed, Command: again, Workers: o.remote(), Progress: progress.run(fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed)),
 			Notice: func(what string) {
 				progress.end()
 				fmt.Fprintln(a.stderr, what)
@@ -192,6 +202,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
 	o.division.register(cmd)
+	o.registerWorkers(f)
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
 	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
 	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")

@@ -346,7 +346,7 @@ func (c *campaign) runSeed(ctx context.Context, j seedJob) (seedResult, error) {
 		return s, err
 	}
 	p := play{name: j.name, run: j.Run, drop: !j.keep, Config: harness.Config{
-		Dir: j.dir, Seed: j.seed, Command: j.command, Backend: servers.Backend, BackendName: servers.name,
+		Dir: j.dir, Seed: j.seed, Command: j.command, Workers: j.remote(), Backend: servers.Backend, BackendName: servers.name,
 	}}
 	if j.control {
 		p.control = j.controlled(c.locks, j.dir)

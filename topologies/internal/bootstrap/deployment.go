@@ -157,6 +157,19 @@ func (d *deployment) NodeAt(address string) string {
 	return address
 }
 
+// Addresses are those that servers announce, and the one that moves.
+func (d *deployment) Addresses() []string {
+	var all []string
+	for _, n := range d.parts.Nodes {
+		all = append(all, n.Announced)
+	}
+	if d.name != nil {
+		all = append(all, d.name.Address)
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Proxy returns the proxy of a link, or nil.
 func (d *deployment) Proxy(name string) topologies.Proxy { return d.parts.Proxy(name) }
 
