@@ -223,6 +223,7 @@ func TestJoin_SecondTryDiffers(t *testing.T) {
 // What is not of one campaign is refused, and why is said.
 func TestJoin_Refuses(t *testing.T) {
 	base := header(fleet.Shard{Index: 1, Of: 2})
+	base.Files = map[string]string{"driver.py": "aa"}
 	for name, c := range map[string]struct {
 		change func(*fleet.Header, *fleet.Run)
 		want   string
@@ -232,6 +233,9 @@ func TestJoin_Refuses(t *testing.T) {
 		"command":    {func(h *fleet.Header, _ *fleet.Run) { h.Command = "lockchaos run --lock redlock" }, "--lock mutex, and lockchaos run --lock redlock"},
 		"seeds":      {func(h *fleet.Header, _ *fleet.Run) { h.Seeds = "1-21" }, "the seeds are 1-20, and 1-21"},
 		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are , and a"},
+		"driver":     {func(h *fleet.Header, _ *fleet.Run) { h.Files = map[string]string{"driver.py": "bb"} }, "the files of the driver are driver.py with the SHA-256 aa, and driver.py with the SHA-256 bb"},
+		"no driver":  {func(h *fleet.Header, _ *fleet.Run) { h.Files = nil }, "the files of the driver are driver.py with the SHA-256 aa, and none"},
+		"plan":       {func(h *fleet.Header, _ *fleet.Run) { h.Plan = []byte(`{"a":1}`) }, "the machines can play other cells"},
 		"simulated":  {func(h *fleet.Header, _ *fleet.Run) { h.Same = true }, "virtual time"},
 		"abilities":  {func(_ *fleet.Header, r *fleet.Run) { r.LeftOut = []string{"clock"} }, `can make other faults`},
 		"other seed": {func(_ *fleet.Header, r *fleet.Run) { r.Job = "seed 21" }, "seed 21 is none of the seeds 1-20"},
@@ -262,6 +266,15 @@ func TestJoin_Refuses(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// Of the words of a driver's command the files are known by what is in them.
+func TestFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "driver.py")
+	require.NoError(t, os.WriteFile(path, []byte("a"), 0o600))
+	files, err := fleet.Files("python3 '"+path+"' --from "+filepath.Dir(path)+" nowhere.py", "sh")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{path: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}, files)
+}
+
 // A journal that somebody changed is refused, by its line; one that is resumed by another campaign or shard, too.
 func TestRead_Refuses(t *testing.T) {
 	const head = `{"format":1,"program":"v1","build":"aa","command":"c","seeds":"1-3"}` + "\n"
@@ -277,7 +290,7 @@ func TestRead_Refuses(t *testing.T) {
 		head + `{"id":"a","job":"seed 1","dir":"/x","result":1}` + "\n":                                      `the run directory "/x" is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","dir":"..","result":1}` + "\n":                                      `the run directory ".." is not beside the journal`,
 		head + `{"id":"a","job":"seed 1","dir":".","result":1}` + "\n":                                       `the run directory "." is not beside the journal`,
-		head + `{"id":"a","job":"seed 1","result":1} {}` + "\n":                                              "more than one value",
+		head + `{"id":"a","job":"seed 1","result":1} {}` + "\n":                                              "there is more behind the value",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fleet.JournalFile), []byte(give), 0o600))

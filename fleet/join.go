@@ -15,8 +15,9 @@ type Campaign struct {
 
 	// Runs are ordered by their jobs and then by their IDs, whatever the order of the shards.
 	Runs []Joined
-	// Folders are those that were joined, by their names.
-	Folders []string
+	// Folders are those that were joined, by their names, and Parts the ID of the first run of each: copies of a folder
+	// have the same, and so has one that was resumed.
+	Folders, Parts []string
 	// Missing are the jobs that no shard has played, and Repeated is how many runs are of a job that
 	// has another before it: each is a draw of its own, and counts.
 	Missing  []string
@@ -57,6 +58,9 @@ func Join(dirs []string) (Campaign, error) {
 		if p.Cut {
 			c.Cut = append(c.Cut, dir)
 		}
+		if len(p.Runs) > 0 {
+			c.Parts = append(c.Parts, p.Runs[0].ID)
+		}
 		for _, r := range p.Runs {
 			if other, there := byID[r.ID]; there && (other.Job != r.Job || string(other.Result) != string(r.Result)) {
 				return c, fmt.Errorf("%s and %s have different runs with the id %s", other.Folder, dir, r.ID)
@@ -65,6 +69,8 @@ func Join(dirs []string) (Campaign, error) {
 			}
 		}
 	}
+	slices.Sort(c.Parts)
+	c.Parts = slices.Compact(c.Parts)
 	c.Header = first.Header
 	c.Shard = ""
 	jobs, err := c.Jobs()
@@ -121,6 +127,5 @@ func (c *Campaign) order(jobs []string, byID map[string]Joined) error {
 
 // cell is the job without its seed.
 func (r Run) cell() string {
-	cell, _, _ := strings.Cut(" "+r.Job, " seed ")
-	return cell
+	return r.Job[:max(0, strings.LastIndex(r.Job, "seed "))]
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/lockchaos/lockchaos/internal/seeds"
 )
@@ -31,10 +35,13 @@ type Header struct {
 	Build   string `json:"build"`
 	// Command is without what divides a campaign and says where it goes.
 	Command string `json:"command"`
+	// Files are the SHA-256 of those that the command of a driver names, by the names that it gives them.
+	Files map[string]string `json:"files,omitempty"`
 	// Seeds are those of all shards, as they were said. Cells are what each seed is played with; none: each
-	// seed is one job.
-	Seeds string   `json:"seeds"`
-	Cells []string `json:"cells,omitempty"`
+	// seed is one job. Plan is what the command has to know of them when it joins their runs.
+	Seeds string          `json:"seeds"`
+	Cells []string        `json:"cells,omitempty"`
+	Plan  json.RawMessage `json:"plan,omitempty"`
 	// Same says that a job gives the same result each time, so that two equal results of it count once.
 	Same  bool   `json:"same,omitempty"`
 	Shard string `json:"shard,omitempty"`
@@ -43,19 +50,44 @@ type Header struct {
 // Build is the SHA-256 of the file of this program.
 func Build() (string, error) {
 	path, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find this program: %w", err)
+	if err == nil {
+		path, err = sumOf(path)
 	}
-	f, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("read this program: %w", err)
+	}
+	return path, nil
+}
+
+// sumOf is the SHA-256 of a file.
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read this program: %w", err)
+		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Files are the SHA-256 of those words of commands that name files, as from this folder: a driver is one of them, and
+// an interpreter that is found by its name alone is none.
+func Files(commands ...string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, word := range strings.FieldsFunc(strings.Join(commands, " "), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`"';&|<>()`, r) }) {
+		if info, err := os.Stat(word); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		sum, err := sumOf(word)
+		if err != nil {
+			return nil, fmt.Errorf("read what a driver is made of: %w", err)
+		}
+		all[word] = sum
+	}
+	return all, nil
 }
 
 // Jobs are the names of all jobs of the campaign, in their order.
@@ -95,8 +127,19 @@ func (h Header) differences(other Header) []string {
 		differ("the file of the program has the SHA-256", h.Build, other.Build)
 	}
 	differ("the command is", h.Command, other.Command)
+	sums := func(h Header) string {
+		var words []string
+		for _, file := range slices.Sorted(maps.Keys(h.Files)) {
+			words = append(words, file+" with the SHA-256 "+h.Files[file])
+		}
+		return cmp.Or(strings.Join(words, ", "), "none")
+	}
+	differ("the files of the driver are", sums(h), sums(other))
 	differ("the seeds are", h.Seeds, other.Seeds)
 	differ("the cells are", strings.Join(h.Cells, ", "), strings.Join(other.Cells, ", "))
+	if len(all) == 0 && !bytes.Equal(h.Plan, other.Plan) {
+		all = append(all, "the machines can play other cells: lockchaos doctor")
+	}
 	if len(all) == 0 && h.Same != other.Same {
 		all = append(all, "one was played in virtual time, and the other was not")
 	}
@@ -143,7 +186,7 @@ func open(dir string, flag int) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
+	if err := lock(f, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process plays in %s: %w", dir, err), f.Close())
 	}
 	return &Journal{file: f, host: host()}, nil
@@ -311,8 +354,8 @@ func decode(line []byte, into any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
-	if d.More() {
-		return errors.New("more than one value in a line")
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind the value")
 	}
 	return nil
 }

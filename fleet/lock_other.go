@@ -5,4 +5,4 @@ package fleet
 import "os"
 
 // lock does nothing: this system has no flock.
-func lock(*os.File) error { return nil }
+func lock(*os.File, bool) error { return nil }

@@ -8,11 +8,19 @@ import (
 	"syscall"
 )
 
-// lock takes a file until it is closed or the process ends, and fails if another process has it. A file system that has
-// no locks is no reason not to play.
-func lock(f *os.File) error {
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return err
+// lock takes a file until it is closed or the process ends. If another process has it, lock waits or fails. A file system
+// that has no locks is no reason not to play.
+func lock(f *os.File, wait bool) error {
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
 	}
-	return nil
+	for {
+		switch err := syscall.Flock(int(f.Fd()), how); {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return err
+		case !errors.Is(err, syscall.EINTR):
+			return nil
+		}
+	}
 }

@@ -1,9 +1,8 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -58,33 +59,41 @@ type Judged struct {
 	Kinds map[string]time.Duration
 }
 
-// A Night is how often a finding was seen in one campaign.
+// A Night is a campaign that is remembered.
 type Night struct {
-	Campaign string    `json:"campaign"` // a hash of the ids of its runs
-	Date     time.Time `json:"date"`     // when it was remembered
-	Program  string    `json:"program"`
-	Seen     int       `json:"seen"`
-	Of       int       `json:"of"`
+	// Parts has an ID of a run of each folder: campaigns that have a part in common are one.
+	Parts   []string  `json:"parts"`
+	Date    time.Time `json:"date"` // when it was remembered first
+	Program string    `json:"program"`
+}
+
+// A Share is how often a finding was seen in a night, which is its place in [Memory.Nights].
+type Share struct {
+	Night int `json:"night"`
+	Seen  int `json:"seen"`
+	Of    int `json:"of"`
 }
 
 // A Found is a finding over all nights, from the first in which it was seen.
 type Found struct {
 	Key
 
-	Nights []Night `json:"nights"`
+	Nights []Share `json:"nights"`
 	// Seed, After and Command are of the run that came to it first after its beginning.
 	Seed    uint64        `json:"seed"`
 	After   time.Duration `json:"after"`
 	Command string        `json:"command"`
 }
 
-// Rate is how often it was seen in the nights before the last, or in the last alone.
-func (f *Found) Rate(last bool) (seen, of int) {
-	nights := f.Nights[:len(f.Nights)-1]
-	if last {
-		nights = f.Nights[len(f.Nights)-1:]
-	}
-	for _, n := range nights {
+// Last is how often it was seen in the last of its nights.
+func (f *Found) Last() (seen, of int) {
+	n := f.Nights[len(f.Nights)-1]
+	return n.Seen, n.Of
+}
+
+// Before is how often it was seen in the nights before the last.
+func (f *Found) Before() (seen, of int) {
+	for _, n := range f.Nights[:len(f.Nights)-1] {
 		seen, of = seen+n.Seen, of+n.Of
 	}
 	return seen, of
@@ -93,20 +102,36 @@ func (f *Found) Rate(last bool) (seen, of int) {
 // Worse reports whether it was seen more often in the last night than before, by more than chance makes likely: the
 // intervals of the two rates, in which the true share is in 95 of 100 cases, are apart.
 func (f *Found) Worse() bool {
-	before, of := f.Rate(false)
-	seen, now := f.Rate(true)
+	before, of := f.Before()
+	seen, now := f.Last()
 	return of > 0 && reports.Interval(seen, now)[0] > reports.Interval(before, of)[1]
 }
 
 // Seen are the nights in which it was seen.
-func (f *Found) Seen() []Night {
-	return slices.DeleteFunc(slices.Clone(f.Nights), func(n Night) bool { return n.Seen == 0 })
+func (f *Found) Seen() []Share {
+	return slices.DeleteFunc(slices.Clone(f.Nights), unseen)
 }
 
-// A Memory is what many campaigns found, in order of the keys.
+func unseen(s Share) bool { return s.Seen == 0 }
+
+// A Memory is what many campaigns found: the nights in the order in which they were first told, and the findings in
+// order of the keys.
 type Memory struct {
 	Format   int     `json:"format"`
+	Nights   []Night `json:"nights"`
 	Findings []Found `json:"findings"`
+}
+
+// Hold waits until no other process has the memory in a folder, and keeps it from others until release is called.
+func Hold(dir string) (release func() error, err error) {
+	f, err := os.Open(dir)
+	if err == nil {
+		err = lock(f, true)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold %s: %w", dir, err)
+	}
+	return f.Close, nil
 }
 
 // Remember reads what is remembered in a folder; a folder without [FindingsFile] has nothing yet.
@@ -118,11 +143,8 @@ func Remember(dir string) (m Memory, err error) {
 	if err == nil {
 		err = decode(b, &m)
 	}
-	if err == nil && m.Format != format {
-		err = fmt.Errorf("its format is %d, and this program reads %d", m.Format, format)
-	}
-	if err == nil && slices.ContainsFunc(m.Findings, func(f Found) bool { return len(f.Nights) == 0 }) {
-		err = errors.New("a finding has no night")
+	if err == nil {
+		err = m.check()
 	}
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", filepath.Join(dir, FindingsFile), err)
@@ -130,10 +152,34 @@ func Remember(dir string) (m Memory, err error) {
 	return m, nil
 }
 
-// Add adds the runs of a campaign, and returns what was found in it or is looked for again in it: a finding of a lock, topology and
-// faults that it has no run of stays as it is. A campaign that is there already is not counted again.
+// check says what can't be in a memory that this package wrote.
+func (m *Memory) check() error {
+	if m.Format != format {
+		return fmt.Errorf("its format is %d, and this program reads %d", m.Format, format)
+	}
+	for i, f := range m.Findings {
+		if i > 0 && m.Findings[i-1].compare(f.Key) >= 0 {
+			return fmt.Errorf("%s is there twice, or not in its place", f)
+		}
+		if len(f.Nights) == 0 {
+			return fmt.Errorf("%s has no night", f)
+		}
+		last := -1
+		for _, n := range f.Nights {
+			if n.Night <= last || n.Night >= len(m.Nights) || n.Seen < 0 || n.Seen > n.Of || n.Of == 0 {
+				return fmt.Errorf("%s was seen in %d of %d runs of night %d, which can't be", f, n.Seen, n.Of, n.Night)
+			}
+			last = n.Night
+		}
+	}
+	return nil
+}
+
+// Add adds the runs of a campaign, and returns what was found in it or is looked for again in it, with the nights up to it: a finding
+// of a lock, topology and faults that it has no run of stays as it is. A campaign that is told again, whole or with other
+// folders, takes the place that it had.
 func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Found {
-	night := Night{Campaign: c.id(), Date: now.UTC().Truncate(time.Second), Program: c.Program}
+	night := m.place(Night{Parts: c.Parts, Date: now.UTC().Truncate(time.Second), Program: c.Program})
 	of := map[Key]int{}
 	found := map[Key][]Judged{}
 	for _, r := range runs {
@@ -156,19 +202,56 @@ func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Found {
 		part := f.Key
 		part.Kind = ""
 		if of[part] == 0 {
+			f.trim()
 			continue
 		}
 		for _, r := range found[f.Key] {
-			if after := r.Kinds[f.Kind]; len(f.Nights) == 0 && f.Command == "" || after < f.After || after == f.After && r.Seed < f.Seed {
+			if after := r.Kinds[f.Kind]; f.Command == "" || after < f.After || after == f.After && r.Seed < f.Seed {
 				f.Seed, f.After, f.Command = r.Seed, after, r.Command
 			}
 		}
-		f.Nights = slices.DeleteFunc(f.Nights, func(n Night) bool { return n.Campaign == night.Campaign })
-		night.Seen, night.Of = len(found[f.Key]), of[part]
-		f.Nights = append(f.Nights, night)
-		tonight = append(tonight, *f)
+		f.Nights = append(f.Nights, Share{night, len(found[f.Key]), of[part]})
+		slices.SortFunc(f.Nights, func(a, b Share) int { return cmp.Compare(a.Night, b.Night) })
+		f.trim()
+		upTo := *f
+		upTo.Nights = slices.DeleteFunc(slices.Clone(f.Nights), func(s Share) bool { return s.Night > night })
+		if len(upTo.Nights) > 0 {
+			tonight = append(tonight, upTo)
+		}
 	}
+	m.Findings = slices.DeleteFunc(m.Findings, func(f Found) bool { return len(f.Nights) == 0 })
 	return tonight
+}
+
+// place finds the place of a night: that which it had, of which nothing is left in the findings then, or the next.
+func (m *Memory) place(night Night) int {
+	at := -1
+	for i := range m.Nights {
+		if !slices.ContainsFunc(m.Nights[i].Parts, func(id string) bool { return slices.Contains(night.Parts, id) }) {
+			continue
+		}
+		if m.Nights[i].Parts = nil; at < 0 {
+			at, night.Date = i, m.Nights[i].Date
+		}
+		for k := range m.Findings {
+			f := &m.Findings[k]
+			f.Nights = slices.DeleteFunc(f.Nights, func(s Share) bool { return s.Night == i })
+		}
+	}
+	if at < 0 {
+		at, m.Nights = len(m.Nights), append(m.Nights, Night{})
+	}
+	m.Nights[at] = night
+	return at
+}
+
+// trim drops the nights before the first in which it was seen.
+func (f *Found) trim() {
+	first := slices.IndexFunc(f.Nights, func(s Share) bool { return s.Seen > 0 })
+	if first < 0 {
+		first = len(f.Nights)
+	}
+	f.Nights = f.Nights[first:]
 }
 
 // Write writes what is remembered into a folder, in one step.
@@ -179,17 +262,6 @@ func (m *Memory) Write(dir string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(m)
 	})
-}
-
-// id tells a campaign from others: the same runs are the same campaign, in whatever folders they are.
-func (c Campaign) id() string {
-	var ids []string
-	for _, r := range c.Runs {
-		ids = append(ids, r.ID)
-	}
-	slices.Sort(ids)
-	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // A Known is a finding that people know of. A field that is empty stands for any.
@@ -210,12 +282,23 @@ func KnownIn(dir string) (all []Known, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := yaml.UnmarshalWithOptions(b, &all, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+	d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
+	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: there is more behind the list", path)
+	}
+	var kinds []string
+	for _, k := range checker.Kinds() {
+		kinds = append(kinds, k.Name)
 	}
 	for i, k := range all {
 		if k.Kind == "" || k.Why == "" {
 			return nil, fmt.Errorf("%s: entry %d needs a kind, and a why", path, i+1)
+		}
+		if !slices.Contains(kinds, k.Kind) {
+			return nil, fmt.Errorf("%s: entry %d: %w", path, i+1, names.Unknown("kind of violation", k.Kind, kinds))
 		}
 	}
 	return all, nil

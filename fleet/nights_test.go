@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/fleet"
 )
@@ -19,9 +22,8 @@ var (
 
 // night is a campaign of so many runs of a lock, some of which found a double grant, after so many seconds less their seed.
 func night(id string, key fleet.Key, found, of int) (c fleet.Campaign, runs []fleet.Judged) {
-	c.Program = "v1"
+	c.Program, c.Parts = "v1", []string{id}
 	for i := range of {
-		c.Runs = append(c.Runs, fleet.Joined{Run: fleet.Run{ID: fmt.Sprint(id, i)}})
 		r := fleet.Judged{Key: key, Seed: uint64(i + 1), Host: "h", Command: fmt.Sprint("seed ", i+1), Kinds: map[string]time.Duration{}}
 		if i < found {
 			r.Kinds["double-grant"] = time.Duration(of-i) * time.Second
@@ -60,14 +62,95 @@ func TestMemory(t *testing.T) {
 	tonight = add("g", mutex, 15, 20, 6)
 	require.True(t, tonight[0].Worse())
 	require.Equal(t, tonight, add("g", mutex, 15, 20, 6), "the same campaign again")
-	before, of := tonight[0].Rate(false)
+	before, of := tonight[0].Before()
 	require.Equal(t, []int{5, 60}, []int{before, of})
+
+	// An earlier night that is told again has its place and its words, also with more folders of it, and with none that was
+	// seen it takes its findings with it.
+	again := add("b", mutex, 2, 20, 7)
+	require.Len(t, again[0].Nights, 1)
+	require.False(t, again[0].Worse())
+	require.Equal(t, day(2), m.Nights[again[0].Nights[0].Night].Date)
+	require.Equal(t, tonight, add("g", mutex, 15, 20, 8))
+	c, runs := night("b", mutex, 4, 40)
+	c.Parts = []string{"b", "b2"}
+	again = m.Add(c, runs, day(9))
+	seen, all := again[0].Last()
+	require.Equal(t, []int{4, 40}, []int{seen, all})
+	require.Len(t, add("d", other, 0, 20, 9), 0)
+	require.Len(t, m.Findings, 1)
+	require.Len(t, m.Nights, 7)
 
 	dir := t.TempDir()
 	require.NoError(t, m.Write(dir))
-	again, err := fleet.Remember(dir)
+	read, err := fleet.Remember(dir)
 	require.NoError(t, err)
-	require.Equal(t, m, again)
+	require.Equal(t, m, read)
+}
+
+// In whatever order nights are told, and however often, nothing is counted twice, and what is written can be read.
+func TestMemory_AnyOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var m fleet.Memory
+		type told struct{ found, of int }
+		last := map[string]told{}
+		for range rapid.IntRange(1, 12).Draw(t, "times") {
+			id := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "night")
+			n := told{rapid.SampledFrom([]int{0, 0, 1, 20}).Draw(t, "found"), 20}
+			last[id] = n
+			c, runs := night(id, mutex, n.found, n.of)
+			for _, f := range m.Add(c, runs, day(1)) {
+				_, of := f.Last()
+				require.Equal(t, n.of, of)
+				f.Worse()
+			}
+			require.Len(t, m.Nights, len(last))
+		}
+		seen, total := 0, 0
+		for _, n := range last {
+			total += n.found
+		}
+		for _, f := range m.Findings {
+			for _, s := range f.Nights {
+				seen += s.Seen
+				require.Equal(t, last[m.Nights[s.Night].Parts[0]], told{s.Seen, s.Of})
+			}
+		}
+		require.Equal(t, total, seen)
+		dir, err := os.MkdirTemp("", "fleet-") //nolint:usetesting // rapid's T has no TempDir
+		require.NoError(t, err)
+		defer os.RemoveAll(dir)
+		require.NoError(t, m.Write(dir))
+		_, err = fleet.Remember(dir)
+		require.NoError(t, err)
+	})
+}
+
+// Processes that write to one memory at a time lose nothing of each other.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			release, err := fleet.Hold(dir)
+			assert.NoError(t, err)
+			m, err := fleet.Remember(dir)
+			assert.NoError(t, err)
+			c, runs := night(fmt.Sprint(i), mutex, 1, 2)
+			m.Add(c, runs, day(1))
+			assert.NoError(t, m.Write(dir))
+			assert.NoError(t, release())
+		})
+	}
+	all.Wait()
+	m, err := fleet.Remember(dir)
+	require.NoError(t, err)
+	require.Len(t, m.Nights, 8)
+	require.Len(t, m.Findings[0].Nights, 8)
+	_, err = fleet.Hold(filepath.Join(dir, "nowhere"))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestKnown(t *testing.T) {
@@ -87,11 +170,15 @@ func TestKnown(t *testing.T) {
 	key.Topology = "single"
 	require.False(t, all[0].Covers(key))
 	for text, want := range map[string]string{
-		"- {kind: stuck}\n":                   "entry 1 needs a kind, and a why",
-		"- {lock: a, why: b}\n":               "entry 1 needs a kind, and a why",
-		"- {kind: a, why: b, until: never}\n": `unknown field "until"`,
-		"kind: a\n":                           "known.yaml: ",
-		"- {kind: a, why: b}\n- {why: no}\n":  "entry 2",
+		"- {kind: stuck}\n":                                       "entry 1 needs a kind, and a why",
+		"- {lock: a, why: b}\n":                                   "entry 1 needs a kind, and a why",
+		"- {kind: stuck, why: b, until: never}\n":                 `unknown field "until"`,
+		"kind: stuck\n":                                           "known.yaml: ",
+		"- {kind: stuck, why: b}\n- {why: no}\n":                  "entry 2",
+		"- {kind: double-grants, why: b}\n":                       "did you mean double-grant?",
+		"- {kind: stuck, kind: double-grant, why: b}\n":           "known.yaml: ",
+		"- {kind: stuck, why: b}\n---\n- {kind: stuck, why: c}\n": "there is more behind the list",
+		"- {kind: stuck, why: [b}\n":                              "known.yaml: ",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err = fleet.KnownIn(dir)
@@ -101,8 +188,15 @@ func TestKnown(t *testing.T) {
 
 func TestRemember_Refuses(t *testing.T) {
 	t.Parallel()
+	const head, night = `{"format":1,"nights":[{"parts":["a"],"date":"2026-01-01T00:00:00Z","program":"v1"}],"findings":[{"lock":"a","kind":"stuck","nights":[`, `{"night":0,"seen":1,"of":2}`
 	for text, want := range map[string]string{
 		"": "EOF", "{}": "its format is 0", `{"format":1,"findings":[{"lock":"a"}]}`: "has no night", `{"format":1,"found":[]}`: `unknown field "found"`,
+		head + night: "unexpected EOF", head + night + "]}]}}": "there is more behind the value",
+		head + night + "," + night + "]}]}":                                        "which can't be",
+		head + `{"night":1,"seen":1,"of":2}` + "]}]}":                              "1 of 2 runs of night 1, which can't be",
+		head + `{"night":0,"seen":3,"of":2}` + "]}]}":                              "3 of 2 runs of night 0, which can't be",
+		head + `{"night":0,"seen":0,"of":0}` + "]}]}":                              "which can't be",
+		head + night + `]},{"lock":"a","kind":"stuck","nights":[` + night + "]}]}": "stuck of a on  is there twice",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fleet.FindingsFile), []byte(text), 0o600))

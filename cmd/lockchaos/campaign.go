@@ -58,6 +58,11 @@ Exit code 1: there is a finding that known.yaml does not have, or one that was s
 
 // remember adds a campaign to a store.
 func (a *app) remember(store string, dirs, canaries []string, partial bool) error {
+	release, err := fleet.Hold(store)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = release() }() // the process ends anyway
 	known, err := fleet.KnownIn(store)
 	if err != nil {
 		return err
@@ -92,11 +97,14 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool) erro
 		}
 	}
 	tonight := m.Add(c, runs, time.Now())
-	if err := m.Write(store); err != nil {
+	if len(c.Runs) > 0 {
+		err = m.Write(store)
+	}
+	if err != nil {
 		return harnessError{err}
 	}
 	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), unseen)), "kind"))
-	alarm, err := a.printFindings(tonight, known)
+	alarm, err := a.printFindings(tonight, m.Nights, known)
 	for _, doubt := range doubts {
 		a.printf("unknown: %s\n", doubt)
 	}
@@ -115,20 +123,19 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool) erro
 
 // unseen reports whether a finding of earlier nights was not seen in the last.
 func unseen(f fleet.Found) bool {
-	seen, _ := f.Rate(true)
+	seen, _ := f.Last()
 	return seen == 0
 }
 
 // printFindings prints the findings of a night, and tells whether one is new or worse.
-func (a *app) printFindings(tonight []fleet.Found, known []fleet.Known) (alarm bool, err error) {
+func (a *app) printFindings(tonight []fleet.Found, nights []fleet.Night, known []fleet.Known) (alarm bool, err error) {
 	if len(tonight) == 0 {
 		return false, nil
 	}
 	t := table{columns: []string{"finding", "now", "before", "first seen", "last seen", "state", "again"}}
 	for i := range tonight {
 		f := &tonight[i]
-		rate := func(last bool) string {
-			seen, of := f.Rate(last)
+		rate := func(seen, of int) string {
 			if of == 0 {
 				return "-"
 			}
@@ -150,8 +157,10 @@ func (a *app) printFindings(tonight []fleet.Found, known []fleet.Known) (alarm b
 			state = findingWorse
 		}
 		alarm = alarm || slices.Contains([]string{findingNew, findingOpen, findingWorse}, state)
-		day := func(n fleet.Night) string { return n.Date.Format(time.DateOnly) + " " + n.Program }
-		t.add(f.String(), rate(true), rate(false), day(seen[0]), day(seen[len(seen)-1]), state, f.Command)
+		day := func(s fleet.Share) string {
+			return nights[s.Night].Date.Format(time.DateOnly) + " " + nights[s.Night].Program
+		}
+		t.add(f.String(), rate(f.Last()), rate(f.Before()), day(seen[0]), day(seen[len(seen)-1]), state, f.Command)
 	}
 	return alarm, t.text(a.stdout)
 }

@@ -71,9 +71,11 @@ func TestCampaignsOverNights(t *testing.T) {
 		{args: []string{campaignShard(t, "a", "mutex", 0, checker.Unknown)}, exit: exitUnknown, prints: []string{"20 runs could not be decided"}},
 		{args: []string{campaignShard(t, "a", "mutex", 2, checker.Valid)}, exit: exitInvalid, prints: []string{"2 of 20", "OPEN"}},
 		{args: []string{campaignShard(t, "a", "mutex", 2, checker.Valid)}, known: "- {kind: double-grant, lock: mutex, why: replicas lag}", prints: []string{"known: replicas lag", "3 of 21"}},
-		{args: []string{clean}, prints: []string{"not seen"}},
+		{args: []string{campaignShard(t, "a", "mutex", 0, checker.Valid)}, prints: []string{"not seen"}},
+		{args: []string{clean}, prints: []string{"20 runs judged, 0 kinds found"}}, // the night before the first that found one
 		{args: []string{campaignShard(t, "a", "mutex", 18, checker.Valid)}, exit: exitInvalid, prints: []string{"18 of 20", "WORSE"}},
 		{args: []string{clean}, known: "- {kind: double-grant}", exit: exitUsage, prints: []string{"entry 1 needs a kind, and a why"}},
+		{args: []string{clean}, known: "- {kind: double-grants, why: lag}", exit: exitUsage, prints: []string{"did you mean double-grant?"}},
 	} {
 		if night.known != "" {
 			known(night.known)
