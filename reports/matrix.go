@@ -69,9 +69,10 @@ type MatrixRun struct {
 	Twice bool `json:"granted_twice"`
 	// Unavailable is the longest time without a grant while clients asked.
 	Unavailable time.Duration `json:"unavailable_ns"`
-
-	acquires []time.Duration
-	noAnswer int
+	// Acquires are how long each acquire took that was granted, and NoAnswer counts those whose outcome stayed
+	// unknown: a cell has the figures of all its runs, and [NewMatrix] drops these.
+	Acquires []time.Duration `json:"acquires_ns,omitempty"`
+	NoAnswer int             `json:"acquires_unknown,omitempty"`
 }
 
 // NewMatrixRun takes from a judged run what a matrix tells of it. Its directory is that
@@ -80,10 +81,10 @@ func NewMatrixRun(in Input, dir string) MatrixRun {
 	m := newModel(in)
 	r := MatrixRun{
 		JointRun: NewJointRun(m.Results, dir), Twice: m.Counts.Kinds[checker.DoubleGrant]+m.Counts.Kinds[checker.OverCapacity] > 0,
-		Unavailable: longestWithoutGrant(m.facts.Ops), noAnswer: m.Operations[string(history.Acquire)].Info,
+		Unavailable: longestWithoutGrant(m.facts.Ops), NoAnswer: m.Operations[string(history.Acquire)].Info,
 	}
 	for _, d := range m.facts.Requests().Most {
-		r.acquires = append(r.acquires, d.Took)
+		r.Acquires = append(r.Acquires, d.Took)
 	}
 	return r
 }
@@ -129,7 +130,8 @@ func (c *MatrixCell) count() {
 	twice, decided := 0, 0
 	var gaps, acquires []time.Duration
 	c.NoAnswer, c.Kinds = 0, map[string]int{}
-	for _, r := range c.Runs {
+	for i := range c.Runs {
+		r := &c.Runs[i]
 		counts[r.Verdict]++
 		for _, kind := range r.Kinds {
 			c.Kinds[kind]++
@@ -140,8 +142,9 @@ func (c *MatrixCell) count() {
 		if r.Verdict != checker.Unknown || r.Twice {
 			decided++
 		}
-		gaps, acquires = append(gaps, r.Unavailable), append(acquires, r.acquires...)
-		c.NoAnswer += r.noAnswer
+		gaps, acquires = append(gaps, r.Unavailable), append(acquires, r.Acquires...)
+		c.NoAnswer += r.NoAnswer
+		r.Acquires, r.NoAnswer = nil, 0
 	}
 	c.Valid, c.Invalid, c.Unknown = counts[checker.Valid], counts[checker.Invalid], counts[checker.Unknown]
 	c.Twice = rateOf(checker.DoubleGrant, twice, decided)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
@@ -56,11 +57,20 @@ func (d *division) dir(dir string) error {
 	return emptyDir(dir)
 }
 
-// open opens the journal of a folder, for a campaign of this command.
-func (d *division) open(dir string, h fleet.Header) (*fleet.Journal, error) {
+// open opens the journal of a folder, for a campaign of this command with some locks.
+func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Journal, error) {
+	var commands []string
+	for _, name := range locks {
+		if command, driver := strings.CutPrefix(name, harness.ProgramPrefix); driver {
+			commands = append(commands, command)
+		}
+	}
 	var err error
 	h.Program, h.Shard = version(), d.part.String()
-	if h.Build, err = fleet.Build(); err != nil {
+	if h.Build, err = fleet.Build(); err == nil {
+		h.Files, err = fleet.Files(commands...)
+	}
+	if err != nil {
 		return nil, harnessError{err}
 	}
 	if d.resume {
@@ -68,12 +78,6 @@ func (d *division) open(dir string, h fleet.Header) (*fleet.Journal, error) {
 	}
 	j, err := fleet.Create(dir, h)
 	return j, asHarness(err)
-}
-
-// note appends a run to a journal.
-func note(j *fleet.Journal, r seedResult) error {
-	r.Dir = base(r.Dir)
-	return noteJob(j, fleet.Run{Job: fleet.Job("", r.Seed), LeftOut: r.leftOut, Dir: r.Dir}, r)
 }
 
 // noteJob appends a job's result to a journal.
@@ -96,6 +100,9 @@ func noted(line fleet.Run, folder, dir string) (r seedResult, err error) {
 	}
 	if r.Dir = ""; dir != "" {
 		r.Dir = filepath.Join(folder, dir)
+	}
+	if r.Cell != nil {
+		r.Cell.Dir = dir
 	}
 	return r, nil
 }
@@ -120,7 +127,7 @@ func (a *app) mergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge --out DIR SHARD...",
 		Short: "Join the folders of the shards of a campaign",
-		Long: `Join the folders that lockchaos run --seeds and lockchaos simulate wrote with --shard: the
+		Long: `Join the folders that lockchaos run --seeds, matrix and simulate wrote with --shard: the
 new folder has the files of a campaign that one process played, and the run directories. Shards of
 other programs or commands are refused. The exit code is that of the worst run; where a seed
 was never played it is 2 at best.`,
@@ -156,6 +163,10 @@ was never played it is 2 at best.`,
 // mergeRuns joins runs on real servers.
 func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 	s := newSummary(len(c.Runs) + len(c.Missing))
+	plan, err := fleet.MatrixOf(c.Header)
+	if err != nil {
+		return err
+	}
 	taken := map[string]bool{}
 	for _, line := range c.Runs {
 		dir := line.Dir
@@ -173,9 +184,21 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 			}
 		}
 		s.add(r)
+		if plan != nil {
+			err = plan.Add(line.Job, r.Seed, r.Cell)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", line.Folder, err)
+		}
 	}
 	s.sort()
-	if err := reports.WriteJoint(out, s.joint, s.Planned); err != nil {
+	if plan == nil {
+		err = reports.WriteJoint(out, s.joint, s.Planned)
+	} else {
+		m := plan.Joint(c.Header, s.joint, s.Planned)
+		err = errors.Join(reports.WriteMatrix(out, m), reports.WriteMatrixText(a.stdout, m))
+	}
+	if err != nil {
 		return asHarness(err)
 	}
 	a.printf("%s\n%s: %d valid, %d unknown, %d invalid\n", c.Command+" --seeds "+c.Seeds, say.Count(len(c.Runs), "run"), s.Valid, s.Unknown, s.Invalid)

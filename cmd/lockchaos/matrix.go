@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
@@ -43,6 +44,7 @@ matrix.html, summary.md and results.json. The exit code is that of the worst run
 	f.StringVar(&m.persistence, "persistence", topologies.PersistAlways, "what Redis servers keep when they are killed: "+strings.Join(topologies.Persistences(), ", ")+"; members of etcd and ZooKeeper keep all")
 	f.IntVar(&m.parallel, "parallel", 1, "number of runs at a time, each on its own servers")
 	f.BoolVar(&m.keep, "keep", false, "also keep the run directories of valid runs")
+	m.register(cmd)
 	f.StringVar(&m.out, "out", "", "the folder for the runs and the page (default reports/runs/TIME-matrix)")
 	f.BoolVar(&m.asJSON, "json", false, "print results.json instead of the table")
 	return cmd
@@ -50,6 +52,8 @@ matrix.html, summary.md and results.json. The exit code is that of the worst run
 
 // matrixOptions are what a user can say of a matrix.
 type matrixOptions struct {
+	division
+
 	locks         []string
 	faults, seeds string
 	length        time.Duration
@@ -68,7 +72,7 @@ type matrixOptions struct {
 // complete makes the cells, and joins what is wrong.
 func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	_, err := parseSeeds(m.seeds)
-	wrong := errors.Join(err, aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
+	wrong := errors.Join(err, m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
 		refuse(len(m.locks) == 0, "--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"),
 		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
 	for family := range strings.SplitSeq(m.faults, ",") {
@@ -190,37 +194,44 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	}
 	out := cmp.Or(m.out, filepath.Join(runsDir, time.Now().UTC().Format("20060102T150405Z")+"-matrix"))
 	before := exists(out)
-	if err := emptyDir(out); err != nil {
+	if err := m.dir(out); err != nil {
 		return err
 	}
+	plan := fleet.Matrix{Length: m.length, Families: m.families, Cells: m.cells}
+	h, err := plan.Header("lockchaos matrix"+changedFlags(cmd), m.seeds)
+	if err != nil {
+		return asHarness(err)
+	}
 	var jobs []seedJob
+	var locks []string
 	for i, o := range m.options {
+		c := &m.cells[i]
+		locks = append(locks, c.Lock)
 		for _, seed := range seeds {
 			if o == nil {
 				continue
 			}
-			c := &m.cells[i]
 			jobs = append(jobs, seedJob{
-				runOptions: o, seed: seed, cell: c, command: m.again(*c, seed),
-				name: fmt.Sprintf("%s on %s · %s · seed %d", c.Lock, c.Topology, c.Faults, seed),
-				dir:  filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
+				runOptions: o, seed: seed, cell: c, command: m.again(*c, seed), name: fmt.Sprintf("%s · seed %d", fleet.CellName(*c), seed),
+				dir: filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
 			})
 		}
 	}
-	c, err := a.newCampaign(out, len(jobs))
+	journal, err := m.open(out, h, locks...)
 	if err != nil {
 		return err
 	}
-	failure := c.play(cmd.Context(), m.parallel, jobs, func(j seedJob, r seedResult) error {
-		j.cell.Add(r.cell)
-		return nil
-	})
+	defer journal.Close()
+	c, jobs, err := a.newCampaign(out, journal, fleet.Part(m.part, jobs))
+	if err != nil {
+		return err
+	}
+	failure := c.play(cmd.Context(), m.parallel, jobs)
 	if failure != nil && c.failures == nil && c.done() == 0 {
-		return errors.Join(failure, removeEmpty(out, before))
+		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
 	}
 	c.sort()
-	made := reports.NewMatrix(c.joint, len(jobs), m.seeds, m.length, m.families, m.cells)
-	made.Command = "lockchaos matrix" + changedFlags(cmd) + " --seeds " + quoted(m.seeds)
+	made := plan.Joint(h, c.joint, c.Planned)
 	if err := reports.WriteMatrix(out, made); err != nil {
 		return asHarness(err)
 	}
@@ -229,5 +240,5 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	} else if err = reports.WriteMatrixText(a.stdout, made); err == nil {
 		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
 	}
-	return cmp.Or(asHarness(err), worst(c.exit(), c.end(cmd.Context(), failure)))
+	return cmp.Or(asHarness(err), worst(m.verdict(c.exit()), c.end(cmd.Context(), failure)))
 }

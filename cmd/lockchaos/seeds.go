@@ -117,7 +117,9 @@ type seedResult struct {
 	// Results are for the joint files.
 	Results *reports.Results `json:"results,omitempty"`
 
-	cell    reports.MatrixRun
+	// Cell is what a matrix tells of it.
+	Cell *reports.MatrixRun `json:"cell,omitempty"`
+
 	leftOut []string // faults that were asked for, and that could not be here
 	failure error    // of the harness
 }
@@ -159,11 +161,20 @@ type seedJob struct {
 	cell               *reports.MatrixCell
 }
 
+// job is its name in a journal.
+func (j *seedJob) job() string {
+	if j.cell == nil {
+		return fleet.Job("", j.seed)
+	}
+	return fleet.Job(fleet.CellName(*j.cell), j.seed)
+}
+
 // A campaign makes many random runs, several at a time. Their servers go on to the next run if they are as good as new.
 type campaign struct {
 	*app
 	seedSummary
 
+	journal  *fleet.Journal
 	file     *os.File // of its log
 	mu       sync.Mutex
 	servers  map[string]openedServers // by their store
@@ -177,17 +188,43 @@ type openedServers struct {
 	close func() error
 }
 
-// newCampaign begins a campaign of so many runs in a folder.
-func (a *app) newCampaign(out string, planned int) (*campaign, error) {
-	file, err := createLog(out)
-	if err != nil {
-		return nil, err
+// newCampaign begins a campaign of some runs in a folder, or goes on with it. Those that its journal does not have are left.
+func (a *app) newCampaign(out string, journal *fleet.Journal, jobs []seedJob) (c *campaign, left []seedJob, err error) {
+	c = &campaign{app: a, seedSummary: newSummary(len(jobs)), journal: journal, servers: map[string]openedServers{}}
+	if c.file, err = createLog(out); err != nil {
+		return nil, nil, err
 	}
-	return &campaign{app: a, seedSummary: newSummary(planned), file: file, servers: map[string]openedServers{}}, nil
+	played := map[string]seedResult{}
+	for _, line := range journal.Runs() {
+		if played[line.Job], err = noted(line, out, line.Dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, j := range jobs {
+		if r, there := played[j.job()]; there {
+			c.count(j, r)
+			continue
+		}
+		if exists(j.dir) { // of a process that was killed, or of a run that failed
+			if _, err := aside(j.dir, "unfinished"); err != nil {
+				return nil, nil, err
+			}
+		}
+		left = append(left, j)
+	}
+	return c, left, nil
 }
 
-// play makes the runs, and has each noted.
-func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob, noted func(seedJob, seedResult) error) (err error) {
+// count adds a run, and to its cell if it has one.
+func (c *campaign) count(j seedJob, r seedResult) {
+	c.add(r)
+	if j.cell != nil && r.Cell != nil {
+		j.cell.Add(*r.Cell)
+	}
+}
+
+// play makes the runs, and notes each.
+func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob) (err error) {
 	defer func() {
 		for _, s := range c.servers {
 			err = mostSevere(err, asHarness(s.close()))
@@ -205,7 +242,7 @@ func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob, noted
 		if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
 			return nil
 		}
-		c.add(r)
+		c.count(j, r)
 		landed := 0
 		for _, n := range r.Landed {
 			landed += n
@@ -215,7 +252,11 @@ func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob, noted
 			fmt.Fprintf(c.stderr, " · %s · %s", r.Found, r.Dir)
 		}
 		fmt.Fprintln(c.stderr)
-		return noted(j, r)
+		if r.failure != nil {
+			return nil // it is made when the campaign is resumed
+		}
+		r.Dir = base(r.Dir)
+		return noteJob(c.journal, fleet.Run{Job: j.job(), LeftOut: r.leftOut, Dir: r.Dir}, r)
 	})
 }
 
@@ -260,44 +301,21 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds})
+	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}, o.Lock.Name)
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	c, err := a.newCampaign(out, len(list)) // of the process that has the journal
+	var jobs []seedJob
+	for _, seed := range list {
+		jobs = append(jobs, seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)})
+	}
+	c, jobs, err := a.newCampaign(out, journal, jobs) // of the process that has the journal
 	if err != nil {
 		return err
 	}
 	c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
-	played := map[string]bool{}
-	for _, r := range journal.Runs() {
-		before, err := noted(r, out, r.Dir)
-		if err != nil {
-			return err
-		}
-		played[r.Job] = true
-		c.add(before)
-	}
-	var jobs []seedJob
-	for _, seed := range list {
-		j := seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)}
-		if played[fleet.Job("", seed)] {
-			continue
-		}
-		if exists(j.dir) { // of a process that was killed, or of a run that failed
-			if _, err := aside(j.dir, "unfinished"); err != nil {
-				return err
-			}
-		}
-		jobs = append(jobs, j)
-	}
-	failure := c.play(cmd.Context(), o.parallel, jobs, func(_ seedJob, r seedResult) error {
-		if r.failure == nil {
-			return note(journal, r)
-		}
-		return nil // it is made when the campaign is resumed
-	})
+	failure := c.play(cmd.Context(), o.parallel, jobs)
 	if failure != nil && c.failures == nil && c.done() == 0 {
 		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
 	}
@@ -363,7 +381,8 @@ func (c *campaign) runSeed(ctx context.Context, j seedJob) (seedResult, error) {
 	s.tell(r.in, results)
 	s.Dir, s.Mix, s.leftOut, s.Control = r.dir, r.in.Run.Faults, r.in.Run.SkippedFaults, r.in.Run.Control
 	if j.cell != nil {
-		s.cell = reports.NewMatrixRun(r.in, base(r.dir))
+		cell := reports.NewMatrixRun(r.in, base(r.dir))
+		s.Cell = &cell
 	}
 	s.Results = &results
 	return s, nil
@@ -429,16 +448,16 @@ func (s *seedSummary) add(r seedResult) {
 		s.Tried[name]++
 	}
 	if r.Verdict != checker.Valid {
-		r.Results = nil
+		r.Results, r.Cell = nil, nil
 		s.Runs = append(s.Runs, r)
 	}
 }
 
-// sort orders the runs by their locks, topologies and seeds.
+// sort orders the runs by their locks, topologies, seeds and faults.
 func (s *seedSummary) sort() {
 	slices.SortStableFunc(s.Runs, func(a, b seedResult) int { return cmp.Compare(a.Seed, b.Seed) })
 	slices.SortStableFunc(s.joint, func(a, b reports.JointRun) int {
-		return cmp.Or(cmp.Compare(a.Lock, b.Lock), cmp.Compare(a.Topology, b.Topology), cmp.Compare(a.Seed, b.Seed))
+		return cmp.Or(cmp.Compare(a.Lock, b.Lock), cmp.Compare(a.Topology, b.Topology), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Faults, b.Faults))
 	})
 }
 

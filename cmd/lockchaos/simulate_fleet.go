@@ -55,7 +55,7 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 	if err := o.dir(o.out); err != nil {
 		return err
 	}
-	j, err := o.open(o.out, fleet.Header{Command: "lockchaos simulate" + changedFlags(cmd), Seeds: o.seeds, Same: true})
+	j, err := o.open(o.out, fleet.Header{Command: "lockchaos simulate" + changedFlags(cmd), Seeds: o.seeds, Same: true}, o.lock.Name)
 	if err != nil {
 		return err
 	}
