@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 GOLANGCI_VERSION := v2.15.0
 GOTESTSUM_VERSION := v1.13.0
+CYCLONEDX_VERSION := v1.10.0
 
 BIN       := bin/lockchaos
 SOURCES   := $(shell find . -name '*.go' -not -name '*_test.go' -o -path './scenarios/catalogue/*.yaml' -o -path './reports/assets/*' -o -path './bench/*.html' -o -name '*.lua' -o -name '*.c') go.mod go.sum go.work lock/go.mod lock/go.sum
@@ -153,6 +154,7 @@ test: .bin/gotestsum-$(GOTESTSUM_VERSION) ## All tests, with real servers; RACE=
 
 test-cached: # beside those that wait for servers, one package at a time
 	@$(GO_TEST) --jsonfile .bin/test/cached.json --junitfile .bin/test/cached.xml -- -vet=off -ldflags=-w -timeout 15m -p 1 $(CACHED)
+	@cd examples/fleet/kubernetes && GOWORK=off go test -vet=off -ldflags=-w .
 
 test-servers:
 	@$(call with_servers,servers) $(PACKAGES) $(if $(RACE),$(UNRACED),$(SERVERS))
@@ -191,6 +193,15 @@ lint: .bin/golangci-lint-$(GOLANGCI_VERSION) ## Formatting, vet and the rules of
 cross: ## Check that everything compiles for macOS and Windows
 	go run ./internal/typecheck darwin/arm64 windows/amd64
 
+# What is for other systems alone is compiled here, too: SYSTEMS= all, or some, such as linux/amd64.
+.PHONY: release
+release: .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION) ## The files of a release in dist/VERSION: VERSION=v0.1.0, or snapshot (default); SYSTEMS=
+	CYCLONEDX=$< scripts/release $(or $(VERSION),snapshot) $(SYSTEMS)
+
+.bin/cyclonedx-gomod-$(CYCLONEDX_VERSION):
+	GOBIN=$(CURDIR)/.bin go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
+	mv .bin/cyclonedx-gomod $@
+
 # go.mod requires a version of lock that comes with the next release, and has no replace
 # directive after this, since `go install` of a module that has one is refused.
 LOCK_MODULE := github.com/lockchaos/lockchaos/lock
@@ -201,6 +212,7 @@ tidy: ## Update go.mod and go.sum of all modules to what is imported; MODULE=PAT
 		{ $(if $(MODULE),go get $(MODULE) &&) go mod tidy; } || code=$$?; \
 		go mod edit -dropreplace $(LOCK_MODULE); exit $$code
 	cd examples && go mod tidy
+	cd examples/fleet/kubernetes && GOWORK=off go mod tidy
 
 .bin/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -263,4 +275,4 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 
 .PHONY: clean
 clean: ## Remove what was built, and all run directories
-	rm -rf bin .bin reports/runs
+	rm -rf bin .bin dist reports/runs

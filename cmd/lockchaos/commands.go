@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -29,13 +30,33 @@ func version() string {
 	return "devel"
 }
 
+// commit says which commit a program was built from; nothing where that is not known, as of what a module proxy had.
+func commit(info *debug.BuildInfo) string {
+	settings := map[string]string{}
+	if info != nil {
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+	}
+	revision := settings["vcs.revision"]
+	if revision == "" {
+		return ""
+	}
+	changed := ""
+	if settings["vcs.modified"] == "true" {
+		changed = ", changed since"
+	}
+	return fmt.Sprintf(" (commit %s of %s%s)", revision, settings["vcs.time"], changed)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, and the commit if it is known",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			a.printf("lockchaos %s\n", version())
+			info, _ := debug.ReadBuildInfo()
+			a.printf("lockchaos %s%s\n", version(), commit(info))
 			return nil
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -248,6 +249,16 @@ func TestDoubt(t *testing.T) {
 	require.Empty(t, doubt(paused, lost, run(access(time.Second+1)), nil))
 	require.Empty(t, doubt(simulation.Case{Careless: true}, lost, run(access(time.Second+1)), nil))
 	require.Equal(t, "it differs", doubt(paused, lost, run(), errors.New("it differs")))
+}
+
+// What a build says of its commit.
+func TestCommit(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, commit(nil))
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-28T20:00:00Z"}, {Key: "vcs.modified", Value: "false"}}}
+	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z)", commit(info))
+	info.Settings[2].Value = "true"
+	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z, changed since)", commit(info))
 }
 
 // shard makes a folder with a journal of runs.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -83,6 +84,135 @@ func TestWorkflowsOfAUser(t *testing.T) {
 			require.Positive(t, bytes.Count(told, []byte("✓ valid")))
 		})
 	}
+}
+
+// release makes a release whose program is the one under test, by the names that scripts/release gives its files, and returns its place.
+func release(t *testing.T, version string) (place string) {
+	t.Helper()
+	program, err := exec.LookPath("lockchaos")
+	require.NoError(t, err)
+	place = t.TempDir()
+	name := fmt.Sprintf("lockchaos_%s_%s_%s", strings.TrimPrefix(version, "v"), runtime.GOOS, runtime.GOARCH)
+	folder := filepath.Join(place, version)
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, name), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, name, "lockchaos"), []byte("#!/bin/sh\nexec "+program+` "$@"`), 0o755)) //nolint:gosec // a program
+	command(t, os.Environ(), folder, "sh", "-c", "tar -czf "+name+".tar.gz "+name+" && sha256sum *.tar.gz >checksums.txt && rm -r "+name)
+	return "file://" + place
+}
+
+// strict decodes YAML, of which all fields must be known.
+func strict(t *testing.T, path string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	require.NoError(t, err)
+	require.NoError(t, yaml.UnmarshalWithOptions(b, into, yaml.Strict()))
+}
+
+// The action installs a release, after a look at its checksum, and runs a command; what it ends with is the answer.
+func TestAction(t *testing.T) {
+	t.Parallel()
+	needServers(t)
+	var action struct {
+		Name, Description string
+		Inputs            map[string]struct{ Description, Default string }
+		Runs              struct {
+			Using string
+			Steps []struct {
+				Name, If, Shell, Run string
+				Env                  map[string]string
+			}
+		}
+	}
+	strict(t, "action.yml", &action)
+	require.Equal(t, "composite", action.Runs.Using)
+	top, err := filepath.Abs(root)
+	require.NoError(t, err)
+	place := release(t, "v9.9.9")
+	try := func(version, lockchaos string) (output, summary string, err error) {
+		dir := t.TempDir()
+		path := "PATH=" + filepath.Join(dir, "lockchaos-bin") + ":" + os.Getenv("PATH") // as GITHUB_PATH says
+		inputs := strings.NewReplacer("${{ inputs.version || github.action_ref }}", version, "${{ inputs.command }}", lockchaos)
+		for _, step := range action.Runs.Steps {
+			cmd := exec.CommandContext(t.Context(), step.Shell, "-e", "-c", step.Run)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "GITHUB_ACTION_PATH="+top, "RUNNER_TEMP="+dir, "RUNNER_OS=Linux", "GITHUB_PATH="+filepath.Join(dir, "path"),
+				"GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary"), "LOCKCHAOS_RELEASES="+place, path)
+			for name, value := range step.Env {
+				value = inputs.Replace(value)
+				require.NotContains(t, value, "${{")
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+			out, err := cmd.CombinedOutput()
+			output += string(out)
+			if err != nil {
+				return output, summary, err
+			}
+			b, _ := os.ReadFile(filepath.Join(dir, "summary"))
+			summary = string(b)
+		}
+		return output, summary, nil
+	}
+	output, summary, err := try("v9.9.9", "run --seeds 1 --faults none --duration 1s --lock 'mutex'")
+	require.NoError(t, err, output)
+	require.Contains(t, output, "lockchaos "+version())
+	require.Contains(t, summary, "✓ valid")
+	output, _, err = try("v9.9.8", "")
+	require.Error(t, err)
+	require.Contains(t, output, "v9.9.8 has no checksums.txt")
+	output, _, err = try("v9.9.9", "run --lock nothing")
+	require.ErrorContains(t, err, "exit status 254", output)
+
+	archive, err := filepath.Glob(filepath.Join(strings.TrimPrefix(place, "file://"), "v9.9.9", "*.tar.gz"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(archive[0], []byte("other"), 0o600))
+	output, _, err = try("v9.9.9", "")
+	require.Error(t, err)
+	require.Contains(t, output, "is not what checksums.txt of v9.9.9 says")
+}
+
+// The jobs for GitLab decode, and their scripts run: shorter, and without what installs a program.
+func TestGitLabJobs(t *testing.T) {
+	t.Parallel()
+	needServers(t)
+	type job struct {
+		Image, Extends string
+		BeforeScript   []string `yaml:"before_script"`
+		Script, Needs  []string
+		Parallel       int
+		Rules          []struct{ If, When string }
+		Artifacts      struct {
+			When    string
+			Paths   []string
+			Reports map[string]string
+		}
+	}
+	var jobs struct {
+		Variables          map[string]string
+		Base               job `yaml:".lockchaos"`
+		Lock, Night, Merge job
+	}
+	strict(t, "examples/ci/gitlab.yml", &jobs)
+	driver, err := filepath.Abs("../../drivers/redis-py/driver.py")
+	require.NoError(t, err)
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 2s", "1-5", "1", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1")
+	play := func(dir string, script []string, env ...string) {
+		for _, line := range script {
+			require.NotContains(t, line, "apt-get")
+		}
+		command(t, append(append(os.Environ(), "LOCK=exec:/usr/bin/python3 "+driver), env...), dir, "bash", "-e", "-c", shorter.Replace(strings.Join(script, "\n")))
+	}
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
+		runtest.Lacks(t, fmt.Errorf("redis-py is missing (make drivers installs it): %w", err))
+	}
+	require.Contains(t, strings.Join(jobs.Base.BeforeScript, " "), "scripts/get")
+	dir := t.TempDir()
+	play(dir, jobs.Lock.Script)
+	require.FileExists(t, filepath.Join(dir, jobs.Lock.Artifacts.Reports["junit"]))
+	dir = t.TempDir()
+	for _, index := range []string{"1", "2"} {
+		play(dir, jobs.Night.Script, "CI_NODE_INDEX="+index, "CI_NODE_TOTAL=2")
+	}
+	play(dir, jobs.Merge.Script)
+	require.FileExists(t, filepath.Join(dir, jobs.Merge.Artifacts.Reports["junit"]))
 }
 
 // The one for a lock in Go names what package chaos reads and writes.
