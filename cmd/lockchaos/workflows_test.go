@@ -169,6 +169,39 @@ func TestAction(t *testing.T) {
 	require.Contains(t, output, "is not what checksums.txt of v9.9.9 says")
 }
 
+// What publishes a release decodes, and has the notes of the version in CHANGELOG.md.
+func TestReleaseWorkflow(t *testing.T) {
+	t.Parallel()
+	var release struct {
+		Name        string
+		On          struct{ Push struct{ Tags []string } }
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			RunsOn string `yaml:"runs-on"`
+			Env    map[string]string
+			Steps  []struct {
+				Name, Uses, Run string
+				With            map[string]string
+			}
+		}
+	}
+	strict(t, ".github/workflows/release.yml", &release)
+	dir := t.TempDir()
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), append(changelog, "\n## v0.0.9\n\nolder\n"...), 0o600))
+	for _, step := range release.Jobs["release"].Steps {
+		command(t, nil, dir, "bash", "-n", "-c", step.Run)
+		if step.Name == "notes" {
+			command(t, []string{"PATH=" + os.Getenv("PATH"), "VERSION=v0.1.0"}, dir, "bash", "-c", step.Run)
+		}
+	}
+	notes, err := os.ReadFile(filepath.Join(dir, "dist", "notes.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(notes), "The first release.")
+	require.NotContains(t, string(notes), "older")
+}
+
 // The jobs for GitLab decode, and their scripts run: shorter, and without what installs a program.
 func TestGitLabJobs(t *testing.T) {
 	t.Parallel()
