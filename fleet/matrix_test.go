@@ -17,7 +17,8 @@ func TestMatrix(t *testing.T) {
 	t.Parallel()
 	const driver = "exec:driver --of seed 1 on single · none"
 	m := fleet.Matrix{Length: time.Second, Families: []string{"none", "redis"}, Cells: []reports.MatrixCell{
-		{Lock: driver, Topology: "single", Faults: "none"}, {Lock: "etcd-mutex", Topology: "etcd", Faults: "redis", Impossible: "no Redis"},
+		{Lock: driver, Topology: "single", Faults: "none"},
+		{Lock: "etcd-mutex", Topology: "etcd", Faults: "redis", Impossible: "no Redis"},
 		{Lock: "mutex", Topology: "single", Faults: "none"},
 	}}
 	h, err := m.Header("lockchaos matrix", "1-2")
