@@ -18,6 +18,14 @@ import (
 // Its result counts what the history met, in [Result.Met].
 func Assumptions(meets ...string) Checker { return assumptions(true, meets) }
 
+// absent says what was not met, where the name does not say it.
+var absent = map[string]string{ //nolint:gochecknoglobals // a table
+	history.MetNotHeld: "no release or extension was refused because the hold was over on the servers, as where a key outlives its lease",
+	history.MetQueued:  "no grant said its place in a queue",
+	history.MetShared:  "no lock was held by two owners together",
+	history.MetUnknown: "there were no operations whose outcome is unknown",
+}
+
 func assumptions(contention bool, meets []string) Checker {
 	return Checker{
 		name: "assumptions", engine: "counts",
@@ -51,7 +59,7 @@ func assumptions(contention bool, meets []string) Checker {
 			}
 			for _, name := range meets {
 				if f.met[name] == 0 && name != history.MetContention {
-					f.doubt("the workload is there for %s, and there were none", name)
+					f.doubt("%s, and the workload is there for that", cmp.Or(absent[name], "there were no "+name))
 				}
 			}
 			if cut := ev.Truncated; cut > 0 {

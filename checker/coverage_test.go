@@ -54,11 +54,11 @@ func TestWhatAWorkloadIsForMustBeMet(t *testing.T) {
 	require.Equal(t, checker.Valid, metIn(t, covered, history.MetReentries, history.MetCrashes).Verdict)
 	r := metIn(t, covered, history.MetReentries, history.MetDowngrades)
 	require.Equal(t, checker.Unknown, r.Verdict)
-	require.Contains(t, r.Summary, "the workload is there for downgrades, and there were none")
+	require.Contains(t, r.Summary, "there were no downgrades, and the workload is there for that")
 
 	r = metIn(t, covered, history.MetUnleased) // all that was asked for had a lease
 	require.Equal(t, checker.Unknown, r.Verdict)
-	require.Contains(t, r.Summary, "the workload is there for grants without a lease, and there were none")
+	require.Contains(t, r.Summary, "there were no grants without a lease, and the workload is there for that")
 	r = metIn(t, strings.Replace(covered, `,"lease":100000000`, "", 1), history.MetUnleased)
 	require.Equal(t, 1, r.Met[history.MetUnleased])
 }

@@ -227,9 +227,9 @@ func TestWhatAWorkloadIsForIsAskedOfTheRun(t *testing.T) {
 	require.NoError(t, err)
 	for _, tt := range []struct{ workload, want string }{
 		{"contended", ""},
-		{"re-entrant", "the workload is there for re-entries, and there were none"},
-		{"contended,crash", "the workload is there for crashes, and there were none"},
-		{"fair-queue", "the workload is there for queued, and there were none; the workload is there for hand-overs, and there were none"},
+		{"re-entrant", "there were no re-entries, and the workload is there for that"},
+		{"contended,crash", "there were no crashes, and the workload is there for that"},
+		{"fair-queue", "no grant said its place in a queue, and the workload is there for that; there were no hand-overs, and the workload is there for that"},
 		{"of-the-future", ""},
 	} {
 		report := harness.Judge(t.Context(), history.Run{Duration: time.Second, Workload: tt.workload}, h)
