@@ -364,7 +364,13 @@ func (f Features) outlived(late func(ctx context.Context, l lock.Locker, old *lo
 }
 
 func lateRelease(ctx context.Context, _ lock.Locker, old *lock.Hold) error {
-	return want(old.Release(ctx), lock.ErrNotHeld, "Release after the lease")
+	return want(old.Release(ctx), lock.ErrNotHeld, "Release"+tooLate(old))
+}
+
+// tooLate says how late a call of a hold is that another owner was granted the lock after.
+func tooLate(old *lock.Hold) string {
+	return fmt.Sprintf(" %v after the end of a lease of %v, while another owner holds the lock,",
+		time.Since(old.Lease().Expires).Round(time.Millisecond), old.Lease().Length)
 }
 
 func lateReleaseOfAnother(ctx context.Context, l lock.Locker, old *lock.Hold) error {
@@ -373,7 +379,7 @@ func lateReleaseOfAnother(ctx context.Context, l lock.Locker, old *lock.Hold) er
 }
 
 func lateExtend(ctx context.Context, l lock.Locker, old *lock.Hold) error {
-	if err := want(old.Extend(ctx, long), lock.ErrNotHeld, "Extend after the lease"); err != nil {
+	if err := want(old.Extend(ctx, long), lock.ErrNotHeld, "Extend"+tooLate(old)); err != nil {
 		return err
 	}
 	return refuse(ctx, l, "c")
@@ -388,11 +394,11 @@ func releasedTwice(ctx context.Context, l lock.Locker) error {
 	if err != nil {
 		return err
 	}
-	if err := want(a.Release(ctx), lock.ErrNotHeld, "a second Release"); err != nil {
+	if err := want(a.Release(ctx), lock.ErrNotHeld, "a second Release of the same grant"); err != nil {
 		return err
 	}
 	return under(ctx, l, try("b", long), func(*lock.Hold) error {
-		if err := want(a.Release(ctx), lock.ErrNotHeld, "a third Release"); err != nil {
+		if err := want(a.Release(ctx), lock.ErrNotHeld, "a third Release, while another owner holds the lock,"); err != nil {
 			return err
 		}
 		return refuse(ctx, l, "c")
@@ -401,7 +407,7 @@ func releasedTwice(ctx context.Context, l lock.Locker) error {
 
 func (f Features) extended(ctx context.Context, l lock.Locker) error {
 	return under(ctx, l, try("a", 2*f.Lease), func(a *lock.Hold) error { // two requests have to be answered within it
-		first := a.Lease().Expires
+		first, asked := a.Lease().Expires, time.Now()
 		if err := a.Extend(ctx, long); err != nil {
 			return err
 		}
@@ -410,6 +416,10 @@ func (f Features) extended(ctx context.Context, l lock.Locker) error {
 		}
 		wait := max(time.Until(first), 0) + f.Lease/2
 		_, err := l.Acquire(ctx, name, lock.Options{Owner: "b", Lease: long, Wait: wait})
+		if err == nil {
+			return fmt.Errorf("a lease of %v was extended to %v, and the lock granted to another owner %v after that: does Extend use the lease that it is given?",
+				2*f.Lease, long, time.Since(asked).Round(time.Millisecond))
+		}
 		return want(err, lock.ErrNotAcquired, "Acquire of an extended lock")
 	})
 }
