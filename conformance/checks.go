@@ -62,7 +62,7 @@ func Checks() []Check {
 			change: "look and write in one step on the server (SET NX, or a script), and ask the master",
 		},
 		{
-			Name: "a lease that runs out frees the lock, and not before", play: endsWithLease,
+			Name: "a lease that runs out frees the lock, and not before", play: endsWithLease, links: true,
 			change: "give the server the lease that was asked for, in milliseconds (PX, not EX of whole seconds)",
 		},
 		{Name: "a grant is believed for about as long as its lease", play: validForLease},
@@ -77,7 +77,7 @@ func Checks() []Check {
 			change: "prolong the key on the server by the lease of the extension; or do not promise extend",
 		},
 		{Name: "an extended hold ends with the lease of its extension", Needs: extendable, play: extensionEnds, links: true},
-		{Name: "a lock that was released is left alone", play: leavesAlone, links: true, change: "end the watchdog before the key is deleted"},
+		{Name: "a lock that was released is left alone", play: leavesAlone, links: true},
 		{Name: "a second release leaves the next holder alone", play: releasesTwice, change: ownerInOneStep},
 		{Name: "a late release leaves the next holder alone", play: releasesLate, change: ownerInOneStep},
 		{Name: "a release whose requests are slow leaves the next holder alone", play: releasesSlowly, links: true, redis: true},

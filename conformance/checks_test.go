@@ -59,6 +59,7 @@ func TestChecks_FindBugs(t *testing.T) {
 		{"calls unknown releases refused", "a release whose reply is lost is unknown", correct, usual},
 		{"counts from the reply", "a grant over slow links is believed for no longer than the servers keep it", []plant{brisk}, 2 * usual},
 		{"ends early", "a lease that runs out frees the lock, and not before", correct, usual},
+		{"cuts to seconds", "a lease that runs out frees the lock, and not before", []plant{wholeSeconds}, usual},
 		{"told in seconds", "a grant is believed for about as long as its lease", correct, usual},
 		{"remembers", "a grant asks the servers", correct, usual},
 		{"refuses the unknown", "a request whose reply is lost is unknown", correct, usual},
@@ -144,13 +145,15 @@ func requireTold(t *testing.T, check string, wrong error) {
 // changing are the parts of a message that differ from run to run.
 var changing = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?(ms|µs|s)?\b|\b[A-Z2-7]{26}\b`)
 
-// An error of its own, where the lock is held, is told before any check of a lock in Go.
+// An error of its own, where the lock is held, is told before any check of a lock in Go, and so is no error without a grant.
 func TestRefusal_Unmapped(t *testing.T) {
 	t.Parallel()
-	t.Run("unmapped", func(t *testing.T) {
-		wrong := conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("unmapped", bugs["calls refusals unknown"]))
-		requireTold(t, "a lock that is held is refused", wrong)
-	})
+	for name, bug := range map[string]string{"unmapped": "calls refusals unknown", "granted nothing": "granted nothing"} {
+		t.Run(name, func(t *testing.T) {
+			wrong := conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec(name, bugs[bug]))
+			requireTold(t, "a lock that is held is refused", wrong)
+		})
+	}
 	require.NoError(t, conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("correct")))
 }
 

@@ -69,7 +69,7 @@ type Outcome struct {
 	Skipped bool
 	// Wrong is what was wrong; nil: nothing.
 	Wrong error
-	// Log is the end of what the driver logged.
+	// Log is the end of what the driver logged, and what the check noted.
 	Log string
 }
 
@@ -240,7 +240,7 @@ func repeat(ctx context.Context, d topologies.Deployment, start opener, c Check,
 
 // once makes a check once, with that lease and wait for servers.
 func once(ctx context.Context, d topologies.Deployment, start opener, c Check, lease, timeout time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
-	p := &play{ctx: ctx, d: d, name: name, lease: lease, timeout: timeout}
+	p := &play{ctx: ctx, d: d, name: name, lease: lease, timeout: timeout, log: log}
 	zones := d.Topology().Of(topologies.Zone)
 	for i, at := range []*subject{&p.a, &p.b} {
 		one, end, err := start(d, zones[i%len(zones)], timeout, log)
@@ -257,18 +257,22 @@ func once(ctx context.Context, d topologies.Deployment, start opener, c Check, l
 }
 
 // An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
-// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted.
+// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted. Or the lock returned
+// no error and granted nothing: Err is that of the release.
 type UnmappedError struct {
-	Lock string
-	Err  error
+	Lock    string
+	Err     error
+	Granted bool
 }
 
 func (e *UnmappedError) Error() string {
-	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, so that it may have been granted", e.Lock, e.Err, e.Err)
+	if e.Granted {
+		return fmt.Sprintf("lock %s returned no error to a client that asked for a lock which another client held, and no grant that can be released (%v): "+
+			"where it says by nil or false that it is taken, return lock.ErrNotAcquired", e.Lock, e.Err)
+	}
+	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, "+
+		"so that it may have been granted: say what it means where the lock is opened, chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", e.Lock, e.Err, e.Err)
 }
-
-// Unwrap returns the error of the lock.
-func (e *UnmappedError) Unwrap() error { return e.Err }
 
 // Refusal has a lock refuse a client what another client holds, on servers without faults, and returns an
 // [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
@@ -277,12 +281,16 @@ func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec
 	refusal := func(p *play) {
 		h := p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
 		for range tries {                 // a busy machine may answer too late once
-			_, err := p.ask(ctx, "b.1", p.name, long)
+			got, err := p.ask(ctx, "b.1", p.name, long)
+			granted := err == nil
+			if granted {
+				err = got.Release(ctx)
+			}
 			own, is := errors.AsType[openError](err)
-			if unmapped = nil; !is || ctx.Err() != nil {
+			if unmapped = nil; ctx.Err() != nil || err == nil || !granted && !is {
 				break
 			}
-			unmapped = &UnmappedError{l.Name, own.error}
+			unmapped = &UnmappedError{l.Name, cmp.Or(own.error, err), granted}
 		}
 		p.release(h)
 	}

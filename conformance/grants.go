@@ -127,11 +127,20 @@ func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map
 	return granted, open
 }
 
+// endsWithLease asks a lock in Go for less than a second, of which one that cuts leases to whole seconds has nothing
+// left. A driver may be too slow for that. That a key lives until the next whole second is no defect, and noted.
 func endsWithLease(p *play) {
+	patience, before := p.patience(), p.keys()
+	if !p.isDriver() {
+		p.lease = p.lease * 2 / 5
+	}
 	sent := time.Now()
 	p.grant("a.1", p.name, p.lease)
-	if _, err := p.nextWithin(p.patience(), "b.1", p.name); errors.Is(err, ErrNotFree) {
-		p.hopeless("%w, %v after a grant for %v that was not given back: give the key its lease, in the step that sets it (SET NX PX)", ErrNotFree, p.patience(), p.lease)
+	if end := p.end(time.Now(), before); end > p.lease*5/4 {
+		fmt.Fprintf(p.log, "a key of a lock that was asked for %v lives for %v: if its holder crashes, others wait that long\n", p.lease, end.Round(time.Millisecond))
+	}
+	if _, err := p.nextWithin(patience, "b.1", p.name); errors.Is(err, ErrNotFree) {
+		p.hopeless("%w, %v after a grant for %v that was not given back: give the key its lease, in milliseconds, in the step that sets it (SET NX PX)", ErrNotFree, patience, p.lease)
 	} else {
 		p.must(err)
 	}

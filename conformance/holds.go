@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -47,12 +48,12 @@ func leavesAlone(p *play) {
 	after := p.keys()
 	for key, left := range before {
 		if now := after[key]; left > long/2 && now > 0 && now < long/2 {
-			p.fail("the key %s of the next holder had %v left, and %v after a pause of %v: something goes on after the release", key, left, now, p.lease)
+			p.fail("the key %s of the next holder had %v left, and %v after a pause of %v: something goes on after the release; end the watchdog before the key is deleted", key, left, now, p.lease)
 		}
 	}
 	p.refused("a.2", p.name, long, third)
 	if err := next.Release(p.ctx); err != nil {
-		p.fail("the release of the next holder, whose lease was %v, failed after a pause of %v: something goes on after the first release: %w", long, p.lease, err)
+		p.fail("the release of the next holder, whose lease was %v, failed after a pause of %v: something goes on after the first release; end the watchdog before the key is deleted: %w", long, p.lease, err)
 	}
 }
 
@@ -156,8 +157,9 @@ func extendsSlowly(p *play) {
 		wait()
 		confirmed := extended == nil || errors.Is(extended, lock.ErrLost) // the hold was over by then, and believes no answer
 		if confirmed && left > 0 {
-			p.fail("the extension was answered with ok, although a client of another process was granted the lock %v before the end of it: "+
-				"compare the owner and prolong in one step on the server, or look at what came of the transaction", left.Round(time.Millisecond))
+			p.fail("the extension for %v was answered with ok, although a client of another process was granted the lock %v before the end of it: "+
+				"prolong by the lease that the extension is given, and compare the owner and prolong in one step on the server, or look at what came of the transaction",
+				2*p.lease, left.Round(time.Millisecond))
 		}
 		if extended != nil {
 			held.inTime(p)
@@ -202,12 +204,15 @@ func (p *play) holdSlowly(fifths int) *slowHold {
 	}
 	p.slow(topologies.Upstream, s.end*time.Duration(fifths)/5)
 	// All commands count: a lock that begins with others than those that name it is not slow.
-	p.watch(func(server string, _ []string) {
+	p.judge(func(server string, m traffic.Message) traffic.Action {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.came[server]++; s.came[server] == s.early {
-			s.late[server] = time.Since(s.sent) >= s.end
+		if m.Kind == traffic.Command {
+			if s.came[server]++; s.came[server] == s.early {
+				s.late[server] = time.Since(s.sent) >= s.end
+			}
 		}
+		return traffic.Action{}
 	})
 	return s
 }

@@ -201,6 +201,11 @@ func (p *planted) afterLook(ctx context.Context, name, token string, heeds bool,
 	return done, err
 }
 
+// wholeSeconds has leases of whole seconds, none shorter than was asked for: it is correct.
+func wholeSeconds(p *planted) {
+	p.life = func(lease time.Duration) time.Duration { return (lease + time.Second - 1).Truncate(time.Second) }
+}
+
 // outlives has keys outlive their leases.
 func outlives(p *planted) { p.life = func(lease time.Duration) time.Duration { return lease * 7 / 5 } }
 
@@ -364,6 +369,17 @@ var bugs = map[string]plant{
 				err = p.set(ctx, r)
 			}
 			return err
+		}
+	},
+	"cuts to seconds": func(p *planted) {
+		p.life = func(lease time.Duration) time.Duration { return lease.Truncate(time.Second) }
+	},
+	"granted nothing": func(p *planted) {
+		p.take = func(ctx context.Context, r *request) error {
+			if err := p.set(ctx, r); !errors.Is(err, lock.ErrNotAcquired) {
+				return err
+			}
+			return nil // with a token that no key has
 		}
 	},
 	"calls refusals unknown": func(p *planted) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ type play struct {
 	name    string        // of a lock that no other check uses
 	lease   time.Duration // of a lock that is let run out
 	timeout time.Duration // for how long a server is waited for
+	log     io.Writer     // beside what a driver logs
 	d       topologies.Deployment
 
 	mends   []func()       // what is to be done at the end, the last one first
@@ -352,16 +354,6 @@ func (p *play) cut(servers ...string) (mend func()) {
 	}
 }
 
-// watch has the commands that the first process sends told, where the links are read.
-func (p *play) watch(see func(server string, words []string)) {
-	p.judge(func(server string, m traffic.Message) traffic.Action {
-		if m.Kind == traffic.Command {
-			see(server, m.Words)
-		}
-		return traffic.Action{}
-	})
-}
-
 // judge decides of each message of the first process, and reports whether all of its links are read.
 func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (read bool) {
 	read = true
@@ -388,12 +380,14 @@ func (p *play) deaf(request func(context.Context) error) error {
 	return request(ctx)
 }
 
+func (p *play) isDriver() bool {
+	_, is := p.a.(*driver.Driver)
+	return is
+}
+
 // word is one for a driver, and another for a lock in Go.
 func (p *play) word(program, inGo string) string {
-	if _, is := p.a.(*driver.Driver); is {
-		return program
-	}
-	return inGo
+	return map[bool]string{true: program, false: inGo}[p.isDriver()]
 }
 
 func (p *play) who() string { return p.word("the driver", "the lock") }
