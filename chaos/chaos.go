@@ -19,6 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -93,7 +94,8 @@ func seedsOf(p Plan, usual string) ([]uint64, error) {
 // Run has clients use a lock on the topologies of a plan while its faults pass: a
 // run for each topology and seed, one after the other, and each a subtest, which
 // fails unless the run is valid. A run that is unknown is repeated once, with twice
-// its length, and leases of a second at the least.
+// its length, and leases of a second at the least; where short leases are what it did not see the end of,
+// with the same leases and longer holds.
 func Run(t *testing.T, l Lock, p Plan) {
 	t.Helper()
 	begin(t)
@@ -116,15 +118,29 @@ func Run(t *testing.T, l Lock, p Plan) {
 // one is not late.
 const longLease = time.Second
 
-// longer is the same run with twice the length, and with long leases.
-func longer(r harness.RandomRun) playable {
-	r.Length *= 2
-	clients := r.Workload
-	clients.Kinds = strings.Split(r.Kind, ",")
-	if usual := clients.WithDefaults().Lease; clients.Lease == 0 && usual > 0 && !r.Lock.Endless {
-		r.Workload.Lease = max(usual, longLease)
+// longer is the same run with twice the length, and with long leases: the machine may be too slow for others. A lock
+// that never ends short leases would be right in it. So where no release was too late, holds go on until they must be.
+func longer(r harness.RandomRun) second {
+	return func(first reports.Input) playable {
+		r.Length *= 2
+		clients := r.Workload
+		clients.Kinds = strings.Split(r.Kind, ",")
+		switch usual := clients.WithDefaults().Lease; {
+		case clients.Lease > 0 || usual == 0 || r.Lock.Endless:
+		case usual < longLease && lacksLate(first):
+			r.Workload.Hold = longLease * 3 / 2
+		default:
+			r.Workload.Lease = max(usual, longLease)
+		}
+		return random(r)
 	}
-	return random(r)
+}
+
+// lacksLate reports whether clients released late in a run, and none was refused.
+func lacksLate(in reports.Input) bool {
+	return in.Report.Verdict == checker.Unknown && slices.ContainsFunc(in.Report.Results, func(r checker.Result) bool {
+		return r.Met[history.MetExpiries] > 0 && r.Met[history.MetNotHeld] == 0
+	})
 }
 
 // silence silences the log of go-redis once.
@@ -160,9 +176,12 @@ type played struct {
 	cut        bool     // the test ended before the run
 }
 
+// A second is what is run after a run that was unknown.
+type second func(first reports.Input) playable
+
 // playTwice runs it, and if the verdict is unknown runs the second. The test may have
 // subtests: part is the name of one of them, which reports it.
-func playTwice(t *testing.T, part string, g *guard, first, second playable, seed uint64) played {
+func playTwice(t *testing.T, part string, g *guard, next playable, then second, seed uint64) played {
 	t.Helper()
 	name := path.Join(t.Name(), part)
 	ctx := t.Context()
@@ -174,7 +193,7 @@ func playTwice(t *testing.T, part string, g *guard, first, second playable, seed
 	command := fmt.Sprintf("go test -run '%s'", pattern(name))
 	p := played{}
 	var panics []string // of clients, in both runs
-	for _, next := range []playable{first, second} {
+	for {
 		var err error
 		if p.dir, err = newDir(t, name); err != nil {
 			p.failed = err
@@ -188,12 +207,11 @@ func playTwice(t *testing.T, part string, g *guard, first, second playable, seed
 			p.unexpected = next.unexpected(p.in)
 		}
 		if p.failed != nil || p.cut || p.unexpected == nil || p.in.Report.Verdict != checker.Unknown || p.first != nil {
-			break
+			return p
 		}
 		earlier := p
-		p.first = &earlier
+		p.first, next = &earlier, then(p.in)
 	}
-	return p
 }
 
 // beforeDeadline is how long before the test must end a run is ended.

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -54,9 +55,21 @@ func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
 
 func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
 
-// locker makes each lease a multiple of the unit, and no shorter than was asked for.
+// cutToNothing is a lock that cuts leases to whole seconds: a key with a lease below one has no end.
+func cutToNothing() harness.LockSpec {
+	return chaos.New("cut-to-nothing", func(s chaos.Servers) (lock.Locker, func() error, error) {
+		return locker(s.Redis, deleteOwn, -time.Second), nil, nil
+	})
+}
+
+// locker makes each lease a multiple of the unit, and no shorter than was asked for; of a negative unit no longer.
 func locker(rdb redis.UniversalClient, release string, unit time.Duration) lock.Locker {
-	whole := func(lease time.Duration) time.Duration { return (lease + unit - 1).Truncate(unit) }
+	whole := func(lease time.Duration) time.Duration {
+		if unit < 0 {
+			return lease.Truncate(-unit)
+		}
+		return (lease + unit - 1).Truncate(unit)
+	}
 	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
 		token := rand.Text()
 		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: whole(lease)}).Err()
@@ -72,7 +85,9 @@ func locker(rdb redis.UniversalClient, release string, unit time.Duration) lock.
 		}
 		return chaos.Grant{
 			Release: func(ctx context.Context) error { return run(ctx, release) },
-			Extend:  func(ctx context.Context, d time.Duration) error { return run(ctx, extendOwn, whole(d).Milliseconds()) },
+			Extend: func(ctx context.Context, d time.Duration) error {
+				return run(ctx, extendOwn, cmp.Or(whole(d), time.Second).Milliseconds())
+			},
 		}, err
 	})
 }
@@ -107,6 +122,16 @@ func unmapped() harness.LockSpec {
 	})
 }
 
+// nothing is a lock that says by a hold of nothing that it is held.
+func nothing() harness.LockSpec {
+	return wraps("nothing", func(h *lock.Hold, err error) (*lock.Hold, error) {
+		if errors.Is(err, lock.ErrNotAcquired) {
+			return lock.NewHold(lock.Lease{Name: "orders"}, nil), nil
+		}
+		return h, err
+	})
+}
+
 func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient()) }
 
 // caseVariable names the case that a sub-process of these tests is: what a test of a lock may do.
@@ -117,6 +142,8 @@ func cases() map[string]func(*testing.T) {
 		"smoke":       func(t *testing.T) { t.Helper(); chaos.Smoke(t, correct()) },
 		"buggy smoke": func(t *testing.T) { t.Helper(); chaos.Smoke(t, buggy()) },
 		"unmapped":    func(t *testing.T) { t.Helper(); chaos.Smoke(t, unmapped()) },
+		"nothing":     func(t *testing.T) { t.Helper(); chaos.Smoke(t, nothing()) },
+		"cut leases":  func(t *testing.T) { t.Helper(); chaos.Smoke(t, cutToNothing()) },
 		"buggy run": func(t *testing.T) {
 			t.Helper()
 			chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
@@ -200,8 +227,14 @@ func TestFailures(t *testing.T) {
 			"a late release leaves the next holder alone: c was granted a lock that is held", "--- FAIL: TestCase/late-release",
 			"✗ INVALID  Two clients held lock-1 at the same time", "go test -run '^TestCase$/^late-release$'",
 		},
-		"unmapped":           {`chaos_test.go:`, `lock unmapped returned "taken" (*errors.errorString) to a client`, "chaos.Means(err, THE ERROR, lock.ErrNotAcquired)"},
-		"buggy run":          {"expected valid, got invalid", "✗ INVALID  ", "at the same time"}, // of two clients, or of one
+		"unmapped":  {`chaos_test.go:`, `lock unmapped returned "taken" (*errors.errorString) to a client`, "chaos.Means(err, THE ERROR, lock.ErrNotAcquired)"},
+		"buggy run": {"expected valid, got invalid", "✗ INVALID  ", "at the same time"}, // of two clients, or of one
+		"nothing":   {"lock nothing returned no error to a client", "return lock.ErrNotAcquired"},
+		"cut leases": {
+			"a lease that runs out frees the lock, and not before: the lock is not free yet", "set Endless",
+			"again: go test -run '^TestCase$/^contract$/^a-lease-that-runs-out-frees-the-lock,-and-not-before$'",
+			"expected valid, got unknown, twice", "no release or extension was refused because the hold was over",
+		},
 		"panics in a client": {"--- FAIL: TestCase/paused-holder", "client a: panic of the lock under test: no client (in Acquire of \"orders\")", "chaos_test.go"},
 		"buggy simulate":     {"simulated, seed", "replayed identically: ", " · simulated", "✗ INVALID  "},
 		"simulate: panics":   {"panic: out of order", "chaos_test.go"},

@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,8 +19,8 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
+	"github.com/lockchaos/lockchaos/reports"
 )
 
 // A run that does not end is given up, and what it waits for is written down.
@@ -58,7 +57,7 @@ func TestPanicsOfTheFirstRunAreTold(t *testing.T) {
 			return errors.Join(logged, events.Close(), history.Dir(s.Dir).WriteRun(history.Run{Version: history.RunVersion}))
 		}}
 	}
-	p := playTwice(t, "", &guard{}, record("panic: first\n"), record("panic: second\n"), 1)
+	p := playTwice(t, "", &guard{}, record("panic: first\n"), func(reports.Input) playable { return record("panic: second\n") }, 1)
 	require.NoError(t, p.failed)
 	require.NotNil(t, p.first)
 	defer keep(t, p.dir)
@@ -144,10 +143,6 @@ func TestFailureMessages(t *testing.T) {
 	require.Contains(t, notes[0], "a second run: the first was unknown: ")
 	require.Contains(t, notes[1], "valid: ")
 
-	notFree := verdict{name: "a lease ends", err: fmt.Errorf("refused: %w", locktest.ErrNotFree)}
-	require.Equal(t, "a lease ends: refused: "+locktest.ErrNotFree.Error()+"\n"+hintEndless, notFree.failure())
-	require.Equal(t, "a lease ends: link down", verdict{name: "a lease ends", err: errors.New("link down")}.failure())
-	require.Empty(t, verdict{}.failure())
 	require.Equal(t, `^TestA$/^b#01$/^c\+d$`, pattern("TestA/b#01/c+d"))
 }
 

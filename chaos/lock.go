@@ -62,8 +62,8 @@ func New(name string, open Open) Lock {
 }
 
 // A Try asks a lock once and does not wait: it returns a grant, or
-// [lock.ErrNotAcquired] if another client holds the lock. After any other error the
-// lock may have been granted. The lease is 0 only of a lock that is Endless or promises
+// [lock.ErrNotAcquired] if another client holds the lock: a nil handle or false is to
+// become that. After any other error the lock may have been granted. The lease is 0 only of a lock that is Endless or promises
 // a Watchdog: then the grant lasts until its release.
 type Try func(ctx context.Context, name string, lease time.Duration) (Grant, error)
 
@@ -72,7 +72,7 @@ type Grant struct {
 	// Release gives the lock back. It returns [lock.ErrNotHeld] if the lock was not
 	// held any more. Required.
 	Release func(ctx context.Context) error
-	// Extend makes the lease end that long from now. It returns [lock.ErrNotHeld] if
+	// Extend makes the lease end that long from now, and not after another time. It returns [lock.ErrNotHeld] if
 	// the lock was not held any more. Nil: the lock can't be extended.
 	Extend func(ctx context.Context, lease time.Duration) error
 	// Token is the fencing token; 0 for none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
 
@@ -33,7 +34,7 @@ func Reproduce(t *testing.T, l Lock, scenario string, expect checker.Verdict) {
 		t.Fatalf("chaos.Reproduce: %v", err)
 	}
 	t.Run(strings.ReplaceAll(s.Name, "/", ","), func(t *testing.T) {
-		report(t, playTwice(t, "", g, scripted(s), scripted(s), 0))
+		report(t, playTwice(t, "", g, scripted(s), func(reports.Input) playable { return scripted(s) }, 0))
 	})
 }
 

@@ -118,10 +118,7 @@ func firstFinding(t *testing.T, l Lock, k simulation.Campaign, list []uint64) (u
 // reportSimulated fails the test with the report of a run.
 func reportSimulated(t *testing.T, l Lock, r simulation.Result, seed uint64, kind string) {
 	t.Helper()
-	same := "no"
-	if r.Same > 0 {
-		same = "yes"
-	}
+	same := map[bool]string{true: "yes", false: "no"}[r.Same > 0]
 	t.Logf("simulated, seed %d: %s with %d faults; replayed identically: %s", seed, kind, len(r.Case.Plan), same)
 	for _, f := range r.Case.Plan {
 		t.Logf("  %v", f)
