@@ -122,12 +122,7 @@ func junitSuiteOf(r *Results) junitSuite {
 
 // junitNames tell this run from others in one report of many.
 func junitNames(r *Results) []string {
-	names := []string{cmp.Or(r.Scenario, "run")}
-	for _, name := range []string{r.Topology, r.Lock} {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
+	names := slices.DeleteFunc([]string{cmp.Or(r.Scenario, "run"), r.Topology, r.Lock}, func(name string) bool { return name == "" })
 	if r.recorded() {
 		names = append(names, fmt.Sprintf("seed-%d", r.Seed))
 	}
@@ -159,8 +154,7 @@ func junitOut(r *Results, met bool) string {
 }
 
 func junitProperties(r *Results) []junitProperty {
-	var properties []junitProperty
-	for _, p := range []junitProperty{
+	return slices.DeleteFunc([]junitProperty{
 		{"verdict", string(r.Verdict)},
 		{"seed", fmt.Sprint(r.Seed)},
 		{"command", r.Command},
@@ -168,12 +162,7 @@ func junitProperties(r *Results) []junitProperty {
 		{"lock", r.Lock},
 		{"workload", r.Workload},
 		{"version", r.Program},
-	} {
-		if p.Value != "" {
-			properties = append(properties, p)
-		}
-	}
-	return properties
+	}, func(p junitProperty) bool { return p.Value == "" })
 }
 
 // explanations are the violations of a property, one a line.

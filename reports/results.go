@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -202,14 +203,7 @@ func (r *Results) rows() []operationRow {
 
 // sign is the mark that goes with a verdict, so that no colour is needed.
 func sign(v checker.Verdict) string {
-	switch v {
-	case checker.Valid:
-		return "✓"
-	case checker.Invalid:
-		return "✗"
-	default:
-		return "?"
-	}
+	return cmp.Or(map[checker.Verdict]string{checker.Valid: "✓", checker.Invalid: "✗"}[v], "?")
 }
 
 // recoveryCell is a recovery in a table, where one was due at all.

@@ -43,6 +43,21 @@ func TestStories(t *testing.T) {
 			s.observe(19500, "redis-1", history.ObserveEpoch, "1")
 		}
 	}
+	freed := func(first history.Type, what string) func(*script) {
+		return func(s *script) {
+			s.fault(history.Inject, "hold-command", "zone-a>redis-1", 5, 6, history.OK, "", "")
+			s.fault(history.Heal, "hold-command", "zone-a>redis-1", 40, 42, history.OK, "", "")
+			for i := range s.events {
+				s.events[i].Params = map[string]string{"command": "DEL", "nth": "1"}
+			}
+			s.acquire(3, "orders", "c#1", "redis-1", 0, 1, 1000)
+			s.attempt(3, history.Release, "orders", "c#1", 10, 12, first, "")
+			s.acquire(1, "orders", "a#1", "redis-1", 20, 21, 1000)
+			s.attempt(3, history.Release, "orders", "c#1", 30, 32, history.Fail, "not held")
+			s.events[len(s.events)-1].What = what
+			s.acquire(2, "orders", "b#1", "redis-1", 25, 31, 1000)
+		}
+	}
 	for _, tt := range []struct {
 		name     string
 		declare  history.Event // a mutex without
@@ -53,6 +68,15 @@ func TestStories(t *testing.T) {
 		not      string // none of it, separated by |
 		cure     string // the first of them
 	}{
+		{
+			name: "a release that the service confirmed again", script: freed(history.OK, history.ConfirmedAgain), cure: "owner-checked-release",
+			told: "At 0.030 s client c asked to release orders (though it did not hold it; the service confirmed that, at 0.032 s)",
+		},
+		{
+			name: "a release that a fault kept back", script: freed(history.Info, ""), cure: "fencing",
+			told: "At 0.010 s client c asked to release orders (its outcome is unknown: the service may have done that later)|" +
+				"hold-command zone-a>redis-1 (command DEL, nth 1, from 0.006 s to 0.042 s)",
+		},
 		{
 			name: "the first overlap of a chain: the release of the hold that overlaps on both sides is rightful",
 			script: func(s *script) {

@@ -106,6 +106,7 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 		}
 	}
 	data := map[string]any{"R": r, "Dir": strings.TrimSuffix(o.Dir, "/"), "Cut": t.cut, "Held": by[checker.Valid], "Open": by[checker.Unknown], "Faults": named}
+	data["Events"], data["Outcome"] = r.Story.Events, r.Story.Outcome
 	more := template.FuncMap{"add": t.add, "wrap": t.wrap, "pad": pad, "paint": t.paint, "dim": t.dim}
 	parts, names := [3]string{}, [3]string{"head", "story", "foot"}
 	for _, i := range []int{0, 2, 1} {
@@ -118,15 +119,12 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 				events = slices.Delete(slices.Clone(events), at, at+1)
 			}
 			data["Events"], data["Outcome"] = events, r.Story.Outcome[:min(len(r.Story.Outcome), max(0, room-len(events)))]
-		} else {
-			data["Events"], data["Outcome"] = r.Story.Events, r.Story.Outcome
 		}
 		if parts[i], err = templated(summaryText, names[i], data, more); err != nil {
 			return fmt.Errorf("write summary: %w", err)
 		}
 	}
-	_, err := io.WriteString(w, strings.Join(parts[:], ""))
-	if err != nil {
+	if _, err := io.WriteString(w, strings.Join(parts[:], "")); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil

@@ -30,7 +30,6 @@ type cureRow struct {
 	Kinds []string // of violations
 	// Effects are those of faults of which one was in effect; nil: it helps whatever was.
 	Effects []history.Effect
-	Op      history.Op              // the operation that the violation is about; empty for any
 	When    func(*telling) bool     // what else must be so; nil for nothing
 	On      func(*facts.Facts) bool // whether the run had it already; nil: that is not known
 	Flags   string                  // that try it in a random run
@@ -40,22 +39,21 @@ type cureRow struct {
 // those that prevent its damage. The text is in general terms; Config is how package lock or Redis calls it.
 func cureRows() []cureRow {
 	const fenced = "the resource must store and compare a token; it stops the damage, and not the second grant"
+	wrong := []string{checker.ForeignRelease, checker.DoubleGrant}
 	return []cureRow{
 		{
 			Cure:  Cure{ID: "owner-checked-release", Text: "compare the owner and delete in one step on the server, with a token that each grant has for itself"},
-			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+			Kinds: wrong, When: func(t *telling) bool { return t.wrongly(history.Release) || t.freeing != nil && t.freeing.Failed() },
 		},
 		{
 			Cure:  Cure{ID: "confirmed-release", Text: "confirm a release only if the server says that it removed the key: an error, such as NOSCRIPT, is no confirmation"},
-			Kinds: []string{checker.ForeignRelease}, Op: history.Release,
+			Kinds: wrong, When: func(t *telling) bool { return t.wrongly(history.Release) },
 		},
 		{
 			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
-			Kinds: []string{checker.ForeignRelease}, Op: history.Extend,
-		},
-		{
-			Cure:  Cure{ID: "owner-checked-extension", Text: "compare the owner and prolong in one step on the server, and never set a key that is gone"},
-			Kinds: []string{checker.DoubleGrant}, When: (*telling).extendedLate,
+			Kinds: wrong, When: func(t *telling) bool {
+				return t.wrongly(history.Extend) || t.late != nil && t.v.Kind == checker.DoubleGrant
+			},
 		},
 		{
 			Cure: Cure{
@@ -157,19 +155,10 @@ func (t *telling) cures() []Cure {
 		return found
 	}
 	found = nil
-	kinds := []string{t.v.Kind}
-	if t.wrong != nil {
-		kinds = append(kinds, t.wrong.v.Kind)
-	}
 	for _, row := range cureRows() {
-		about := t
-		if !slices.Contains(row.Kinds, t.v.Kind) && t.wrong != nil {
-			about = t.wrong
-		}
 		switch {
-		case !slices.ContainsFunc(row.Kinds, func(k string) bool { return slices.Contains(kinds, k) }),
-			row.Op != "" && row.Op != about.op,
-			row.When != nil && !row.When(about),
+		case !slices.Contains(row.Kinds, t.v.Kind),
+			row.When != nil && !row.When(t),
 			row.On != nil && row.On(t.r),
 			row.Effects != nil && !slices.ContainsFunc(t.effective, func(f *facts.Fault) bool { return slices.ContainsFunc(row.Effects, f.Has) }):
 			continue

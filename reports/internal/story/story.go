@@ -171,18 +171,21 @@ type FaultTime struct {
 	Target string        `json:"target,omitempty"`
 	From   time.Duration `json:"from"`
 	Until  time.Duration `json:"until"`
+
+	what string // the fault with its target, and the command that it waited for
 }
 
 // timeOf is when a fault was in effect.
 func timeOf(f *facts.Fault) FaultTime {
-	t := FaultTime{Fault: f.Name, Target: f.Target, From: f.At(), Until: f.End}
+	t := FaultTime{Fault: f.Name, Target: f.Target, From: f.At(), Until: f.End, what: f.Label() + " ("}
+	if f.Params["command"] != "" {
+		t.what = strings.TrimSuffix(f.Detail(), ")") + ", "
+	}
 	if !f.Healed && f.End <= f.InEffect {
 		t.Until = t.From
 	}
 	return t
 }
-
-func (f FaultTime) label() string { return joined(" ", f.Fault, f.Target) }
 
 // inEffect are the faults that were in effect in a window; nil for a history without a record, of which it is not known.
 func inEffect(r *facts.Facts, from, to time.Duration) *InEffect {
@@ -210,9 +213,9 @@ func (e *InEffect) String() string {
 	var names []string
 	for _, f := range e.Faults[:min(most, len(e.Faults))] {
 		if f.Until == f.From {
-			names = append(names, f.label()+" (at "+say.Instant(f.From)+")")
+			names = append(names, f.what+"at "+say.Instant(f.From)+")")
 		} else {
-			names = append(names, f.label()+" (from "+say.Instant(f.From)+" to "+say.Instant(f.Until)+")")
+			names = append(names, f.what+"from "+say.Instant(f.From)+" to "+say.Instant(f.Until)+")")
 		}
 	}
 	if more := len(e.Faults) - most; more > 0 {

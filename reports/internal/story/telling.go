@@ -29,6 +29,7 @@ type telling struct {
 	acted     *holding.Grant   // the hold that the last event acted under; nil if there is none
 	late      *holding.Op      // the extension that began an overlap; nil if there is none
 	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
+	freeing   *holding.Op      // a release that may have freed the lock between two grants, see freed; nil for none
 }
 
 func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
@@ -69,6 +70,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 			t.wrong = tellingOf(r, u)
 		}
 	}
+	t.freeing = t.freed()
 	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
 	if r.Shared(v.Lock) {
 		s.Look = t.row.SharedLook
@@ -199,6 +201,14 @@ func (t *telling) events() []Event {
 			events = append(events, ev)
 		}
 	}
+	if op := t.freeing; op != nil {
+		ev := eventOf(r, r.Asked(op))
+		ev.rank, ev.Detail = 1, "though it did not hold it; the service confirmed that, at "+say.Instant(op.Complete.Time)
+		if op.Unknown() {
+			ev.Detail = "its outcome is unknown: the service may have done that later"
+		}
+		events = append(events, ev)
+	}
 	events = append(events, roleEvents(r, t.from, t.to)...)
 	if !t.row.Looks {
 		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
@@ -277,7 +287,32 @@ func (t *telling) lateExtension() *holding.Op {
 	return nil
 }
 
-func (t *telling) extendedLate() bool { return t.late != nil }
+// freed is the last release by a client that did not hold which the service confirmed again between two grants, or else
+// one without a certain answer that was asked for under a fault that keeps commands back. Nil without any.
+func (t *telling) freed() (found *holding.Op) {
+	if t.v.Kind != checker.DoubleGrant || len(t.holds) != 2 || t.wrong != nil {
+		return nil
+	}
+	for _, op := range t.r.Ops {
+		if op.Verb != holding.Release || t.r.Lock(op) != t.v.Lock || op.Invoke.Time > t.holds[1].Start ||
+			slices.ContainsFunc(t.holds, func(h *holding.Grant) bool { return h.Owner() == op.Owner }) {
+			continue
+		}
+		late := op.Unknown() && (found == nil || found.Unknown()) && slices.ContainsFunc(t.effective, func(f *facts.Fault) bool {
+			return f.Params["command"] != "" && f.Has(history.Delays) && f.Start <= op.Invoke.Time && op.Invoke.Time <= f.End
+		})
+		if late || t.r.Answer(op).What == history.ConfirmedAgain && op.Complete.Time >= t.holds[0].Start {
+			found = op
+		}
+	}
+	return found
+}
+
+// wrongly reports whether a release, or an extension, was confirmed of a client that did not hold the lock.
+func (t *telling) wrongly(op history.Op) bool {
+	about := cmp.Or(t.wrong, t)
+	return about.v.Kind == checker.ForeignRelease && about.op == op
+}
 
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {

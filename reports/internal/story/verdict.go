@@ -132,16 +132,13 @@ func clientEvents(r *facts.Facts) []Event {
 	return shortened(events)
 }
 
-// runResult is the property of the results that says what was wrong with the run itself, which the headline has.
-const runResult = "run"
-
 // undecided says what was missing for a verdict.
 func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	const longest = 200
 	s := Story{Headline: "Not decided"}
 	var open []checker.Result
 	for _, p := range r.Results {
-		if p.Verdict == checker.Unknown && p.Summary != "" && (r.Run.AbortReason == "" || p.Name != runResult) {
+		if p.Verdict == checker.Unknown && p.Summary != "" && (r.Run.AbortReason == "" || p.Name != "run") { // which the headline has
 			open = append(open, p)
 		}
 	}
