@@ -44,6 +44,9 @@ func ExampleWriteText() {
 	//   ✗ 2.900 s  client b was granted k (lease 3,000 ms, entitled until 5.000 s)
 	//   faults     No fault was injected.
 	//   ✗ violated 1 double grant, at 2.900 s
-	//   may help   have the resource refuse tokens older than the newest that it saw (fencing)
+	//   look at    whether to find the lock free and to acquire it is one step on the server, whether the
+	//              key lives as long as the lease, whether a release and an extension compare the owner in
+	//              the step that changes the key, whether a grant counts from before its request, and
+	//              whether no connection takes an error or a late reply for one
 	//   seed       7
 }

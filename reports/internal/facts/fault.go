@@ -231,11 +231,15 @@ func (f *Fault) param(name string) string {
 	}
 }
 
-// InEffectIn are the faults that were in effect at some time of a window.
+// InEffectIn are the faults that were in effect at some time of a window; of those that wait for a message, from then on.
 func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
 	var found []*Fault
 	for i := range r.Faults {
-		if f := &r.Faults[i]; f.Counts() && f.Start <= to && f.End >= from {
+		f, begins := &r.Faults[i], r.Faults[i].Start
+		if f.Life == history.Triggered {
+			begins = f.InEffect
+		}
+		if f.Counts() && begins <= to && f.End >= from {
 			found = append(found, f)
 		}
 	}

@@ -269,7 +269,7 @@ var figure = regexp.MustCompile(`[0-9]+`)
 // most operations met. It is empty if none did. A definite refusal is what a lock is for, so that refusals count only
 // where nothing was ever granted.
 func (r *Facts) DominantError() string {
-	counts, examples := map[[2]string]int{}, map[[2]string]string{}
+	counts, texts, examples := map[[2]string]int{}, map[[2]string]int{}, map[[2]string]string{}
 	for _, op := range r.Ops {
 		if op.OK() || op.Failed() && r.Operations[op.Verb.String()].OK > 0 {
 			continue
@@ -277,7 +277,10 @@ func (r *Facts) DominantError() string {
 		if text := r.Answer(op).Error; text != "" {
 			alike := [2]string{op.Verb.String(), figure.ReplaceAllString(text, "#")}
 			counts[alike]++
-			examples[alike] = cmp.Or(examples[alike], text)
+			if verb := alike[0]; texts[[2]string{verb, text}] >= texts[[2]string{verb, examples[alike]}] { // the most frequent
+				examples[alike] = text
+			}
+			texts[[2]string{alike[0], text}]++
 		}
 	}
 	most, words := minComplaints-1, ""

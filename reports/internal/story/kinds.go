@@ -37,7 +37,7 @@ func kindRows() []kindRow {
 			Mark:       "both hold{for}",
 			Headline:   "Two clients held {lock} at the same time{for}",
 			OneOwner:   "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
-			Look:       "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner, and whether no connection takes an error or a late reply for a grant",
+			Look:       "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner in the step that changes the key, whether a grant counts from before its request, and whether no connection takes an error or a late reply for one",
 			SharedLook: "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only",
 		},
 		{
