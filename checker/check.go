@@ -44,7 +44,7 @@ func OfLogs() []Checker {
 		case Assumptions().Name():
 			all[i] = assumptions(false, nil)
 		case Progress(0).Name():
-			all[i] = progressSince(0, true)
+			all[i] = progressSince(ProgressBound, ProgressBound/4, true)
 		}
 	}
 	return all
@@ -170,6 +170,8 @@ type Checker struct {
 	name, engine string
 	// applies reports whether there is anything to judge; nil: always.
 	applies func(*evidence) bool
+	// stretched is the same for a bound that is longer by some time; nil where there is no bound.
+	stretched func(by time.Duration) Checker
 	// judge adds what it finds in a history.
 	judge func(context.Context, *evidence, *findings)
 }

@@ -69,6 +69,9 @@ type Result struct {
 	// Violations are the first of the Total that were found, in order of time.
 	Violations []Violation `json:"violations,omitempty"`
 	Total      int         `json:"total,omitempty"`
+	// TooClose is how many pairs of holds are so close that clocks which may be wrong do not tell which came first
+	// ([CheckWithin]), if that is all that keeps it from being decided; else 0.
+	TooClose int `json:"too_close,omitempty"`
 	// Coverage counts what it was judged on: holds, grants, answers, accesses, requests, … A
 	// property without an occasion is left out of the report: see [Report.NotTested].
 	Coverage map[string]int `json:"coverage,omitempty"`
@@ -98,4 +101,19 @@ type Report struct {
 	// Record is who held what when, as it was judged, for what goes on from there: it goes with the history as that
 	// was then. It is nil where the judge read the history, and so nothing of it is kept.
 	Record *holding.Record `json:"-"`
+}
+
+// TooClose is how many pairs of holds are so close that the clocks do not tell which came first, if all that is not decided
+// is so for that reason; else 0.
+func (r Report) TooClose() (pairs int) {
+	for i := range r.Results {
+		switch result := &r.Results[i]; {
+		case result.Verdict == Valid:
+		case result.Verdict == Unknown && result.TooClose > 0:
+			pairs = max(pairs, result.TooClose)
+		default:
+			return 0
+		}
+	}
+	return pairs
 }

@@ -52,6 +52,8 @@ type skewed struct {
 	off     time.Duration // how wrong a clock may be
 	// What keeps the order of holds from being certain, of any lock and of those that are no mutex; empty if it is.
 	close, closeOther string
+	pairs             int               // that are too close
+	clocks            map[string]string // by owner
 }
 
 // Bounds of what is tried for one violation.
@@ -63,13 +65,26 @@ const (
 func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 	switch r.Verdict {
 	case Valid:
-		if why := w.hides(ctx, r); why != "" {
+		if why, tooClose := w.hides(ctx, r, c); why != "" {
 			r.Verdict = Unknown
+			if tooClose {
+				r.TooClose = w.pairs
+			}
 			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one: %s", w.off, why)
 		}
 	case Invalid:
 		found, first := r.Total, r.Violations[0].Explanation
-		r.Violations = filter(r.Violations, func(v Violation) bool { return w.stands(ctx, c, v) })
+		tried := true
+		if c.stretched != nil {
+			r.Violations = filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, w.ofClients)
+			tried = false
+		} else {
+			r.Violations = filter(r.Violations, func(v Violation) bool {
+				stands, possible := w.stands(ctx, c, v)
+				tried = tried && possible
+				return stands
+			})
+		}
 		for i := range r.Violations {
 			w.least(&r.Violations[i])
 		}
@@ -77,30 +92,38 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 			r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v, the first: %s", r.Total, found, w.off, r.Violations[0].Explanation)
 		} else {
 			r.Verdict = Unknown
+			if tried && found <= MaxListed {
+				r.TooClose = w.pairs
+			}
 			r.Summary = fmt.Sprintf("clocks that are wrong by %v may explain what the stamps show (%d): %s", w.off, found, cmp.Or(w.tooClose(r), first))
 		}
 	case Unknown:
 	}
 }
 
-// hides says why a property that held by the stamps may not hold with clocks that are wrong; empty if it holds with
-// any.
-func (w *skewed) hides(ctx context.Context, r *Result) string {
+// ofClients reports whether events of clients prove a violation, and no observation of a server, which has a clock of its own.
+func (w *skewed) ofClients(v Violation) bool {
+	return !slices.ContainsFunc(v.Events, func(at int64) bool { return w.history.Events[at].Process < 0 })
+}
+
+// hides says why a property that held by the stamps may not hold with clocks that are wrong, and whether that is for holds that
+// are too close; empty if it holds with any.
+func (w *skewed) hides(ctx context.Context, r *Result, c Checker) (why string, tooClose bool) {
 	switch {
-	case r.Name == Progress(0).Name(): // which is about lengths between two instants
-		bound := ProgressBound - 4*w.off
-		if bound > 0 && Progress(bound).Check(ctx, w.history).Verdict == Valid || w.history.End() < ProgressBound-2*w.off {
-			return ""
+	case c.stretched != nil: // it is about lengths between two instants
+		shorter := 4 * w.off
+		if shorter < ProgressBound && c.stretched(-shorter).Check(ctx, w.history).Verdict == Valid || w.history.End() < ProgressBound-2*w.off {
+			return "", false
 		}
-		return fmt.Sprintf("a lock may have been free for %v", ProgressBound)
+		return fmt.Sprintf("a lock may have been free for %v", ProgressBound), false
 	case r.Name == MutualExclusion().Name() || r.Name == Ownership().Name() || r.Name == Linearizability().Name():
-		return w.tooClose(r)
+		return w.tooClose(r), true
 	case r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
-		return w.tooClose(r)
+		return w.tooClose(r), true
 	case r.Name == FencingOrder().Name():
-		return cmp.Or(w.tooClose(r), w.closeOther)
+		return cmp.Or(w.tooClose(r), w.closeOther), w.closeOther == ""
 	default:
-		return "this property depends on the order of more than holds"
+		return "this property depends on the order of more than holds", false
 	}
 }
 
@@ -116,20 +139,20 @@ func (w *skewed) tooClose(r *Result) string {
 // is not certain. The order of holds is all that exclusion, ownership and the tokens of a mutex depend on: what else an
 // owner did is stamped by the same clock as its hold.
 func (w *skewed) near() {
-	clocks := map[string]string{} // by owner
+	w.clocks = map[string]string{}
 	for i := range w.history.Events {
 		e := &w.history.Events[i]
 		if e.Process < 0 || e.Op == history.Declare {
 			continue
 		}
 		owner, clock := e.LockOwner(), clockOf(e)
-		if had, ok := clocks[owner]; ok && had != clock {
+		if had, ok := w.clocks[owner]; ok && had != clock {
 			w.close = fmt.Sprintf("the events of owner %s are of several clocks", owner)
 			return
 		}
-		clocks[owner] = clock
+		w.clocks[owner] = clock
 	}
-	pairs, least := 0, history.Never
+	least := history.Never
 	for _, l := range w.record.Locks() {
 		if l.Kind != history.KindMutex {
 			w.closeOther = fmt.Sprintf("lock %q is no mutex", l.Name)
@@ -142,14 +165,14 @@ func (w *skewed) near() {
 		holds := slices.Clone(l.Holds)
 		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(extent(a).From, extent(b).From) })
 		for _, g := range holds {
-			from, b := extent(g).From, clocks[w.record.Name(g.Owner())]
+			from, b := extent(g).From, w.clocks[w.record.Name(g.Owner())]
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
-				a := clocks[w.record.Name(o.Owner())]
+				a := w.clocks[w.record.Name(o.Owner())]
 				if a == b || o.Reads() && g.Reads() {
 					continue
 				}
-				pairs++
+				w.pairs++
 				if gap := from - extent(o).Until; gap < least {
 					least = gap
 					w.close = fmt.Sprintf("%s held %q until %s (%s), and %s was granted it at %s (%s): clocks that may differ by %v do not tell which came first",
@@ -159,8 +182,8 @@ func (w *skewed) near() {
 			open = append(open, g)
 		}
 	}
-	if pairs > 1 {
-		w.close += fmt.Sprintf(" (nor of %d other pairs)", pairs-1)
+	if w.pairs > 1 {
+		w.close += fmt.Sprintf(" (nor of %d other pairs)", w.pairs-1)
 	}
 }
 
@@ -177,7 +200,7 @@ func (w *skewed) least(v *Violation) {
 		return
 	}
 	two := filter(l.Holds, func(g *holding.Grant) bool { return slices.Contains(v.Events, g.Proof.Complete.Index) && g.Certain() })
-	if len(two) != 2 {
+	if len(two) != 2 || w.clocks[w.record.Name(two[0].Owner())] == w.clocks[w.record.Name(two[1].Owner())] {
 		return
 	}
 	a, b := extent(two[0]), extent(two[1])
@@ -191,19 +214,19 @@ func (w *skewed) least(v *Violation) {
 	}
 }
 
-// stands reports whether a violation is there however wrong the clocks are.
-func (w *skewed) stands(ctx context.Context, c Checker, v Violation) bool {
+// stands reports whether a violation is there however wrong the clocks are, and whether that could be tried.
+func (w *skewed) stands(ctx context.Context, c Checker, v Violation) (stands, tried bool) {
 	events := w.involved(v)
 	clocks := clocksOf(events)
 	changes := func(e history.Event) bool { return e.Op == history.Declare && e.From > 0 } // the capacity of a semaphore, at an instant of no clock
 	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
-		return false
+		return false, false
 	}
 	p := newPair(events, append(clocks, "", "")[1], 2*w.off)
 	shifts, ok := p.shifts(2 * w.off)
 	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
 		return c.Check(ctx, p.history(shift)).Verdict != Invalid
-	})
+	}), ok
 }
 
 // involved are the events that prove a violation, and all others of those who made

@@ -55,7 +55,11 @@ func (l *lockSweep) notHeld(h *holding.Grant, by []holdSpan) Violation {
 			"%s its permits can't have been out: too many of %d were at every instant", was, l.Capacity)
 	}
 	other := by[0]
-	return violation(ForeignRelease, l.Name, op.Span(), events(other.hold.Proof.Complete.Index, op.Complete.Index, other.hold.EndEvent),
+	end := other.hold.EndEvent
+	if end > op.Complete.Index { // what came later proves nothing more
+		end = -1
+	}
+	return violation(ForeignRelease, l.Name, op.Span(), events(other.hold.Proof.Complete.Index, op.Complete.Index, end),
 		"%s %s held the lock from %s until %s", was, holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until))
 }
 

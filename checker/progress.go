@@ -25,21 +25,24 @@ const ProgressBound = 10 * time.Second
 // A lock is stuck, too, where a master has it for a request that was refused: see [history.ObserveLeft]. A bound that is
 // shorter than [ProgressBound] is that of a script or a simulation, which knows when it has seen enough: that a record
 // ended within the bound is no doubt there.
-func Progress(bound time.Duration) Checker { return progressSince(bound, false) }
+func Progress(bound time.Duration) Checker {
+	bound = cmp.Or(bound, ProgressBound)
+	return progressSince(bound, bound/4, false)
+}
 
-// progressSince is [Progress], for a record that may begin while a client holds a lock: until its first
-// grant a lock is not known to be free.
-func progressSince(bound time.Duration, grant bool) Checker {
-	if bound == 0 {
-		bound = ProgressBound
-	}
+// progressSince is [Progress], with the longest pause between two requests that ask for the lock as one. With grant the record
+// may begin while a client holds a lock: until its first grant a lock is not known to be free.
+func progressSince(bound, pause time.Duration, grant bool) Checker {
 	return Checker{
 		name: "progress", engine: "free spans",
+		// A stamp of one clock may be as wrong as that of another, and each pause has two of them, too.
+		stretched: func(by time.Duration) Checker { return progressSince(bound+by, pause-by/2, grant) },
 		applies: func(ev *evidence) bool {
 			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
 			p := newProgress(ev, bound)
+			p.pause = pause
 			longest := time.Duration(0)
 			for _, l := range ev.Locks() {
 				w := watch{progress: p, Lock: l, findings: f, until: -1, soonest: history.Never}
@@ -68,6 +71,7 @@ func progressSince(bound time.Duration, grant bool) Checker {
 // progress is what the judges of all locks share.
 type progress struct {
 	bound   time.Duration
+	pause   time.Duration // the longest one between two requests that ask for the lock as one
 	crashes map[int][]holding.Crash
 	end     time.Duration
 	calms   []calm               // after each event of a fault
@@ -453,14 +457,14 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 			first = w.first(op, at)
 		}
 		if !held {
-			long = max(long, w.vague[i].add(max(last, since), first, now, w.bound/4))
+			long = max(long, w.vague[i].add(max(last, since), first, now, w.pause))
 		}
 		since = max(since, w.until)
 		if since >= now || op.Unknown() && !op.Open() {
 			continue
 		}
 		f := &w.free[i]
-		waited := f.add(since, first, now, w.bound/4)
+		waited := f.add(since, first, now, w.pause)
 		if refused {
 			f.refuse++
 		}
