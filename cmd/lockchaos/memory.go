@@ -4,32 +4,78 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"strings"
 	"time"
 )
 
-const (
-	// easeMemory is how much memory check, report and compare take of the machine,
-	// in bytes, before the collector works harder and the search gives up, where
-	// the user sets no other limit by GOMEMLIMIT. At a third more the program ends.
-	easeMemory = 768 << 20
-	// measureEvery is how often the memory is measured.
-	measureEvery = 2 * time.Millisecond
-)
+// measureEvery is how often the memory is measured.
+const measureEvery = 2 * time.Millisecond
+
+// easeMemory is how much memory check, report and compare take of the machine, in bytes, before the collector works harder and
+// the search gives up, where the user sets no other limit by GOMEMLIMIT: half of what is available, as far as the system
+// tells. At a third more the program ends.
+func easeMemory() int64 {
+	const unknown, tooLittle = 768 << 20, 64 << 20
+	available := int64(math.MaxInt64)
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
+				if kb, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+					available = kb << 10
+				}
+			}
+		}
+	}
+	for _, file := range groupLimits() {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else it is "max"
+			available = min(available, limit)
+		}
+	}
+	if available == math.MaxInt64 {
+		return unknown
+	}
+	return max(available/2, tooLittle)
+}
+
+// groupLimits are the files that may say how much memory the control groups of the program have.
+func groupLimits() []string {
+	const root = "/sys/fs/cgroup"
+	files := []string{root + "/memory.max", root + "/memory/memory.limit_in_bytes"}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return files
+	}
+	for line := range strings.Lines(string(text)) {
+		if group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			for ; group != "/" && group != "." && group != ""; group = path.Dir(group) {
+				files = append(files, path.Join(root, group, "memory.max"))
+			}
+		}
+	}
+	return files
+}
 
 // An easeError is why the search gives up: how much memory it may take, in bytes.
 type easeError uint64
 
 func (e easeError) Error() string {
-	return fmt.Sprintf("it takes more than %d MB of memory to search for an order of its operations", e>>20)
+	return fmt.Sprintf("it takes more than %d MB of memory to search for an order of its operations (GOMEMLIMIT=%dMiB would allow twice that)", e>>20, e>>19)
 }
 
 // A memoryError is why a command ended: how much memory it may take, in bytes.
 type memoryError uint64
 
 func (e memoryError) Error() string {
-	return fmt.Sprintf("it takes more than %d MB of memory, the most that lockchaos takes (GOMEMLIMIT sets another limit)", e>>20)
+	return fmt.Sprintf("it takes more than %d MB of memory, the most that lockchaos takes (GOMEMLIMIT=%dMiB would allow twice that)", e>>20, e>>19*3/4)
 }
 
 // bounded runs work that may take much memory for some input. It cancels the
@@ -39,7 +85,7 @@ func (e memoryError) Error() string {
 func bounded(ctx context.Context, work func(context.Context) error) error {
 	soft := debug.SetMemoryLimit(-1)
 	if soft == math.MaxInt64 {
-		soft = easeMemory
+		soft = easeMemory()
 	}
 	ease, most := uint64(max(soft, 0)), uint64(max(soft, 0)/3*4)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(soft))
