@@ -38,6 +38,8 @@ type judging struct {
 	from, minimal, out string // out is where the reports of a history go
 	clockError         time.Duration
 	clocksTold         bool // it was given, if only as 0
+	undecidedOK        bool
+	log                *importers.Log // that was read last, if it is one
 }
 
 func (a *app) checkCommand() *cobra.Command {
@@ -85,6 +87,7 @@ docs/history-format.md defines a history, docs/what-is-checked.md the properties
 	f.StringVar(&j.minimal, "minimal", "", "write the least part of the history that shows the first violation to this file, as a history")
 	f.StringVar(&j.out, "out", "", "write all reports of a history into this folder, as of a run, with a copy of the history")
 	f.DurationVar(&j.clockError, "clock-error", 0, "how wrong each clock may be that stamped a history of several machines, such as 50ms: only what holds in spite of it is valid or invalid")
+	f.BoolVar(&j.undecidedOK, "undecided-is-ok", false, "exit with 0, too, if all that is not decided are holds that are closer than --clock-error can tell")
 	f.StringVar(&j.from, "from", "lockchaos", "the format: lockchaos, log for CSV or JSON of what clients logged (docs/logs.md), or jepsen for EDN with :acquire and :release")
 	return cmd
 }
@@ -97,6 +100,7 @@ func (j *judging) validate(args []string) error {
 		refuse(!slices.Contains(sources(), j.from), "%w", names.Unknown("source", j.from, sources())),
 		refuse(j.out != "" && len(args) > 1, "--out is for one history: name one, or leave it out"),
 		refuse(j.clockError < 0, "--clock-error %v: give a time such as 50ms", j.clockError),
+		refuse(j.undecidedOK && j.clockError <= 0, "--undecided-is-ok is for clocks that may be wrong: give --clock-error, too"),
 		refuse(j.clockError > maxClockError, "--clock-error %v: give %v at the most", j.clockError, maxClockError))
 	for _, arg := range args {
 		ofRun, _ := j.ofRun(arg)
@@ -158,7 +162,13 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		defer f.Close()
 		name, r = arg, f
 	}
+	j.log = nil
 	in, results, err := j.read(ctx, r)
+	if j.log != nil {
+		for _, note := range j.log.Notes {
+			fmt.Fprintf(j.stderr, "lockchaos: %s: %s\n", say.OneLine(name), say.OneLine(note))
+		}
+	}
 	if err != nil {
 		if j.from == "lockchaos" && strings.EqualFold(filepath.Ext(name), ".csv") {
 			err = fmt.Errorf("%w; CSV of what clients logged is read with --from log", err)
@@ -175,9 +185,28 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		j.printf("%s\n", say.OneLine(name))
 	}
 	if results != nil {
-		return j.tell(in, arg, "", j.write(*results))
+		return j.tell(in, "", j.write(*results))
 	}
-	return j.tell(in, arg, "", j.print(in, "", j.json))
+	return j.tell(in, "", j.print(in, "", j.json))
+}
+
+// showLines names the lines of a log that prove the first violations.
+func (j *judging) showLines(report checker.Report) {
+	const most = 3
+	shown := 0
+	for i := range report.Results {
+		for _, v := range report.Results[i].Violations {
+			if j.log == nil || shown == most {
+				return
+			}
+			shown++
+			for _, event := range v.Events {
+				if line := j.log.Line(event); line != "" {
+					j.printf("  %-10s %s\n", v.Kind, say.OneLine(line))
+				}
+			}
+		}
+	}
 }
 
 // minimalFile is where the part of a run's history goes that shows its first
@@ -201,16 +230,26 @@ func (j *judging) ofDir(ctx context.Context, dir string, named bool) error {
 	if !named && !j.json {
 		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Join(dir, reports.HistoryFile)), reports.RunFile)
 	}
-	return j.tell(in, "", beside, j.print(in, shown, j.json))
+	return j.tell(in, beside, j.print(in, shown, j.json))
 }
 
 // tell writes what else was asked for of a history whose summary was printed, or could not be, and returns its verdict.
-func (j *judging) tell(in reports.Input, source, beside string, printed error) error {
+func (j *judging) tell(in reports.Input, beside string, printed error) error {
 	if printed != nil {
 		return printed
 	}
-	if err := errors.Join(j.keep(in, source), j.show(in.Report, beside)); err != nil {
+	if !j.json {
+		j.showLines(in.Report)
+	}
+	if err := errors.Join(j.keep(in), j.show(in.Report, beside)); err != nil {
 		return err
+	}
+	pairs := in.Report.TooClose()
+	if pairs > 0 && !j.json {
+		j.printf("  undecided  no overlap beyond the clock error; %s of holds too close to decide\n", say.Count(pairs, "pair"))
+	}
+	if pairs > 0 && j.undecidedOK {
+		return nil
 	}
 	return verdictExit(in.Report.Verdict)
 }
@@ -254,11 +293,12 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
 		} else {
-			var stamps importers.Stamps
-			in.History, stamps, err = importers.Log(r)
-			in.Run.Started, judges = stamps.Zero, checker.OfLogs()
+			if j.log, err = importers.ReadLog(r); err != nil {
+				return in, nil, err
+			}
+			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs()
 			if clockError > 0 {
-				clockError += stamps.Unit
+				clockError += j.log.Unit
 			}
 		}
 	}
@@ -359,15 +399,15 @@ func (r *clocked) Events() iter.Seq2[[]history.Event, error] {
 }
 
 // keep writes the reports of a history alone, as of a run with a copy of it, where they were asked for.
-func (j *judging) keep(in reports.Input, source string) error {
+func (j *judging) keep(in reports.Input) error {
 	if j.out == "" {
 		return nil
 	}
 	dir := history.Dir(j.out)
 	if in.Run.Version == 0 {
 		in.Run = history.Run{
-			Version: history.RunVersion, Program: version(), Command: "lockchaos check " + quoted(source),
-			Duration: max(in.History.End(), 1), Events: int64(len(in.History.Events)), // which say that the record is whole
+			Version: history.RunVersion, Program: version(),
+			Started: in.Run.Started, Duration: max(in.History.End(), 1), Events: int64(len(in.History.Events)), // which say that the record is whole
 		}
 	}
 	err := history.WriteFile(dir.Path(history.EventsFile), func(w io.Writer) error {

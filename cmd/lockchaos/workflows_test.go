@@ -277,7 +277,7 @@ func TestLogsOfTheDocument(t *testing.T) {
 		script += fmt.Sprintf("exits %s bash -o pipefail -c '%s'\nstdout '%s'\n", part[2], command, strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), "'", "."))
 		runs++
 	}
-	require.Equal(t, 4, runs)
+	require.Equal(t, 5, runs)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "logs.txtar"), []byte(script+files), 0o600))
 	scripts(t, dir)
 }

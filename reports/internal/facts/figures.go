@@ -271,7 +271,7 @@ var figure = regexp.MustCompile(`[0-9]+`)
 func (r *Facts) DominantError() string {
 	counts, texts, examples := map[[2]string]int{}, map[[2]string]int{}, map[[2]string]string{}
 	for _, op := range r.Ops {
-		if op.OK() || op.Failed() && r.Operations[op.Verb.String()].OK > 0 {
+		if op.OK() || op.Open() || op.Failed() && r.Operations[op.Verb.String()].OK > 0 {
 			continue
 		}
 		if text := r.Answer(op).Error; text != "" {
