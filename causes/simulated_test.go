@@ -100,7 +100,7 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 		{topologies.Independent, "crash", checker.DoubleGrant, "redlock redsync"},
 		{topologies.Independent, "clock", checker.DoubleGrant, "redlock redsync"},
 	} {
-		for _, lock := range strings.Fields(x.locks) {
+		for lock := range strings.FieldsSeq(x.locks) {
 			k := simulation.Campaign{Topology: x.topology, Servers: 3, Faults: x.faults}
 			quick := x.kind == checker.DoubleGrant && (lock+x.faults == "mutexcrash" || lock+x.topology+x.faults == "redislocksentinelfailover")
 			rows = append(rows, row{k, lock, x.kind, history.CauseDeployment, quick})

@@ -384,6 +384,11 @@ func (l *logReader) answered(c *logClient, at time.Duration, row *logRow) {
 	}
 	op := c.op.Op
 	left := c.op.Owner == ""
+	if h := c.hold; op == history.Release && !left && part == history.Fail && h != nil && h.until == history.Never && h.Owner == c.op.Owner {
+		e := &l.events[c.op.index] // its lease, which was not logged, was over at some time since its last line
+		e.Process, e.Time = l.newProcess(), min(e.Time, h.last+2)
+		c.op.Process = e.Process
+	}
 	if op == history.Release && !c.asks || c.holds() && c.hold.unasked { // of a request that was not logged; or the lease was over
 		part = history.Info
 	}
@@ -408,8 +413,16 @@ func (l *logReader) works(c *logClient, at, stamp time.Duration, row *logRow) {
 	case c.hold == nil: // the log begins in the hold
 		l.request(c, at-3, at-3, 0, row)
 		l.grant(c, at-2, 0)
-	case !c.holds() && c.asked.Op != "": // of the hold before, or of one that it asked for
-		l.contradicts(row, "it does not hold the lock, and waits for an answer")
+	case c.asked.Op != "": // of the hold before, or of one that it asked for and whose grant was not logged
+		if c.holds() {
+			c.hold.over = history.Never
+		} else {
+			l.contradicts(row, "it does not hold the lock, and waits for an answer")
+		}
+		if row.event == extending {
+			l.giveUp(c, &c.op, at-2)
+			c.op.Op = history.Extend
+		}
 		return
 	case row.event != held && c.op.Op == history.Release: // a renewal beside the release, or after one whose answer was not logged
 		if row.event == extending {
