@@ -70,7 +70,7 @@ func TestWorkers(t *testing.T) {
 				all[i].Stdout, all[i].Stderr = &texts[i], &texts[i]
 				require.NoError(t, all[i].Start())
 			}
-			begin(0, "run", "--listen", "127.0.0.1:0", "--key", key, "--lock", "mutex", "--faults", "none", "--duration", length, "--out", out)
+			begin(0, "run", "--listen", "127.0.0.1:0", "--key", key, "--lock", "mutex", "--faults", "none", "--workload", "contended", "--duration", length, "--out", out)
 			joins := regexp.MustCompile(`--join (\S+)`)
 			awaits(t, "the coordinator", func() bool { return joins.MatchString(texts[0].String()) })
 			at := joins.FindStringSubmatch(texts[0].String())[1]

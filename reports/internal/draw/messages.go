@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/facts"
 	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
@@ -28,47 +27,28 @@ func Messages(q *story.Sequence) string {
 	for i, a := range q.Actors {
 		x[a.Name] = left + column*(float64(i)+0.5)
 	}
-	rows := 0.0
-	for i := range q.Steps {
-		if i == 0 || !beside(&q.Steps[i-1], &q.Steps[i]) {
-			rows++
-		}
-	}
-	height := headRoom + rowHeight*(rows+0.9)
+	height := headRoom + rowHeight*(float64(len(q.Steps))+0.9)
 	var s drawing
 	for _, a := range q.Actors {
-		at, w := x[a.Name], min(column-12, 132)
+		at, w, name := x[a.Name], min(column-12, 132), a.Name
+		if a.Kind == story.ActorClient {
+			name = "client " + name
+		}
 		s.path("q-life", d("M", at, headRoom, "V", height-4), "")
 		s.rect("q-actor q-"+a.Kind, at-w/2, 2, w, headRoom-4, 4, a.Kind)
-		s.text("q-name", at, 20, say.Shorten(nameOf(a), int(w/7)))
+		s.text("q-name", at, 20, say.Shorten(name, int(w/7)))
 	}
 	y, last := headRoom+rowHeight*0.35, ""
 	for i := range q.Steps {
-		step := &q.Steps[i]
-		if i == 0 || !beside(&q.Steps[i-1], step) {
-			y += rowHeight
-			if at := say.Instant(step.At); at != last {
-				s.text("t-tick end", left-8, y+4, at)
-				last = at
-			}
+		y += rowHeight
+		if at := say.Instant(q.Steps[i].At); at != last {
+			s.text("t-tick end", left-8, y+4, at)
+			last = at
 		}
-		s.step(step, x, y, width)
+		s.step(&q.Steps[i], x, y, width)
 	}
 	return fmt.Sprintf(`<svg class="figure sequence" viewBox="0 0 %s %s" style="max-width:%spx" role="img" aria-label="Sequence of the messages that led to the violation">%s</svg>`,
 		num(width), num(height), num(width), s.String())
-}
-
-// beside reports whether two looks at servers share a row.
-func beside(before, step *story.Step) bool {
-	return before.Kind == story.StepNote && step.Kind == story.StepNote && before.From != "" && say.Natural(before.From, step.From) < 0 &&
-		step.At-before.At < facts.OneLook && max(wide(before.Text), wide(step.Text)) < leastWide-20
-}
-
-func nameOf(a story.Actor) string {
-	if a.Kind == story.ActorClient {
-		return "client " + a.Name
-	}
-	return a.Name
 }
 
 func (s *drawing) step(step *story.Step, x map[string]float64, y, width float64) {

@@ -35,9 +35,6 @@ type cureRow struct {
 	Flags   string                  // that try it in a random run
 }
 
-// fencing is the cure that stops the damage, and not the violation.
-const fencing = "fencing"
-
 // cureRows are all cures, in the order in which they are named: those that prevent the violation before
 // those that prevent its damage. The text is in general terms; Config is how package lock or Redis calls it.
 func cureRows() []cureRow {
@@ -138,7 +135,7 @@ func cureRows() []cureRow {
 		},
 		{
 			Cure: Cure{
-				ID: fencing, Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
+				ID: "fencing", Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
 				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
 			},
 			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,

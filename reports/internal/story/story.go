@@ -40,12 +40,6 @@ type Story struct {
 	Look string `json:"look,omitempty"`
 }
 
-// LooksFirst reports whether nothing but fencing is named, which stops the damage alone: that the code of the lock may be
-// wrong is then the first thing to say.
-func (s Story) LooksFirst() bool {
-	return s.Look != "" && (len(s.Cures) == 0 || s.Cures[0].ID == fencing)
-}
-
 // An Event is one thing that happened: who did what to what. Text is the same as a clause
 // that follows its time.
 type Event struct {
