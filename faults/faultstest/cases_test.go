@@ -87,7 +87,7 @@ func entries() []entry {
 	add("", "stall", clients, "stream", "upstream")
 	add("", "stall", clients, "stream", "downstream")
 	for _, spec := range faults.All() { // any other, as a random run would have it at the least
-		if spec.Candidates == nil || slices.ContainsFunc(all, func(e entry) bool { return e.Fault == spec.Name }) {
+		if spec.Candidates == nil || spec.Family == faults.Client || slices.ContainsFunc(all, func(e entry) bool { return e.Fault == spec.Name }) {
 			continue
 		}
 		target := clients

@@ -99,7 +99,7 @@ func TestHarness_killedDuringAFaultLeavesNothing(t *testing.T) {
 	every := []killed{{topologies.EtcdCluster, memberPaused}, {topologies.ZooKeeperEnsemble, memberPaused}}
 	last := map[string]killed{topologies.EtcdCluster: every[0], topologies.ZooKeeperEnsemble: every[1]}
 	for _, spec := range faults.All() {
-		if spec.Life != history.Momentary && slices.Contains(faultstest.Names(), spec.Name) && spec.Family != faults.Client { // of which there are none here
+		if spec.Life != history.Momentary && slices.Contains(faultstest.Names(), spec.Name) {
 			k := killed{cmp.Or(of[spec.Name], topologies.Single), spec.Name} // a single server can have all others
 			every = append(every, k)
 			last[k.topology+" "+string(spec.Family)] = k
