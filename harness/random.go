@@ -276,9 +276,24 @@ func (r RandomRun) progress(t topologies.Topology) time.Duration {
 // Each begins with the deployment whole and quiet, so that the plan falls behind
 // its times where that takes long, and its last steps may be left out; the record
 // says so. The first is never left out, nor is any that was recorded at its time.
+//
+// A run in which no fault took effect has shown nothing: those that waited in vain are tried again until one fires, for as long again.
 func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time.Duration, recorded bool) (healed time.Time) {
-	start, pace := time.Now(), faults.PaceOf(length)
+	start, pace, landed := time.Now(), faults.PaceOf(length), false
+	var inVain faults.Schedule
 	healed = start.Add(-pace.Least)
+	play := func(step faults.Step) {
+		if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
+			st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
+		} else if st.Inject(ctx, step) == nil {
+			if st.last(ctx, step) {
+				landed = true
+			} else {
+				inVain = append(inVain, step)
+			}
+		}
+		healed = time.Now()
+	}
 	for i, step := range plan {
 		wait := time.Until(start.Add(step.At))
 		if !recorded {
@@ -292,25 +307,23 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 			st.notice("left out: " + st.run.Late())
 			break
 		}
-		if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
-			st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
-		} else if st.Inject(ctx, step) == nil {
-			st.last(ctx, step)
-		}
-		healed = time.Now()
+		play(step)
+	}
+	for i := 0; i < len(inVain) && !landed && !recorded && time.Since(start) < 2*length && workload.Pause(ctx, pace.Least); i++ {
+		play(inVain[i]) // and if it waits in vain once more, it comes again
 	}
 	return healed
 }
 
-// last lets a fault go on for as long as planned, and heals it. The time of an armed
-// fault begins when it fired.
-func (st *Session) last(ctx context.Context, step faults.Step) {
+// last lets a fault go on for as long as planned, heals it, and tells whether it took effect: an armed fault may never fire.
+// The time of one that does begins then.
+func (st *Session) last(ctx context.Context, step faults.Step) bool {
 	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
 		waiting, cancel := context.WithTimeout(ctx, faultPatience)
 		defer cancel()
 		if err := st.AwaitFault(waiting, step.Fault, ""); err != nil {
 			_ = st.Heal(ctx, step.Fault) // and with that it is recorded why it never fired
-			return
+			return false
 		}
 	}
 	if step.For > 0 {
@@ -319,6 +332,7 @@ func (st *Session) last(ctx context.Context, step faults.Step) {
 	if st.activeBy(step.Fault) != nil {
 		_ = st.Heal(ctx, step.Fault)
 	}
+	return true
 }
 
 // faultPatience is how long a fault of a random run waits for what it takes: a key to

@@ -418,6 +418,20 @@ func TestAFaultThatCannotBeMadeIsRecorded(t *testing.T) {
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
 
+// A run whose only fault waited in vain for its message has shown nothing, so that the fault waits once more.
+func TestAFaultThatWaitedInVainIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	r := harness.RandomRun{
+		Topology: "single", Lock: runtest.Lock("mutex"), Length: 3 * time.Second, Workload: workload.Config{Think: 100 * time.Millisecond},
+		Plan: faults.Schedule{{At: 50 * time.Millisecond, Fault: "hold-command", Target: "zone-a>redis", Params: map[string]string{"command": "getdel"}}},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	_, h, report := runtest.Judged(t, setup.Dir)
+	require.Len(t, runtest.FailedFaults(h), 2)
+	require.Equal(t, checker.Unknown, report.Verdict)
+}
+
 // A sized backend starts more servers than it is asked for, as those may be many
 // that somebody runs.
 type sized struct{ topologies.Backend }
