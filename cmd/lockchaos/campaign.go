@@ -28,6 +28,7 @@ func (a *app) campaignCommand() *cobra.Command {
 	var store string
 	var canaries []string
 	var partial bool
+	var undecided int
 	cmd := &cobra.Command{
 		Use:   "campaign --store DIR SHARD...",
 		Short: "Remember what a campaign found, and say what is new",
@@ -37,7 +38,7 @@ came to it first. What people know of stands in known.yaml there, and is no reas
 played is not remembered: finish it with --resume, or say --partial.
 
 Exit code 1: there is a finding that known.yaml does not have, or one that was seen more often than before, by more than chance;
-2: seeds were never played, runs are unknown, or a host did not convict the canary; else 0.`,
+2: seeds were never played, more runs are unknown than --undecided lets pass, or a host did not convict the canary; else 0.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, dirs []string) error {
 			if store == "" {
@@ -46,18 +47,22 @@ Exit code 1: there is a finding that known.yaml does not have, or one that was s
 			if !exists(store) {
 				return fmt.Errorf("--store: there is no folder %s", store)
 			}
-			return a.remember(store, dirs, canaries, partial)
+			if undecided < 0 || undecided > 99 {
+				return fmt.Errorf("--undecided %d: want a percentage of the runs, 0 to 99", undecided)
+			}
+			return a.remember(store, dirs, canaries, partial, undecided)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&store, "store", "", "the folder with findings.json and known.yaml, which is kept from night to night")
 	f.BoolVar(&partial, "partial", false, "remember a campaign of which seeds were never played, and will not be")
+	f.IntVar(&undecided, "undecided", 0, "the percentage of the runs that may be unknown without a doubt about the night: of short runs, some end before a fault took effect")
 	f.StringArrayVar(&canaries, "canary", nil, "the folder of a campaign with a planted bug (--lock broken-…): each host of the campaign must have convicted it; may be repeated")
 	return cmd
 }
 
 // remember adds a campaign to a store.
-func (a *app) remember(store string, dirs, canaries []string, partial bool) error {
+func (a *app) remember(store string, dirs, canaries []string, partial bool, undecided int) error {
 	release, err := fleet.Hold(store)
 	if err != nil {
 		return err
@@ -84,8 +89,11 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool) erro
 		a.printf("not remembered, since it is not whole: never played: %s\n", firstOf(c.Missing, 20, ", "))
 		return verdictExit(checker.Unknown)
 	}
-	if unknown > 0 {
-		doubts = append(doubts, say.Count(unknown, "run")+" could not be decided")
+	switch told := say.Count(unknown, "run") + " could not be decided"; {
+	case unknown*100 > undecided*len(c.Runs):
+		doubts = append(doubts, told)
+	case unknown > 0:
+		a.printf("%s: within the %d %% of --undecided\n", told, undecided)
 	}
 	if len(canaries) > 0 {
 		convicted, err := canaryRuns(canaries, c)

@@ -69,8 +69,11 @@ func TestCampaignsOverNights(t *testing.T) {
 		{args: []string{"--canary", clean, clean}, exit: exitUsage, prints: []string{"--canary", "mutex, which has no planted bug"}},
 		{args: []string{campaignShard(t, "a", "mutex", 1, checker.Unknown)}, exit: exitInvalid, prints: []string{"double-grant of mutex on sentinel, faults all", "1 of 1", "NEW", "lockchaos run --seed 1", "19 runs could not be decided"}},
 		{args: []string{campaignShard(t, "a", "mutex", 0, checker.Unknown)}, exit: exitUnknown, prints: []string{"20 runs could not be decided"}},
+		{args: []string{"--undecided", "99", campaignShard(t, "a", "mutex", 1, checker.Unknown)}, exit: exitInvalid, prints: []string{"19 runs could not be decided: within the 99 % of --undecided"}},
+		{args: []string{"--undecided", "99", campaignShard(t, "a", "mutex", 0, checker.Unknown)}, exit: exitUnknown, prints: []string{"unknown: 20 runs could not be decided"}},
+		{args: []string{"--undecided", "100", clean}, exit: exitUsage, prints: []string{"want a percentage of the runs, 0 to 99"}},
 		{args: []string{campaignShard(t, "a", "mutex", 2, checker.Valid)}, exit: exitInvalid, prints: []string{"2 of 20", "OPEN"}},
-		{args: []string{campaignShard(t, "a", "mutex", 2, checker.Valid)}, known: "- {kind: double-grant, lock: mutex, why: replicas lag}", prints: []string{"known: replicas lag", "3 of 21"}},
+		{args: []string{campaignShard(t, "a", "mutex", 2, checker.Valid)}, known: "- {kind: double-grant, lock: mutex, why: replicas lag}", prints: []string{"known: replicas lag", "4 of 22"}},
 		{args: []string{campaignShard(t, "a", "mutex", 0, checker.Valid)}, prints: []string{"not seen"}},
 		{args: []string{clean}, prints: []string{"20 runs judged, 0 kinds found"}}, // the night before the first that found one
 		{args: []string{campaignShard(t, "a", "mutex", 18, checker.Valid)}, exit: exitInvalid, prints: []string{"18 of 20", "WORSE"}},

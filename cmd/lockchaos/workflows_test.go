@@ -52,7 +52,7 @@ func TestWorkflowsOfAUser(t *testing.T) {
 	}
 	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
 	require.NoError(t, err)
-	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 2s", "1-5", "1", "SHARD/4", "SHARD/2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1", "python3", "/usr/bin/python3")
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--faults safe --duration 10s", "--faults none --duration 2s", "1-5", "1", "SHARD/4", "SHARD/2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1", "python3", "/usr/bin/python3")
 	for name, jobs := range map[string][]string{"driver.yml": {"lock"}, "nightly.yml": {"play", "judge"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,11 @@ func TestGitLabJobs(t *testing.T) {
 		Script, Needs  []string
 		Parallel       int
 		Rules          []struct{ If, When string }
-		Artifacts      struct {
+		Cache          struct {
+			Key, When string
+			Paths     []string
+		}
+		Artifacts struct {
 			When    string
 			Paths   []string
 			Reports map[string]string
@@ -226,7 +230,7 @@ func TestGitLabJobs(t *testing.T) {
 	strict(t, "examples/ci/gitlab.yml", &jobs)
 	driver, err := filepath.Abs("../../drivers/redis-py/driver.py")
 	require.NoError(t, err)
-	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--duration 10s", "--duration 2s", "1-5", "1", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1")
+	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--faults safe", "--faults none", "--duration 10s", "--duration 2s", "1-5", "1", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1")
 	play := func(dir string, script []string, env ...string) {
 		for _, line := range script {
 			require.NotContains(t, line, "apt-get")
