@@ -27,11 +27,10 @@ const JepsenLock = "lock"
 // that the service confirmed. The lock is taken for a mutex that is not re-entrant, and a history of another kind is refused
 // where that shows: by a grant to a process that holds the lock, or by :permits.
 //
-// An owner of ours is one attempt to acquire, with its releases: a release goes with the last acquire of its thread that was
+// An owner of ours is one attempt to acquire, with its releases: a release goes with the last acquire of its process that was
 // answered ok and not released yet, else with the last one of which it is unknown whether it holds the lock. Jepsen goes on
-// with another process after an :info, whose number is greater by the number of threads, if only one number explains all
-// processes. Else each process is a thread, and the release of one without a holder is of unknown outcome, if it may go with
-// an earlier process.
+// with another process after an :info. So the release of one without such an acquire is of unknown outcome, if the process
+// began after an :info: it may be for that.
 func Jepsen(r io.Reader) (*history.History, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -72,10 +71,11 @@ func (j *jepsen) take(v any) error {
 		return j.edn.errorf("want a map of an operation, like {:process 0, :type :invoke, :f :acquire, :value nil}, found %q", shown(v))
 	}
 	process, ok := op.get("process").(int64)
-	if _, other := op.get("process").(number); other || op.get("process") == nil || process < 0 || process > math.MaxInt32 {
-		return j.edn.errorf(":process is %s, want a whole number from 0 to 2147483647", shown(op.get("process")))
-	} else if !ok { // the nemesis
+	if _, nemesis := op.get("process").(keyword); nemesis {
 		return nil
+	}
+	if !ok || process < 0 || process > math.MaxInt32 {
+		return j.edn.errorf(":process is %s, want a whole number from 0 to 2147483647", shown(op.get("process")))
 	}
 	n := len(j.events)
 	e := history.Event{Index: int64(n), Process: int(process), Lock: JepsenLock}
@@ -140,35 +140,30 @@ func (j *jepsen) add(e history.Event) error {
 	return nil
 }
 
+// A holding is a process and a lock.
+type holding struct {
+	process int
+	lock    string
+}
+
 // nameOwners gives the events their owners.
 func (j *jepsen) nameOwners() error {
-	type seat struct { // a thread, on which Jepsen runs processes one after another, at one lock
-		thread int
-		lock   string
-	}
-	threads, known := j.threads()
-	retired := false             // some process was, so that another one goes on for it
-	attempts := map[int]int{}    // of each thread
-	held := map[seat]string{}    // the owner that holds
-	unknown := map[seat]string{} // the owner of which it is unknown whether it holds
-	owners := map[int]string{}   // of the open operation of each process
-	late := map[int]bool{}       // a process began when it may have gone on for a retired one
-	doubtful := map[int]bool{}   // the open release of a process may be for another one
+	attempts, began := map[int]int{}, map[int]int{}             // of each process, and how many were retired when it began
+	held, unknown := map[holding]string{}, map[holding]string{} // the owner that holds; of which that is unknown
+	owners, doubtful := map[int]string{}, map[int]bool{}        // of the open operation of each process; it may be for another one
+	retired := 0
 	for i := range j.events {
 		e := &j.events[i]
-		at := seat{e.Process, e.Lock}
-		if known {
-			at.thread %= threads
-		}
-		if _, began := late[e.Process]; !began {
-			late[e.Process] = retired && !known
+		at := holding{e.Process, e.Lock}
+		if _, known := began[e.Process]; !known {
+			began[e.Process] = retired
 		}
 		if e.Type == history.Invoke {
 			e.Owner = cmp.Or(held[at], unknown[at])
-			doubtful[e.Process] = late[e.Process] && e.Op == history.Release && e.Owner == ""
+			doubtful[e.Process] = began[e.Process] > 0 && e.Op == history.Release && e.Owner == ""
 			if e.Op == history.Acquire || e.Owner == "" {
-				attempts[at.thread]++
-				e.Owner = fmt.Sprintf("t%d-%d", at.thread, attempts[at.thread])
+				attempts[e.Process]++
+				e.Owner = fmt.Sprintf("t%d-%d", e.Process, attempts[e.Process])
 			}
 			owners[e.Process] = e.Owner
 			continue
@@ -178,7 +173,9 @@ func (j *jepsen) nameOwners() error {
 			e.Type = history.Info
 		}
 		info := e.Type == history.Info
-		retired = retired || info
+		if info {
+			retired++
+		}
 		switch acquires, granted := e.Op == history.Acquire, e.Type == history.OK; {
 		case acquires && granted && held[at] != "":
 			return fmt.Errorf("line %d: process %d is granted %q, which it holds: the lock is re-entrant or a semaphore, and a mutex is what can be judged here",
@@ -195,44 +192,6 @@ func (j *jepsen) nameOwners() error {
 		}
 	}
 	return nil
-}
-
-// threads is their number: the only one with which each process that is not one of the first goes on for one that an
-// :info retired before.
-func (j *jepsen) threads() (count int, known bool) {
-	first, retired := map[int]int{}, map[int]int{} // when, by process
-	least, most := 0, 0
-	for i := range j.events {
-		e := &j.events[i]
-		if _, seen := first[e.Process]; !seen {
-			first[e.Process] = i
-		}
-		if len(retired) == 0 {
-			least = max(least, e.Process+1)
-		}
-		if e.Type == history.Info {
-			retired[e.Process] = i
-		}
-		most = max(most, e.Process)
-	}
-	if most < least {
-		return least, true // none goes on for another
-	}
-	for process := range retired {
-		n, explains := most-process, true
-		for later, began := range first {
-			ended, ok := retired[later-n]
-			explains = explains && (later < n || ok && ended < began)
-		}
-		if n < least || !explains {
-			continue
-		}
-		if known {
-			return 0, false
-		}
-		count, known = n, true
-	}
-	return count, known
 }
 
 // shown is a value as EDN, for names and messages.

@@ -48,39 +48,6 @@ func TestJepsen(t *testing.T) {
 	}
 }
 
-func TestJepsenErrorsNameTheLine(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ give, want string }{
-		{"\n\n{:process 0", `line 3: the file ends, want "}"`},
-		{"{:process 0 :type}", "line 1: a map ends after a key, want its value"},
-		{":acquire", "line 1: want a map of an operation"},
-		{"{:type :invoke, :f :acquire}", "line 1: :process is nil, want a whole number"},
-		{"{:process 1.5, :type :invoke, :f :acquire}", "line 1: :process is 1.5, want a whole number"},
-		{"{:process 0, :type :begin, :f :acquire}", "line 1: :type is :begin, want :invoke, :ok, :fail or :info"},
-		{"\n{:process 0, :type :invoke, :f :read}", "line 2: :f is :read, want :acquire or :release"},
-		{"{:process 0, :type :ok, :f :acquire}", "line 1: :acquire :ok of process 0 has no :invoke"},
-		{"{:process 0, :type :invoke, :f :acquire}\n{:process 0, :type :invoke, :f :release}", "line 2: process 0 invokes :release while its :acquire is open"},
-		{"{:process 0, :type :invoke, :f :acquire}\n{:process 0, :type :ok, :f :release}", "line 2: process 0 completes :release while its :acquire is open"},
-		{"{:process 0, :type :invoke, :f :acquire, :time 1.5}", "line 1: :time is 1.5, want nanoseconds"},
-		{"{:process 0, :type :invoke, :f :acquire, :time 9223372036854775807}", "line 1: :time is 9223372036854775807, want nanoseconds"},
-		{`{:process 0, :error "\q"}`, `line 1: a string is no UTF-8, or has an escape other than \t \n`},
-		{"{:process 0, :error \"\xff\"}", "line 1: a string is no UTF-8"},
-		{`{:process 0, :error "\ud800"}`, `line 1: a string is no UTF-8, or has an escape other than`},
-		{`{:process 0, :error "`, `line 1: a string does not end`},
-		{"{:process 0, :type " + strings.Repeat("9", 1<<20) + "x}", "99"},
-		{"}", `line 1: found "}", want a value`},
-		{"(]", `line 1: found "]", want ")"`},
-		{"#inst", "line 1: the file ends in the middle of a value"},
-		{"#_ 1", "line 1: found #_, want a value"},
-		{"{:process 12x}", "line 1: :process is 12x, want a whole number"},
-		{strings.Repeat("[", 2000), "line 1: values lie more than 1000 deep"},
-	} {
-		_, err := importers.Jepsen(strings.NewReader(test.give))
-		require.ErrorContains(t, err, test.want)
-		require.Less(t, len(err.Error()), 700)
-	}
-}
-
 // A service that locks rightly is never convicted, however its clients time out.
 func TestJepsenConvictsNoCorrectLock(t *testing.T) {
 	t.Parallel()
