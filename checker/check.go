@@ -36,15 +36,15 @@ func Standard() []Checker {
 
 // OfLogs is every checker, for a log of what clients did, which need not tell of requests: in place of contention the
 // assumptions ask that some lock was granted to two clients. A lock is not known to be free before its first grant: the
-// log may begin in a hold.
-func OfLogs() []Checker {
+// log may begin in a hold. The bound of progress is longer by what the unit of the stamps may hide.
+func OfLogs(unit time.Duration) []Checker {
 	all := Standard()
 	for i, c := range all {
 		switch c.Name() {
 		case Assumptions().Name():
 			all[i] = assumptions(false, nil)
 		case Progress(0).Name():
-			all[i] = progressSince(ProgressBound, ProgressBound/4, true)
+			all[i] = progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true)
 		}
 	}
 	return all

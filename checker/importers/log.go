@@ -2,6 +2,7 @@ package importers
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,214 +10,455 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Log is what clients have logged of their locks.
 type Log struct {
 	History *history.History
-	Zero    time.Time // what the times of the history count from
-	// Unit is the greatest unit of which all stamps are multiples. Each may be up to one of it before its time, so that
-	// the clocks of several hosts are wrong by so much more than they say.
-	Unit time.Duration
-	// Notes say what was not read, and which lines contradict those before them.
-	Notes []string
+	Zero    time.Time     // what the times of the history count from
+	Unit    time.Duration // of which all stamps of a host are multiples, of the host with the coarsest
+	Notes   []string      // say what was not read, and which lines contradict those before them
 
-	kind  string          // what a line is called
-	rows  []logRow        // in order
-	times []time.Duration // of the rows in the history
+	logTable
+
+	lines []int32 // of the rows that the events are of, plus 1
 }
 
 // ReadLog reads what clients have logged of their locks, with wall clocks: a CSV file with a line of names, or JSON objects,
-// one after another or in an array. docs/logs.md has the columns and events. Lines may be in any order; those of one stamp
-// may have been written in any. Its errors name the line.
+// one after another or in an array. docs/logs.md has the columns and events, and what each proves. Its errors name the line.
+// [checker.OfLogs] judge the history.
 //
-// Each attempt of a client to get a lock has an owner of its own, and each held is an access. What a log leaves out makes it
-// prove less, and convicts no lock: a hold without a line that it is being released is certain until the last line that its
-// client wrote of it, and no longer; or to the end of its lease, and the last line of its host, if other lines of its client
-// say that it releases. A release by a client that does not hold the lock, as far as its lines say, is taken for one of a
-// grant that was not logged: it is wrong if another client held the lock all the time. [checker.OfLogs] judge it.
+// What a line tells of was in [stamp, stamp+unit). So an operation is invoked at the first instant and answered at the last at
+// which it may have been; a hold is certain for what is left between its grant and its end, and the unit is the drift of its
+// lease. What may have been otherwise if a line was lost is of unknown outcome.
 func ReadLog(r io.Reader) (*Log, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	l := logReader{logRows: newLogRows(), hosts: map[string]time.Duration{}, releases: map[string]bool{}}
+	l := logReader{Log: Log{History: &history.History{}, logTable: newLogTable()}}
+	l.logTable.note = l.note
 	if err := l.read(data); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(l.rows, func(a, b logRow) int { return cmp.Compare(a.at, b.at) })
-	first := l.rows[0]
-	l.first = first.at
-	if end := l.rows[len(l.rows)-1]; end.at-first.at > logLongest {
-		return nil, fmt.Errorf("%s: its time is decades after that of %s", l.where(end.line), l.where(first.line))
-	}
-	accesses := 0
 	for i := range l.rows {
-		if l.rows[i].event == held {
-			accesses++
-		}
+		l.rows[i].at -= l.rows[i].at % l.rows[i].client.host.unit
 	}
-	l.events = make([]history.Event, 0, len(l.rows)+accesses+len(l.rows)/8)
-	for _, lock := range l.locks {
-		if lock.capacity > 0 {
-			l.events = append(l.events, history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: lock.name, Kind: history.KindSemaphore, Capacity: int(lock.capacity)})
-		}
+	slices.SortFunc(l.rows, func(a, b logRow) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.client.number, b.client.number), cmp.Compare(a.line, b.line))
+	})
+	first, last := l.rows[0], l.rows[len(l.rows)-1]
+	if last.at-first.at > logLongest {
+		return nil, fmt.Errorf("%s: its time is decades after that of %s", l.where(&last), l.where(&first))
 	}
-	slices.SortFunc(l.events, func(a, b history.Event) int { return strings.Compare(a.Lock, b.Lock) })
-	kept := l.rows[:0]
+	start := first.at - logStart
+	l.Zero, l.end = time.Unix(0, int64(start)), last.at-start
+	l.History.Events = make([]history.Event, 0, len(l.rows)+len(l.rows)/4) // a million lines take a half of the memory so
+	l.declare()
 	for from, to := 0, 0; from < len(l.rows); from = to {
-		for to < len(l.rows) && l.rows[to].at == l.rows[from].at {
-			to++
+		c, at := l.rows[from].client, l.rows[from].at
+		for ; to < len(l.rows) && l.rows[to].client == c && l.rows[to].at == at; to++ {
+			l.rows[to].at, l.rows[to].index = at-start, int32(to)+1 //nolint:gosec // fewer than fit into memory
 		}
-		for _, row := range l.untied(l.rows[from:to]) {
-			if err := l.takeRow(&row, row.at-first.at+logStart); err != nil {
-				return nil, fmt.Errorf("%s: %w", l.where(row.line), err)
-			}
-			kept, l.times = append(kept, row), append(l.times, l.last)
+		if err := l.takeAll(c, l.rows[from:to]); err != nil {
+			return nil, err
 		}
 	}
-	l.rows = kept
-	if l.twice > 0 {
-		l.note("%s: each is there before, and counts once", say.Count(l.twice, "line"))
+	for _, c := range l.inOrder {
+		l.noAnswer(c)
+		l.finish(c, nil)
 	}
-	l.finish()
-	l.History, l.Zero, l.Unit = &history.History{Events: l.events}, time.Unix(0, int64(first.at-logStart)), l.unit
+	events := l.History.Events
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	l.lines = make([]int32, len(events))
+	for i := range events {
+		l.lines[i], events[i].Index = int32(events[i].Index), int64(i) //nolint:gosec // what record has put there
+	}
 	return &l.Log, nil
 }
 
 // note adds to the notes, of which the first few are kept.
 func (l *Log) note(format string, args ...any) {
 	const most = 6
-	switch l.Notes = append(l.Notes, fmt.Sprintf(format, args...)); {
-	case len(l.Notes) > most:
+	if l.Notes = append(l.Notes, fmt.Sprintf(format, args...)); len(l.Notes) > most {
 		l.Notes = append(l.Notes[:most-1], "there is more of this kind")
 	}
 }
 
 // Line says which line of the log an event is, and what that says; empty for an event that the log leaves out.
 func (l *Log) Line(event int64) string {
-	at := l.History.Events[event].Time
-	if i, found := slices.BinarySearch(l.times, at); found {
-		row := &l.rows[i]
-		return fmt.Sprintf("%s %d: %s, %s %s", l.kind, row.line, time.Unix(0, int64(row.at)).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
+	if l.lines[event] == 0 {
+		return ""
 	}
-	return ""
+	row := &l.rows[l.lines[event]-1]
+	return fmt.Sprintf("%s: %s, %s %s", l.where(row), l.Zero.Add(row.at).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
 }
 
 // logStart is the stamp of the first line: what is not logged may have been before it.
 const logStart = time.Millisecond
 
-// A logLock is what all lines say of a lock.
-type logLock struct {
-	name           string
-	capacity       int32
-	permits, modes bool // it is a semaphore; a read-write lock
-	leases         bool // it has leases
+// A logHold is what a client asked for, and holds or held.
+type logHold struct {
+	owner string
+	mode  history.Mode
+
+	asked, granted *logRow       // nil where they were not logged
+	lines          []*logRow     // of work and extensions
+	last           time.Duration // of the lines that show that it was held, the last
+	known          bool          // its lease is, or that it has none
+	answered       time.Duration // the last answer in the history
+	inner          bool          // it was granted again inside: which release ends it is not known
+	ended          bool
+	over           time.Duration // the line that told its end, after which no work may be; 0 for none
 }
 
 // A logReader makes operations of lines.
 type logReader struct {
-	logRows
+	Log
 
-	events    []history.Event
-	hosts     map[string]time.Duration // when each wrote its last line
-	releases  map[string]bool          // by the name of a client: that they begin is logged
-	first     time.Duration            // the stamp of the first line
-	last      time.Duration            // of the last line
-	twice     int                      // lines that are there twice
+	end       time.Duration // its last line
 	processes int
 }
 
-// A logOp is an operation that has no answer yet.
-type logOp struct {
-	history.Event // its invoke
+// until is the last instant at which what a line tells of may have been.
+func (l *logReader) until(row *logRow) time.Duration { return row.at + row.client.host.unit - 1 }
 
-	stamp time.Duration // of its line; it may have been sent up to a unit later
-	index int           // of its invoke
-}
-
-// A logHold is what a client holds, or held.
-type logHold struct {
-	history.Event // the answer that granted it
-
-	grant   int           // the index of that
-	token   int64         // that it was granted with
-	last    time.Duration // of its last line
-	until   time.Duration // when its lease may be over
-	over    time.Duration // and when it is, by the stamps
-	unasked bool          // no line says with which lease it was asked for
-	inner   int           // grants that were given inside it, and not given back
-	blur    bool          // which of its releases was the last is not known
-	ended   int32         // the line that ended it; 0 for none
-}
-
-// A logClient is one client of one lock.
-type logClient struct {
-	name, host string
-	lock       *logLock
-	works      int // the process that uses what the lock protects; -1 before it does
-	process    int
-	attempts   int
-	asks       bool          // it logs its requests
-	began      bool          // it has a line before
-	last       time.Duration // of its last event
-	asked, op  logOp         // a request that has no answer yet; a release or an extension
-	hold       *logHold
-}
-
-// holds reports whether a client holds the lock, as far as its lines say.
-func (c *logClient) holds() bool { return c.hold != nil && c.hold.ended == 0 }
-
-// lineGap is between the stamps of two lines at the least, as several lines may have one stamp: an answer or a request that
-// was not logged was shortly before the line that tells of it.
-const lineGap = 4
-
-func (l *logReader) takeRow(row *logRow, stamp time.Duration) error {
-	c, at := row.client, max(stamp, l.last+lineGap)
-	l.last, l.hosts[c.host] = at, at
-	if !c.began {
-		c.process = l.newProcess()
+// declare says of each lock what it is, with the greatest unit of its hosts as drift.
+func (l *logReader) declare() {
+	for _, c := range l.inOrder {
+		l.Unit, c.lock.unit = max(l.Unit, c.host.unit), max(c.lock.unit, c.host.unit)
 	}
-	if row.event == unknown && c.asked.Op == "" && c.op.Op == "" && c.began {
-		l.contradicts(row, "no request waits for an answer")
-	}
-	if row.lease > 0 && row.event == granted && c.asked.Op == "" {
-		return fmt.Errorf("lease_ms is given with granted, and a lease counts from the request: log a line with the event request before, and write it there")
-	}
-	switch row.event {
-	case request:
-		c.asks = true
-		l.giveUp(c, &c.asked, at-2)
-		if c.op.Op == history.Release || !c.holds() {
-			l.giveUp(c, &c.op, at-2)
+	for _, lock := range l.locks {
+		e := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: lock.name, Kind: history.KindMutex, Drift: lock.unit}
+		if lock.modes {
+			e.Kind = history.KindRW
 		}
-		l.request(c, at, stamp, row.lease, row)
-	case granted:
-		l.granted(c, at, row)
-	case refused, unknown:
-		l.answered(c, at, row)
-	case held, extending, extended:
-		l.works(c, at, stamp, row)
-	case releasing, released:
-		l.release(c, at, stamp, row)
-	case lost:
-		switch {
-		case c.holds() && c.hold.unasked && c.lock.leases: // which may have been over for long
-			l.letGo(c)
-		case c.holds(): // else it was told before, by a refusal
-			e := c.hold.Event
-			l.record(c, e, at, history.OK, history.Lost)
-			c.hold.ended = row.line
+		l.History.Events = append(l.History.Events, e)
+	}
+	slices.SortFunc(l.History.Events, func(a, b history.Event) int { return strings.Compare(a.Lock, b.Lock) })
+}
+
+// takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
+// the file, unless that is in none: then in the order of a hold, if they are of one.
+func (l *logReader) takeAll(c *logClient, rows []logRow) error {
+	taken, several := make([]*logRow, 0, len(rows)), false
+	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
+	for i := range rows {
+		row := &rows[i]
+		if row.event == held && grants { // in that hold, or before
+			continue
+		}
+		same := func(r *logRow) bool { return r.event == row.event }
+		if at := slices.IndexFunc(taken, same); at < 0 || !l.shuffled && at < len(taken)-1 {
+			taken = append(taken, row)
+		} else {
+			several = several || row.token != taken[at].token || row.lease != taken[at].lease
 		}
 	}
-	c.began = true
+	if l.shuffled {
+		slices.SortFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.event, b.event) })
+		if several || len(taken) > 1 && grants && (c.sent != nil || c.hold != nil && !c.hold.ended) {
+			l.lose(c, taken[0])
+			c.token = slices.MaxFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.token, b.token) }).token
+			return nil
+		}
+	}
+	for _, row := range taken {
+		if err := l.take(c, row); err != nil {
+			return fmt.Errorf("%s: %w", l.where(row), err)
+		}
+		c.before = row.at
+	}
 	return nil
 }
 
-// contradicts notes that a line does not go with those before it.
-func (l *logReader) contradicts(row *logRow, why string) {
-	l.note("%s: %s of %s: %s", l.where(row.line), logEvents()[row.event], row.client.name, why)
+// lose notes that nothing tells what a client holds from a line on, until it is granted what has another token.
+func (l *logReader) lose(c *logClient, row *logRow) {
+	h := l.begin(c, nil, nil, row.at)
+	l.op(c, history.Acquire, row.at, l.until(row), nil, nil, history.Event{Type: history.Info})
+	h.ended, h.inner, c.before = true, true, row.at
+}
+
+func (l *logReader) take(c *logClient, row *logRow) error {
+	h := c.hold
+	switch row.event {
+	case request:
+		l.noAnswer(c)
+		c.asked = row
+		return nil
+	case granted:
+		if row.lease > 0 && c.asked == nil {
+			return errors.New("lease_ms is given with granted, and a lease counts from the request: log a line with the event request before, and write it there")
+		}
+		if h != nil && (h.inner || !h.ended || c.before == row.at) && row.token > 0 && row.token == c.token { // in its hold
+			h.inner, h.last, c.asked = true, row.at, nil
+			return nil
+		}
+		inner := h != nil && !h.ended && h.granted == nil // perhaps
+		c.token = row.token
+		l.begin(c, c.asked, row, row.at).inner = inner
+		return nil
+	case refused, unknown:
+		l.answer(c, row)
+		return nil
+	default:
+	}
+	if c.asked != nil { // that it was granted was not logged
+		h = l.begin(c, c.asked, nil, row.at)
+	}
+	switch {
+	case h != nil && h.ended && h.inner:
+		return nil
+	case h != nil && h.ended && row.event == held:
+		if h.over > 0 && row.at > h.over {
+			l.work(c, row)
+		}
+		return nil
+	case h == nil || h.ended: // of a hold whose grant was not logged
+		if h != nil {
+			l.note("%s: %s of %s: it does not hold the lock", l.where(row), logEvents()[row.event], c.name)
+		}
+		if h != nil && row.event != releasing && (row.event != released || h.over == 0) {
+			return nil
+		}
+		if h = l.hold(c, nil, nil, c.before); c.lock.modes {
+			h.mode = cmp.Or(row.mode, history.Read) // which claims the least
+		}
+	}
+	l.use(c, row)
+	return nil
+}
+
+// use takes a line of a client that holds.
+func (l *logReader) use(c *logClient, row *logRow) {
+	h, sent := c.hold, c.sent
+	extends := sent != nil && sent.event == extending
+	// An extension prolongs a lease for a time that is not known, if it does not say for how long, or since when.
+	vague := c.lock.leases && (row.event == extended && !extends || row.event == extending && row.lease == 0 && (h.asked == nil || h.asked.lease > 0))
+	switch {
+	case h.inner && (row.event == releasing || row.event == released), vague:
+		if row.event == releasing {
+			h.last = row.at
+		}
+		l.lose(c, row)
+	case row.event == held:
+		if sent == nil || extends {
+			h.last = row.at
+		}
+		h.lines = append(h.lines, row)
+	case row.event == extending:
+		if l.noAnswer(c); !h.ended { // else it is beside the release
+			h.lines, c.sent = append(h.lines, row), row
+		}
+	case row.event == extended && extends:
+		sent.answer, h.last, h.known, c.sent = row, row.at, h.known || sent.lease > 0, nil
+	case row.event == extended:
+	case row.event == releasing:
+		l.noAnswer(c)
+		c.sent = row
+	default: // released, lost
+		if extends {
+			c.sent = nil
+		}
+		l.finish(c, row)
+	}
+}
+
+// begin ends what a client has sent and holds, and begins a hold.
+func (l *logReader) begin(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
+	c.asked = nil
+	l.noAnswer(c)
+	l.finish(c, nil)
+	return l.hold(c, asked, granted, at)
+}
+
+func (l *logReader) hold(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
+	c.attempts++
+	h := &logHold{owner: fmt.Sprintf("%s#%d", c.name, c.attempts), asked: asked, granted: granted, last: at, known: asked != nil || c.lock.leaseless()}
+	for _, row := range []*logRow{asked, granted} {
+		if row != nil {
+			h.mode = cmp.Or(row.mode, h.mode)
+		}
+	}
+	c.hold = h
+	return h
+}
+
+// noAnswer ends what a client has sent and got no answer for.
+func (l *logReader) noAnswer(c *logClient) {
+	if c.asked != nil {
+		l.answer(c, c.asked)
+	}
+	if c.sent != nil && c.sent.event == releasing {
+		l.finish(c, nil)
+	}
+	c.sent = nil
+}
+
+// answer takes a refusal, or that there was no answer, for the one of what was asked last. A request without an answer has
+// itself for one: no line tells how long it waited.
+func (l *logReader) answer(c *logClient, row *logRow) {
+	before, sent := c.hold, c.sent
+	switch {
+	case c.asked != nil:
+		e := history.Event{Type: history.Info, Lease: c.asked.good()}
+		if row.event == refused {
+			e.Type = history.Fail
+		}
+		h := l.hold(c, c.asked, nil, 0)
+		l.op(c, history.Acquire, c.asked.at, l.until(row), c.asked, row, e)
+		if h.ended, c.asked = true, nil; before != nil {
+			c.hold = before
+		} else if e.Type == history.Fail { // what it does as if it held the lock, it does without it
+			h.over = row.at
+		}
+	case sent == nil:
+	case row.event == refused && !(c.logs[request] && c.logs[sent.event+1]): // perhaps of a request that was not logged
+		l.noAnswer(c)
+	case sent.event == releasing:
+		l.finish(c, row)
+	default:
+		if sent.answer, c.sent = row, nil; row.event == refused {
+			l.finish(c, row)
+		}
+	}
+}
+
+// A logEnd is how a hold ended, as far as its lines tell.
+type logEnd struct {
+	at     time.Duration // until when it was held for certain, if it was granted and its lease lasted
+	op     history.Op    // that ended it: a release, lost, or none if an extension was refused
+	answer history.Type  // of the release; empty for none
+}
+
+// endOf is how a hold ended, by a line or none, with the release that was sent. Where its lease is not known, a release that
+// was not confirmed may have been sent after it.
+func (h *logHold) endOf(sent, by *logRow) logEnd {
+	end, event, latest := logEnd{at: h.last, op: history.Release}, held, time.Duration(0)
+	if by != nil {
+		event = by.event
+	}
+	if len(h.lines) > 0 {
+		latest = h.lines[len(h.lines)-1].at
+	}
+	if sent != nil && (event == released || h.known) {
+		end.at = sent.at
+	}
+	switch {
+	case event == released:
+		end.answer = history.OK
+	case event == unknown:
+		end.answer = history.Info
+	case event == refused && !h.known:
+		end.at = h.last
+	case event == refused && sent == nil:
+		end = logEnd{at: latest}
+	case event == refused:
+		end.answer = history.Fail
+	case event == lost && h.known && latest < by.at:
+		end = logEnd{at: by.at, op: history.Lost}
+	}
+	return end
+}
+
+// finish puts a hold into the history once it is known how it ended: by a line, or nil where none tells. Its grant is stated
+//   - as it is, if a later stamp shows that it was held;
+//   - as one that may have ended at its own stamp, if none does;
+//   - as one of unknown outcome, which only a confirmed release or extension proves, if it or its lease was not logged.
+func (l *logReader) finish(c *logClient, by *logRow) {
+	h, sent := c.hold, c.sent
+	if c.sent = nil; h == nil || h.ended {
+		return
+	}
+	h.ended = true
+	end, grant := h.endOf(sent, by), history.Event{Type: history.OK, Lease: h.asked.good()}
+	first, next := cmp.Or(h.asked, h.granted), end.at
+	extension := slices.IndexFunc(h.lines, func(r *logRow) bool { return r.event != held })
+	if extension >= 0 {
+		next = min(next, h.lines[extension].at)
+	}
+	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || end.answer == history.OK)
+	sure := firm && next > h.granted.at
+	if firm && !(h.asked == nil && c.lock.modes) { // else the order of grants is not that of these lines
+		grant.Token = h.granted.token
+	}
+	switch {
+	case sure:
+		l.op(c, history.Acquire, first.at, l.until(h.granted), first, h.granted, grant)
+	case firm && extension < 0:
+		grant.Expires = l.until(h.granted) + 1
+		if grant.Lease > 0 {
+			grant.Expires = min(grant.Expires, h.asked.at+grant.Lease)
+		} else if grant.Lease = l.end; by != nil && (by.event == released || by.event == refused) {
+			grant.Lease = max(by.at-h.granted.at, 1) // after that another client may have it
+		}
+		l.op(c, history.Acquire, first.at, l.until(h.granted), first, h.granted, grant)
+		return
+	case first == nil && extension < 0 && end.answer != history.OK:
+		return
+	default:
+		from, to := next-2, next-1
+		if first != nil {
+			to = min(to, l.until(cmp.Or(h.granted, h.asked)))
+			from = min(first.at, to-1)
+		}
+		l.op(c, history.Acquire, from, to, first, h.granted, history.Event{Type: history.Info, Lease: grant.Lease})
+	}
+	switch over := l.uses(c, sure); {
+	case end.op == history.Lost:
+		l.record(c, by.at, by, history.Event{Process: c.process, Type: history.OK, Op: history.Lost})
+	case end.answer == history.OK && end.at > over: // of another grant, perhaps
+		l.hold(c, nil, nil, end.at)
+		l.finish(c, by)
+		c.hold = h
+	case end.op == history.Release && end.answer == "":
+		l.op(c, history.Release, end.at, 0, sent, nil, history.Event{})
+	case end.op == history.Release:
+		l.op(c, history.Release, end.at, l.until(by), sent, by, history.Event{Type: end.answer})
+	}
+	if sure && by != nil {
+		h.over = by.at
+	}
+}
+
+// uses puts the work and the extensions of a hold into the history, and returns when its lease was over at the latest. Work
+// counts from the stamp after the grant on, and not while an extension may have prolonged the lease that was not answered.
+func (l *logReader) uses(c *logClient, sure bool) (over time.Duration) {
+	h, open := c.hold, time.Duration(-1)
+	over = h.asked.over()
+	for _, row := range h.lines {
+		answer, e := row.answer, history.Event{Type: history.Info, Lease: row.good()}
+		switch {
+		case row.event == held:
+			if sure && row.at > h.granted.at && row.at > open {
+				l.work(c, row)
+			}
+			continue
+		case answer != nil && answer.event == refused && !h.known:
+			continue
+		case answer != nil && answer.event == refused:
+			e.Type = history.Fail
+		case answer != nil && answer.event == extended:
+			e.Type, open, over = history.OK, -1, row.over()
+		default:
+			open, over = max(open, row.over()), max(over, row.over())
+		}
+		l.op(c, history.Extend, row.at, l.until(cmp.Or(answer, row)), row, answer, e)
+	}
+	return over
+}
+
+// work notes that a client used what the lock protects. If it does not log its requests, a grant of which a line was lost may
+// have been before that.
+func (l *logReader) work(c *logClient, row *logRow) {
+	if c.works < 0 {
+		c.works = l.newProcess()
+	}
+	if row.at > c.worked && c.logs[request] {
+		c.worked = l.until(row) // what it does at the same stamp tells no more
+		l.record(c, row.at, row, history.Event{Process: c.works, Type: history.Invoke, Op: history.Access})
+		l.record(c, c.worked, row, history.Event{Process: c.works, Type: history.OK, Op: history.Access})
+	}
 }
 
 func (l *logReader) newProcess() int {
@@ -224,531 +466,30 @@ func (l *logReader) newProcess() int {
 	return l.processes - 1
 }
 
-// record adds an event of the owner and process of another.
-func (l *logReader) record(c *logClient, like history.Event, at time.Duration, part history.Type, op history.Op) *history.Event {
-	c.last = max(c.last, at)
-	e := history.Event{Time: at, Process: like.Process, Type: part, Op: op, Lock: c.lock.name, Clock: cmp.Or(c.host, "log"), Owner: like.Owner, Mode: like.Mode}
-	if op != history.Access {
-		e.Permits = like.Permits
+// op notes an operation of the owner that holds, with its lines, and how it ended; it has no end if that has no type. Two answers
+// to one owner must not have one stamp: of these one may as well have come later.
+func (l *logReader) op(c *logClient, op history.Op, from, to time.Duration, sent, got *logRow, e history.Event) {
+	if c.process < 0 || from <= c.busy { // what had no answer may happen still
+		c.process = l.newProcess()
 	}
-	l.events = append(l.events, e)
-	return &l.events[len(l.events)-1]
-}
-
-// invoke begins an operation.
-func (l *logReader) invoke(c *logClient, like history.Event, at, stamp time.Duration, op history.Op, lease time.Duration) logOp {
-	if lease > 0 {
-		lease = max(lease-lease%l.unit-(at-stamp), 1)
-	}
-	e := l.record(c, like, at, history.Invoke, op)
-	e.Lease = lease
-	return logOp{Event: *e, stamp: stamp, index: len(l.events) - 1}
-}
-
-// answer records how an operation ended.
-func (l *logReader) answer(c *logClient, op *logOp, at time.Duration, part history.Type) {
-	l.record(c, op.Event, at, part, op.Op)
-	if part == history.Info { // what it asked for may happen still
-		fresh := l.newProcess()
-		if c.process == op.Process {
-			c.process = fresh
-		}
-		if c.hold != nil && c.hold.Process == op.Process {
-			c.hold.Process = fresh
-		}
-	}
-	*op = logOp{}
-}
-
-// giveUp ends an operation whose answer was not logged, if there is one.
-func (l *logReader) giveUp(c *logClient, op *logOp, at time.Duration) {
-	if op.Op == history.Extend && c.hold != nil && op.Lease > 0 {
-		c.hold.until = min(c.hold.until, op.Time+op.Lease)
-	}
-	if op.Op == history.Release && op.Owner != "" && c.hold != nil && c.hold.Owner == op.Owner && c.hold.ended == 0 {
-		c.hold.ended = -1
-	}
-	if op.Owner == "" { // of an operation that is left out
-		*op = logOp{}
-	}
-	if op.Op == history.Acquire { // it may have ended at any time since
-		at = op.Time + 1
-	}
-	if op.Op != "" {
-		l.answer(c, op, at, history.Info)
-	}
-}
-
-// request begins an attempt to get the lock. A client that holds it still may try as well, and be refused.
-func (l *logReader) request(c *logClient, at, stamp, lease time.Duration, row *logRow) {
-	c.attempts++
-	like := history.Event{Process: c.process, Owner: fmt.Sprintf("%s#%d", c.name, c.attempts)}
-	if c.holds() {
-		like.Process = l.newProcess()
-	}
-	l.setMode(c, row, &like)
-	c.asked = l.invoke(c, like, at, stamp, history.Acquire, lease)
-}
-
-// setMode sets how the lock is asked for.
-func (l *logReader) setMode(c *logClient, row *logRow, e *history.Event) {
-	switch {
-	case c.lock.permits:
-		e.Mode, e.Permits = history.Permit, max(e.Permits, int(row.permits), 1)
-	case row.mode != "":
-		e.Mode = row.mode
-	}
-}
-
-func (l *logReader) granted(c *logClient, at time.Duration, row *logRow) {
-	asked := c.asked.Op != ""
-	if !asked {
-		l.giveUp(c, &c.op, at-2)
-		l.request(c, at-1, at-1, 0, row)
-	}
-	l.setMode(c, row, &c.asked.Event)
-	l.events[c.asked.index].Mode, l.events[c.asked.index].Permits = c.asked.Mode, c.asked.Permits
-	if h := c.hold; c.holds() && row.token > 0 && row.token == h.token && at < h.until { // an inner grant, which has no hold of its own
-		l.answer(c, &c.asked, at, history.Fail)
-		h.inner, h.last = h.inner+1, at
+	l.record(c, from, sent, history.Event{Process: c.process, Type: history.Invoke, Op: op, Lease: e.Lease})
+	if c.busy = history.Never; e.Type == "" {
 		return
 	}
-	if c.op.Op == history.Extend {
-		l.giveUp(c, &c.op, at-2)
+	if to <= c.hold.answered {
+		to = c.hold.answered + c.host.unit
 	}
-	l.letGo(c)
-	token := row.token
-	if shared := c.lock.permits || c.lock.modes; shared && !asked { // the order of such grants is that of requests
-		token = 0
+	if c.hold.answered = to; e.Type != history.Info {
+		c.busy = to
 	}
-	l.grant(c, at, token)
-	if asked {
-		l.prove(c)
-		c.hold.unasked = false
-	}
+	l.record(c, to, got, history.Event{Process: c.process, Type: e.Type, Op: op, Token: e.Token, Expires: e.Expires})
 }
 
-// grant begins a hold.
-func (l *logReader) grant(c *logClient, at time.Duration, token int64) {
-	ask := c.asked
-	if c.process != ask.Process { // it asked beside what it held
-		c.process = ask.Process
+// record adds an event of the owner that holds.
+func (l *logReader) record(c *logClient, at time.Duration, row *logRow, e history.Event) {
+	e.Time, e.Lock, e.Clock, e.Owner, e.Mode = at, c.lock.name, cmp.Or(c.host.name, "log"), c.hold.owner, c.hold.mode
+	if row != nil {
+		e.Index = int64(row.index) // until it has one
 	}
-	l.answer(c, &c.asked, at, history.OK)
-	c.hold = &logHold{Event: ask.Event, grant: len(l.events) - 1, token: token, last: at, until: history.Never, over: history.Never}
-	l.leased(c.hold, &ask)
-	c.hold.unasked = true
-}
-
-// leased notes how long a lease is good that an acquire or an extension gave.
-func (l *logReader) leased(h *logHold, op *logOp) {
-	h.until, h.over = history.Never, history.Never
-	if op.Lease > 0 {
-		h.until, h.over = op.Time+op.Lease, op.stamp+op.Lease+4*l.unit+lineGap
-	}
-}
-
-// prove makes the token of a hold count: else the grant may have been long before its answer, and over.
-func (l *logReader) prove(c *logClient) { l.events[c.hold.grant].Token = c.hold.token }
-
-// letGo notes that what a client holds may have been released at any time since its last line, as no line says so: it may
-// have crashed.
-func (l *logReader) letGo(c *logClient) {
-	if c.holds() {
-		e := c.hold.Event
-		e.Process = l.newProcess()
-		l.record(c, e, c.hold.last+1, history.Invoke, history.Release)
-		c.hold.ended = -1
-	}
-}
-
-// answered takes a refusal, or that there was no answer, for the one of what was asked last.
-func (l *logReader) answered(c *logClient, at time.Duration, row *logRow) {
-	part := history.Info
-	if row.event == refused {
-		part = history.Fail
-	}
-	if c.asked.Op == "" && c.op.Op == "" {
-		if part == history.Fail {
-			l.request(c, at-1, at-1, 0, row)
-			l.answer(c, &c.asked, at, part)
-		}
-		return
-	}
-	if c.asked.Op != "" && (c.op.Op == "" || c.asked.Time > c.op.Time) {
-		if c.hold == nil && part == history.Fail { // what it does as if it held the lock, it does without it
-			c.hold = &logHold{Event: c.asked.Event, ended: row.line}
-		}
-		l.answer(c, &c.asked, at, part)
-		return
-	}
-	op := c.op.Op
-	left := c.op.Owner == ""
-	if h := c.hold; op == history.Release && !left && part == history.Fail && h != nil && h.until == history.Never && h.Owner == c.op.Owner {
-		e := &l.events[c.op.index] // its lease, which was not logged, was over at some time since its last line
-		e.Process, e.Time = l.newProcess(), min(e.Time, h.last+2)
-		c.op.Process = e.Process
-	}
-	if op == history.Release && !c.asks || c.holds() && c.hold.unasked { // of a request that was not logged; or the lease was over
-		part = history.Info
-	}
-	if part == history.Info || left {
-		if l.giveUp(c, &c.op, at); row.event == refused && op == history.Extend && !left {
-			l.letGo(c)
-		}
-	} else if l.answer(c, &c.op, at, part); c.holds() {
-		c.hold.ended = row.line
-	}
-}
-
-// works takes note of a client that says that it holds the lock.
-func (l *logReader) works(c *logClient, at, stamp time.Duration, row *logRow) {
-	switch {
-	case c.hold == nil && c.asked.Op != "": // that it was granted was not logged
-		l.grant(c, at-2, 0)
-	case c.hold == nil && row.event == extending: // of a hold that the log begins in, if it is there still
-		l.giveUp(c, &c.op, at-2)
-		c.op.Op = history.Extend
-		return
-	case c.hold == nil: // the log begins in the hold
-		l.request(c, at-3, at-3, 0, row)
-		l.grant(c, at-2, 0)
-	case c.asked.Op != "": // of the hold before, or of one that it asked for and whose grant was not logged
-		if c.holds() {
-			c.hold.over = history.Never
-		} else {
-			l.contradicts(row, "it does not hold the lock, and waits for an answer")
-		}
-		if row.event == extending {
-			l.giveUp(c, &c.op, at-2)
-			c.op.Op = history.Extend
-		}
-		return
-	case row.event != held && c.op.Op == history.Release: // a renewal beside the release, or after one whose answer was not logged
-		if row.event == extending {
-			l.giveUp(c, &c.op, at-2)
-			c.op.Op = history.Extend
-		}
-		return
-	}
-	h := c.hold
-	ended := h.ended > 0
-	if ended && row.event != held { // a renewal that was late
-		l.giveUp(c, &c.op, at-2)
-		if row.event == extending {
-			c.op.Op = history.Extend
-		}
-		l.contradicts(row, "it does not hold the lock"+l.since(h))
-		return
-	}
-	if at < h.until && !ended {
-		l.prove(c)
-		h.last = at
-	}
-	switch row.event {
-	case extending:
-		l.giveUp(c, &c.op, at-2)
-		l.extend(c, at, stamp, row.lease)
-	case extended:
-		logged := c.op.Op == history.Extend && c.op.Owner != ""
-		if !logged {
-			l.giveUp(c, &c.op, at-2)
-			l.extend(c, c.last+1, c.last+1, 0) // its lease counts from an instant that is not known
-		}
-		op := c.op
-		l.answer(c, &c.op, at, history.OK)
-		l.leased(h, &op)
-		h.unasked = !logged
-		h.last, h.ended = at, 0
-	default:
-		if !ended && h.until <= at+l.unit && stamp <= h.over {
-			return // in time or not
-		}
-		if c.works < 0 {
-			c.works = l.newProcess()
-		}
-		e := h.Event
-		e.Process = c.works
-		l.record(c, e, at, history.Invoke, history.Access)
-		l.record(c, e, at+1, history.OK, history.Access)
-	}
-}
-
-// extend begins an extension, after which the lease may last longer.
-func (l *logReader) extend(c *logClient, at, stamp, lease time.Duration) {
-	over := c.hold.over
-	c.op = l.invoke(c, c.hold.Event, at, stamp, history.Extend, lease)
-	c.hold.over = history.Never
-	if lease > 0 {
-		c.hold.over = max(over, stamp+lease+4*l.unit+lineGap)
-	}
-}
-
-// since names the line that ended a hold.
-func (l *logReader) since(h *logHold) string {
-	if h.ended > 0 {
-		return ", which " + l.where(h.ended) + " ended"
-	}
-	return ""
-}
-
-func (l *logReader) release(c *logClient, at, stamp time.Duration, row *logRow) {
-	if row.event == releasing {
-		l.releases[c.name] = true // with the answer alone, one may be under way
-	}
-	if h := c.hold; c.holds() && h.inner > 0 { // of an inner grant
-		if row.event == releasing || c.op.Op != history.Release {
-			h.inner--
-		}
-		h.blur = true
-		if l.giveUp(c, &c.op, at-2); row.event == releasing {
-			c.op.Op = history.Release
-		}
-		return
-	}
-	if row.event == released && c.op.Op == history.Release {
-		l.released(c, at, row)
-		return
-	}
-	again := c.op.Op == history.Release && c.op.Owner != ""
-	owner := c.op.Event
-	l.giveUp(c, &c.op, at-3)
-	from := at // it may have asked at any time since its last line, if it did not log that
-	if row.event == released {
-		from = c.last + 3
-	}
-	switch {
-	case again: // it is sent once more
-		owner.Process = l.newProcess()
-		c.op = l.invoke(c, owner, from, stamp, history.Release, 0)
-	case c.holds() && from < c.hold.until:
-		if c.hold.unasked && c.lock.leases { // it may have been over by then
-			from = min(from, c.hold.last+2)
-		} else if row.event == releasing {
-			l.prove(c)
-		}
-		c.op = l.invoke(c, c.hold.Event, from, stamp, history.Release, 0)
-	default:
-		if c.holds() {
-			c.hold.ended = row.line // its lease is over
-		} else if c.hold != nil && c.asked.Op == "" {
-			l.contradicts(row, "it does not hold the lock"+l.since(c.hold))
-		}
-		if c.asked.Op == "" { // it was granted it at some time, of which no line tells
-			begin := c.last
-			if begin > 0 {
-				begin++
-			}
-			l.request(c, begin, begin, 0, row)
-		}
-		like := c.asked.Event
-		l.giveUp(c, &c.asked, at)
-		like.Process = l.newProcess()
-		c.op = l.invoke(c, like, from, stamp, history.Release, 0)
-	}
-	if row.event == released {
-		l.released(c, at, row)
-	}
-}
-
-// released takes note that a release was confirmed.
-func (l *logReader) released(c *logClient, at time.Duration, row *logRow) {
-	if c.op.Owner == "" { // of an inner grant
-		c.op = logOp{}
-		return
-	}
-	mine := c.hold != nil && c.hold.Owner == c.op.Owner
-	l.answer(c, &c.op, at, history.OK)
-	if mine {
-		c.hold.ended = cmp.Or(max(c.hold.ended, 0), row.line)
-	}
-}
-
-// finish ends what is held at the end of the log, and puts the events in order.
-func (l *logReader) finish() {
-	for _, c := range l.inOrder {
-		l.giveUp(c, &c.asked, 0) // no line tells how long it waited
-		if !c.holds() || c.op.Op == history.Release && c.op.Owner != "" {
-			continue
-		}
-		h := c.hold
-		if h.until != history.Never && h.until > h.last && l.releases[c.name] && !h.blur { // it has crashed, unless its host wrote no more lines, or not all have arrived
-			h.last = min(h.until, max(h.last, l.hosts[c.host]))
-		}
-		l.letGo(c)
-	}
-	slices.SortStableFunc(l.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range l.events {
-		l.events[i].Index = int64(i)
-	}
-}
-
-// untied puts the lines of one stamp, of which any may have been the first, in the order that convicts the fewest locks. A
-// client goes on until it asks for the lock or is granted it; then the client comes whose next line is of the lowest rank, and
-// of grants the one with the lowest token.
-func (l *logReader) untied(rows []logRow) (all []logRow) {
-	if len(rows) == 1 {
-		return rows
-	}
-	var clients [][]logRow
-	at := map[*logClient]int{}
-	for _, row := range rows {
-		n, ok := at[row.client]
-		if !ok {
-			n = len(clients)
-			at[row.client], clients = n, append(clients, nil)
-		}
-		clients[n] = append(clients[n], row)
-	}
-	for i, of := range clients {
-		clients[i] = l.inOrderOf(of[0].client, of)
-	}
-	rank := func(of []logRow) (rank int, token int64) {
-		switch {
-		case of[0].event == request:
-			return 1, 0
-		case of[0].event != granted:
-			return 0, 0
-		case slices.ContainsFunc(of, func(r logRow) bool { return r.event == releasing || r.event == released || r.event == lost }):
-			return 2, of[0].token // the hold is over at this stamp
-		default:
-			return 3, of[0].token
-		}
-	}
-	for len(clients) > 0 {
-		next := 0
-		for i := range clients {
-			a, tokenA := rank(clients[i])
-			b, tokenB := rank(clients[next])
-			if tokenA > 0 && tokenB > 0 {
-				a, b = cmp.Compare(tokenA, tokenB), 0
-			}
-			if a < b {
-				next = i
-			}
-		}
-		all = append(all, clients[next][0])
-		if clients[next] = clients[next][1:]; len(clients[next]) == 0 {
-			clients = slices.Delete(clients, next, next+1)
-		}
-	}
-	return all
-}
-
-// A logState is what a client has asked for and holds, as far as it matters to the order of its lines.
-type logState struct {
-	holds bool
-	open  history.Op
-}
-
-// after is the state after a line, and how well that goes with the one before: 2 well, 1 if what it answers was not logged,
-// 0 not at all.
-func (s logState) after(e logEvent) (next logState, fits int) {
-	answers := func(op history.Op) int {
-		switch {
-		case s.open == op:
-			return 2
-		case s.open == "" && s.holds == (op != history.Acquire):
-			return 1
-		default:
-			return 0
-		}
-	}
-	well := func(is bool) int {
-		if is {
-			return 2
-		}
-		return 0
-	}
-	switch e {
-	case request:
-		return logState{s.holds, history.Acquire}, well(!s.holds && s.open == "")
-	case granted:
-		return logState{true, ""}, answers(history.Acquire)
-	case refused, unknown:
-		if s.open == "" {
-			return s, 1
-		}
-		return logState{s.holds && s.open == history.Extend && e == unknown, ""}, 2
-	case extending:
-		return logState{s.holds, history.Extend}, well(s.holds && s.open == "")
-	case extended:
-		return logState{s.holds, ""}, answers(history.Extend)
-	case releasing:
-		return logState{s.holds, history.Release}, well(s.holds && s.open == "")
-	case released:
-		return logState{false, ""}, answers(history.Release)
-	case lost:
-		return logState{false, s.open}, well(s.holds)
-	default:
-		return s, well(s.holds && s.open != history.Release)
-	}
-}
-
-// inOrderOf puts the lines of a client that have one stamp in an order that makes sense: that of the file, if it does. A line
-// that is there again, where that makes no sense, counts once.
-func (l *logReader) inOrderOf(c *logClient, rows []logRow) []logRow {
-	if len(rows) == 1 {
-		return rows
-	}
-	has := func(events ...logEvent) bool {
-		return slices.ContainsFunc(rows, func(r logRow) bool { return slices.Contains(events, r.event) })
-	}
-	// What it says of a hold is of the one that begins at this stamp, if no line ends the one before; so it is of an inner grant.
-	inner := func(r logRow) bool { return c.holds() && r.event == granted && r.token > 0 && r.token == c.hold.token }
-	ends := has(releasing, released, lost) || !has(granted)
-	begin := logState{holds: c.holds() && c.hold.until > rows[0].at-l.first+logStart && ends && !slices.ContainsFunc(rows, inner), open: c.asked.Op}
-	switch op := c.op.Op; {
-	case c.asked.Op != "" || op == "":
-	case has(refused, unknown) || op == history.Release && has(released) || op == history.Extend && has(extended):
-		begin.open = op
-	default: // its answer was not logged
-		begin.holds = begin.holds && op != history.Release
-	}
-	begins := []logState{begin}
-	if !c.began { // or the log begins in a hold
-		begins = append(begins, logState{holds: true})
-	}
-	for _, s := range begins {
-		sense, token := true, int64(0)
-		for _, row := range rows {
-			var fits int
-			s, fits = s.after(row.event)
-			sense, token = sense && fits == 2 && (row.token == 0 || row.token > token), max(token, row.token)
-		}
-		if sense {
-			return rows
-		}
-	}
-	all, sense := inBestOrder(begins[0], rows)
-	if !sense {
-		once := slices.Clone(rows)
-		for i := 0; i < len(once); i++ {
-			same := func(r logRow) bool { return r.sum == once[i].sum && r.event == once[i].event }
-			once = append(once[:i+1], slices.DeleteFunc(once[i+1:], same)...)
-		}
-		l.twice += len(rows) - len(once)
-		all, _ = inBestOrder(begins[0], once)
-	}
-	return all
-}
-
-// inBestOrder takes of the lines that fit best the one that comes first by its event, and its token.
-func inBestOrder(s logState, rows []logRow) (all []logRow, sense bool) {
-	rows, sense = slices.Clone(rows), true
-	for len(rows) > 0 {
-		best := 0
-		for i, row := range rows {
-			_, fits := s.after(row.event)
-			_, most := s.after(rows[best].event)
-			if cmp.Or(cmp.Compare(most, fits), cmp.Compare(row.event, rows[best].event), cmp.Compare(row.token, rows[best].token)) < 0 {
-				best = i
-			}
-		}
-		var fits int
-		s, fits = s.after(rows[best].event)
-		sense = sense && fits > 0
-		all, rows = append(all, rows[best]), slices.Delete(rows, best, best+1)
-	}
-	return all, sense
+	l.History.Events = append(l.History.Events, e)
 }

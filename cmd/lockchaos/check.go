@@ -274,7 +274,6 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
 	var judges []checker.Checker
-	clockError := j.clockError
 	if j.from == "lockchaos" {
 		long := clocked{Reader: history.NewReader(r)}
 		next, stop := iter.Pull2(long.Reader.Events())
@@ -296,10 +295,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 			if j.log, err = importers.ReadLog(r); err != nil {
 				return in, nil, err
 			}
-			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs()
-			if clockError > 0 {
-				clockError += j.log.Unit
-			}
+			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs(j.log.Unit)
 		}
 	}
 	if err == nil {
@@ -308,7 +304,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 	if err != nil {
 		return in, nil, err
 	}
-	in.Report = checker.CheckWithin(short, in.History, clockError, judges...)
+	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
 	}
