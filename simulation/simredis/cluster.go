@@ -8,8 +8,6 @@ import (
 
 // Cluster is what a node of a cluster knows of it.
 type Cluster struct {
-	// Node is this one.
-	Node func() Node
 	// Slot says where the keys of a slot are.
 	Slot func(slot int) Slot
 	// Shards are all, with their slots and nodes.
@@ -26,7 +24,6 @@ type Node struct {
 	Port int
 	// Failed tells whether the others take it for down.
 	Failed bool
-	Offset int64
 }
 
 // Slot is where a node believes a slot to be.
@@ -145,25 +142,11 @@ func clusterCommands() []command {
 		{name: "readonly", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(true) }},
 		{name: "readwrite", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(false) }},
 		{name: "cluster", arity: -2, run: noSubcommand},
-		{name: "cluster|slots", arity: 2, run: inCluster(clusterSlots)},
-		{name: "cluster|shards", arity: 2, run: inCluster(clusterShards)},
-		{name: "cluster|nodes", arity: 2, run: inCluster(clusterNodes)},
-		{name: "cluster|info", arity: 2, run: inCluster(clusterInfo)},
-		{name: "cluster|myid", arity: 2, run: inCluster(func(s *Server, _ []string) any { return s.host.Cluster.Node().ID })},
-		{name: "cluster|keyslot", arity: 3, run: inCluster(func(_ *Server, a []string) any { return int64(KeySlot(a[2])) })},
+		{name: "cluster|slots", arity: 2, run: clusterSlots},
 	}
 }
 
 const errNoCluster = Error("ERR This instance has cluster support disabled")
-
-func inCluster(f func(s *Server, a []string) any) func(s *Server, a []string) any {
-	return func(s *Server, a []string) any {
-		if s.host.Cluster == nil {
-			return errNoCluster
-		}
-		return f(s, a)
-	}
-}
 
 func (s *Server) setMayRead(yes bool) any {
 	if s.host.Cluster == nil {
@@ -178,6 +161,9 @@ func (s *Server) setMayRead(yes bool) any {
 func (n Node) endpoint() []any { return []any{n.Host, int64(n.Port), n.ID, Map{}} }
 
 func clusterSlots(s *Server, _ []string) any {
+	if s.host.Cluster == nil {
+		return errNoCluster
+	}
 	out := []any{}
 	for _, sh := range s.host.Cluster.Shards() {
 		for _, r := range sh.Slots {
@@ -192,80 +178,4 @@ func clusterSlots(s *Server, _ []string) any {
 	}
 	slices.SortStableFunc(out, func(a, b any) int { return int(a.([]any)[0].(int64) - b.([]any)[0].(int64)) })
 	return out
-}
-
-func clusterShards(s *Server, _ []string) any {
-	out := []any{}
-	for _, sh := range s.host.Cluster.Shards() {
-		ranges, nodes := []any{}, []any{}
-		for _, r := range sh.Slots {
-			ranges = append(ranges, int64(r[0]), int64(r[1]))
-		}
-		for i, n := range append([]Node{sh.Master}, sh.Replicas...) {
-			role, health := "master", "online"
-			if i > 0 {
-				role = "replica"
-			}
-			if n.Failed {
-				health = "fail"
-			}
-			nodes = append(nodes, Map{
-				"id", n.ID, "port", int64(n.Port), "ip", n.Host, "endpoint", n.Host,
-				"role", role, "replication-offset", n.Offset, "health", health,
-			})
-		}
-		out = append(out, Map{"slots", ranges, "nodes", nodes})
-	}
-	return out
-}
-
-func clusterNodes(s *Server, _ []string) any {
-	var b strings.Builder
-	me := s.host.Cluster.Node().ID
-	line := func(n Node, role, master string) {
-		flags := role
-		if n.ID == me {
-			flags = "myself," + role
-		}
-		if n.Failed {
-			flags += ",fail"
-		}
-		port := strconv.Itoa(n.Port)
-		b.WriteString(n.ID + " " + n.Host + ":" + port + "@1" + port + " " + flags + " " + master + " 0 0 1 connected")
-	}
-	for _, sh := range s.host.Cluster.Shards() {
-		line(sh.Master, "master", "-")
-		for _, r := range sh.Slots {
-			b.WriteString(" " + strconv.Itoa(r[0]))
-			if r[1] != r[0] {
-				b.WriteString("-" + strconv.Itoa(r[1]))
-			}
-		}
-		b.WriteByte('\n')
-		for _, n := range sh.Replicas {
-			line(n, "slave", sh.Master.ID)
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-func clusterInfo(s *Server, _ []string) any {
-	state := "ok"
-	if s.host.Cluster.Down != nil && s.host.Cluster.Down() {
-		state = "fail"
-	}
-	slots, nodes, size := 0, 0, 0
-	for _, sh := range s.host.Cluster.Shards() {
-		nodes += 1 + len(sh.Replicas)
-		if len(sh.Slots) > 0 {
-			size++
-		}
-		for _, r := range sh.Slots {
-			slots += r[1] - r[0] + 1
-		}
-	}
-	n := strconv.Itoa(slots)
-	return "cluster_state:" + state + "\r\ncluster_slots_assigned:" + n + "\r\ncluster_slots_ok:" + n +
-		"\r\ncluster_known_nodes:" + strconv.Itoa(nodes) + "\r\ncluster_size:" + strconv.Itoa(size) + "\r\n"
 }

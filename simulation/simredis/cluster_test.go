@@ -51,7 +51,6 @@ func TestDifferentialOfClusters(t *testing.T) {
 	limit, first := budget(t)
 	down := false
 	p.cluster = &simredis.Cluster{
-		Node: func() simredis.Node { return simredis.Node{} },
 		Slot: func(n int) simredis.Slot {
 			if n == simredis.KeySlot(unserved) {
 				return simredis.Slot{}
@@ -73,7 +72,7 @@ func TestDifferentialOfClusters(t *testing.T) {
 				steps[i] = clusterStep(steps[i], seed+uint64(i))
 			}
 			if d := p.play(t, steps); d != nil {
-				p.fail(t, seed, steps)
+				p.fail(t, seed, steps, d)
 			}
 		}
 	}

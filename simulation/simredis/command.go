@@ -206,7 +206,7 @@ func (s *Server) admit(c *Session, a []string) (*command, any) {
 	if s.replica && cmd.is(write) {
 		return cmd, errReadOnly
 	}
-	if c != nil && c.proto == 2 && c.subscriptions() > 0 && !cmd.is(inSubscribed) {
+	if c != nil && c.proto == 2 && len(c.subscribed) > 0 && !cmd.is(inSubscribed) {
 		return cmd, Error("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
 	return cmd, nil

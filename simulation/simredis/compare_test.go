@@ -282,54 +282,12 @@ func sorted(reply string) string {
 	return strings.Join(words, "\r\n")
 }
 
-// shrink leaves out what the difference doesn't need.
-func (p *pair) shrink(tb testing.TB, steps []step) ([]step, *difference) {
-	tb.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	last := p.play(tb, steps)
-	if last == nil {
-		return steps, nil
-	}
-	steps = steps[:last.at+1]
-	try := func(s []step) bool {
-		d := p.play(tb, s)
-		if d == nil {
-			return false
-		}
-		steps, last = s[:d.at+1], d
-		return true
-	}
-	for size := len(steps) / 2; size > 0 && time.Now().Before(deadline); {
-		cut := false
-		for from := 0; from+size < len(steps); from += size {
-			// What is left out leaves its time to the next one.
-			rest := slices.Clone(steps[from+size:])
-			for _, s := range steps[from : from+size] {
-				rest[0].later += s.later
-			}
-			if try(slices.Concat(steps[:from], rest)) {
-				cut = true
-				break
-			}
-		}
-		if !cut {
-			size /= 2
-		}
-	}
-	return steps, last
-}
-
-// fail reports a difference with the shortest steps that lead to it.
-func (p *pair) fail(t *testing.T, seed uint64, steps []step) {
+// fail reports a difference with the steps that lead to it.
+func (p *pair) fail(t *testing.T, seed uint64, steps []step, d *difference) {
 	t.Helper()
-	short, d := p.shrink(t, steps)
 	var b strings.Builder
-	for _, s := range short {
+	for _, s := range steps[:d.at+1] {
 		fmt.Fprintf(&b, "   %v\n", s)
-	}
-	if d == nil {
-		t.Errorf("seed %d: a difference did not come again", seed)
-		return
 	}
 	t.Errorf("seed %d: %v\nsteps:\n%s", seed, d, b.String())
 }

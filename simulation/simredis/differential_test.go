@@ -40,7 +40,7 @@ func TestDifferential(t *testing.T) {
 		g := newGenerator(seed)
 		steps := g.steps(60)
 		if d := p.play(t, steps); d != nil {
-			p.fail(t, seed, steps)
+			p.fail(t, seed, steps, d)
 		}
 	}
 	if !t.Failed() {

@@ -103,7 +103,7 @@ func sentinel(s *Server, a []string) any {
 // describeAll answers COMMAND, from which cluster clients learn where keys are.
 func describeAll(_ *Server, a []string) any {
 	if len(a) > 1 {
-		return errSubcommand(a)
+		return Error(oneLine("ERR unknown subcommand or wrong number of arguments for '" + text(a[1], 128) + "'. Try COMMAND HELP."))
 	}
 	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(commands())) {

@@ -3,6 +3,7 @@ package simredis
 import (
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,10 +132,11 @@ func (s *Server) ttl(a []string, unit, base int64) any {
 	return left
 }
 
+// keys takes patterns that are well formed.
 func keys(s *Server, a []string) any {
-	out := []any{}
+	out, flat := []any{}, strings.NewReplacer("/", "\x00") // a path's * stops at a slash
 	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
-		if match(a[1], k) && !s.isExpired(k) {
+		if in, _ := path.Match(flat.Replace(a[1]), flat.Replace(k)); in && !s.isExpired(k) {
 			out = append(out, k)
 		}
 	}

@@ -118,7 +118,7 @@ func TestDifferentialOfLocks(t *testing.T) {
 				s.mu.Unlock()
 				require.NotEmpty(t, steps)
 				if d := p.play(t, steps); d != nil {
-					p.fail(t, 0, steps)
+					p.fail(t, 0, steps, d)
 				}
 			}
 		})

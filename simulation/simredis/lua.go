@@ -13,10 +13,9 @@ import (
 
 // program is a script that has been compiled.
 type program struct {
-	sha               string
-	proto             *lua.FunctionProto
-	shebang, noWrites bool
-	plain             bool // it sets no global variable
+	sha   string
+	proto *lua.FunctionProto
+	plain bool // it sets no global variable
 }
 
 // setsGlobals reports whether a function, or one within it, has an instruction that sets a global variable.
@@ -42,15 +41,7 @@ func compile(source string) (*program, any) {
 		return p.(*program), nil
 	}
 	p := &program{sha: Sha(source)}
-	body := source
-	if strings.HasPrefix(source, "#!") {
-		line, rest, _ := strings.Cut(source, "\n")
-		if failed := p.parseShebang(line); failed != nil {
-			return nil, failed
-		}
-		body = "\n" + rest
-	}
-	chunk, err := parse.Parse(strings.NewReader(body), "user_script")
+	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
 	if err != nil {
 		return nil, errCompile(err)
 	}
@@ -67,31 +58,6 @@ func compile(source string) (*program, any) {
 
 func errCompile(err error) Error {
 	return Error(oneLine("ERR Error compiling script (new function): " + strings.TrimSpace(err.Error())))
-}
-
-// parseShebang reads a first line such as #!lua flags=no-writes.
-func (p *program) parseShebang(line string) any {
-	words := strings.Fields(line)
-	if words[0] != "#!lua" {
-		return Error("ERR Unexpected engine in script shebang: " + words[0])
-	}
-	p.shebang = true
-	for _, w := range words[1:] {
-		list, found := strings.CutPrefix(w, "flags=")
-		if !found {
-			return Error("ERR Unknown lua shebang option: " + w)
-		}
-		for f := range strings.SplitSeq(list, ",") {
-			switch f {
-			case "no-writes":
-				p.noWrites = true
-			case "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys", "":
-			default:
-				return Error("ERR Unexpected flag in script shebang: " + f)
-			}
-		}
-	}
-	return nil
 }
 
 // vm is an interpreter, with the functions that it has run.

@@ -261,7 +261,7 @@ func (g *generator) setCommand(k string) []string {
 func (g *generator) channel() string { return g.one("c", "d", "{l}:a") }
 
 func (g *generator) serverCommand() []string {
-	switch g.IntN(14) {
+	switch g.IntN(13) {
 	case 0:
 		return words(g.one("TIME", "DBSIZE", "RESET", "PING", "QUITE", "SCRIPT", "CLIENT", "READONLY"))
 	case 1:
@@ -271,16 +271,14 @@ func (g *generator) serverCommand() []string {
 	case 4:
 		return join(words("WATCH"), g.several(g.key, 2))
 	case 5:
-		return join(words(g.one("SUBSCRIBE", "PSUBSCRIBE")), g.several(g.channel, 2))
-	case 6:
-		return join(words(g.one("UNSUBSCRIBE", "PUNSUBSCRIBE")), g.several(g.channel, 2))
-	case 7, 8:
+		return join(words(g.one("SUBSCRIBE", "UNSUBSCRIBE")), g.several(g.channel, 2))
+	case 6, 7:
 		return words("PUBLISH", g.channel(), g.text())
+	case 8:
+		return join(words("PUBSUB", g.one("NUMSUB", "NUMSUB", "nosuch")), g.options(2, words(g.channel())))
 	case 9:
-		return join(words("PUBSUB", g.one("NUMSUB", "CHANNELS", "NUMPAT", "nosuch")), g.options(2, words(g.channel())))
-	case 10:
 		return words("SELECT", g.one("0", "0", "16", "-1", "x", "99999999999"))
-	case 11:
+	case 10:
 		return words("CLIENT", g.one("SETNAME", "GETNAME", "nosuch", "setname"), g.one("n", "a b", ""))
 	}
 	return words("SCRIPT", g.one("EXISTS", "LOAD", "FLUSH", "nosuch", "KILL"), g.one("SYNC", "return 1", "return x", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "}{"))

@@ -57,7 +57,7 @@ func TestDifferentialOfReplicas(t *testing.T) {
 	for seed := first; time.Now().Before(end) && !t.Failed(); seed++ {
 		steps := newGenerator(seed).steps(40)
 		if d := p.play(t, steps); d != nil {
-			p.fail(t, seed, steps)
+			p.fail(t, seed, steps, d)
 			break
 		}
 		// The connections of p may be in a transaction, which RESET ends.

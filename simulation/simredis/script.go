@@ -81,16 +81,8 @@ func (s *Server) eval(a []string, bySha, readOnly bool) any {
 	} else if p == nil {
 		return errNoScript
 	}
-	if p.shebang && !p.noWrites {
-		if readOnly {
-			return Error("ERR Can not execute a script with write flag using *_ro command.")
-		}
-		if s.replica {
-			return errReadOnly
-		}
-	}
 	s.depth++
-	s.script = &run{readOnly: readOnly || p.noWrites}
+	s.script = &run{readOnly: readOnly}
 	r := s.interpreter().run(p, a[3:3+n], a[3+n:])
 	s.script = nil
 	s.depth--

@@ -13,7 +13,7 @@ type Server struct {
 	keys     map[string]*value
 	scripts  map[string]*program // by SHA-1
 	sessions []*Session
-	channels [2]map[string][]*Session // who subscribed, by kind and name
+	channels map[string][]*Session // who subscribed, by name
 	watched  map[string][]*Session
 	waiting  []*blocked // sessions that WAIT
 	popping  map[string][]*blocked
@@ -53,9 +53,7 @@ func (s *Server) Close() { s.closeVM() }
 
 func (s *Server) forget() {
 	s.scripts = map[string]*program{}
-	for i := range s.channels {
-		s.channels[i] = map[string][]*Session{}
-	}
+	s.channels = map[string][]*Session{}
 	s.watched = map[string][]*Session{}
 	s.popping = map[string][]*blocked{}
 	s.waiting, s.pushed, s.runnable, s.sessions = nil, nil, nil, nil

@@ -24,7 +24,7 @@ type Session struct {
 	written int64 // offset of its last write
 	mayRead bool  // READONLY of a cluster
 
-	subscribed [2][]string // by kind
+	subscribed []string
 
 	multi, failed, dirty bool
 	queue                [][]string
@@ -170,7 +170,7 @@ func ping(s *Server, a []string) any {
 	if len(a) > 2 {
 		return errArity("ping")
 	}
-	if s.session != nil && s.session.proto == 2 && s.session.subscriptions() > 0 {
+	if s.session != nil && s.session.proto == 2 && len(s.session.subscribed) > 0 {
 		return []any{"pong", strings.Join(a[1:], "")}
 	}
 	if len(a) == 2 {

@@ -108,7 +108,7 @@ func (w *World) Cluster(masters, shard int) {
 		}
 		n.cluster = m
 		n.server.SetCluster(&simredis.Cluster{
-			Node: func() simredis.Node { return m.describe(i) }, Slot: m.slot, Shards: m.describeAll, Down: func() bool { return !m.serves },
+			Slot: m.slot, Shards: m.describeAll, Down: func() bool { return !m.serves },
 		}, m.publish)
 	}
 	for _, m := range c.members {
@@ -457,7 +457,7 @@ func (m *member) slot(n int) simredis.Slot {
 func (m *member) describe(j int) simredis.Node {
 	o := m.c.members[j]
 	host, port := hostPort(o.node.address)
-	return simredis.Node{ID: o.id, Host: host, Port: port, Failed: m.others[j].failed, Offset: o.node.server.Offset()}
+	return simredis.Node{ID: o.id, Host: host, Port: port, Failed: m.others[j].failed}
 }
 
 // describeAll are the shards, and the masters without any.
