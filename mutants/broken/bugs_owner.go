@@ -80,7 +80,8 @@ func ReadReplica(s Setup) *Lock {
 		if err != nil || !mine {
 			return ask(ctx, lease)
 		}
-		const countAnyway = `return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)`
+		const countAnyway = `
+return redis.call('HSETNX', KEYS[1], ARGV[3], 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], 1) or tonumber(redis.call('HGET', KEYS[1], ARGV[1]))`
 		return l.commit(ctx, countAnyway, lease, lease.Length)
 	}
 	return l

@@ -38,24 +38,26 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 end
 return redis.call('INCR', KEYS[2])`
 
-// The steps of a lock that its owner, ARGV[1], may acquire again: the key has
-// how often.
+// The steps of a lock that its owner, ARGV[1], may acquire again: the key has how often, and
+// the requests that were counted, ARGV[3], since a copy of one must not count.
 const (
 	countIfFree = `
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
-local count = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+if redis.call('HSETNX', KEYS[1], ARGV[3], 1) == 1 then
+  redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-return count`
+return tonumber(redis.call('HGET', KEYS[1], ARGV[1]))`
 	expireIfCounted = `return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
 	countDown       = `
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
-if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
+if redis.call('HSETNX', KEYS[1], ARGV[3] .. '/released', 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
   redis.call('DEL', KEYS[1])
 end
 return 1`
@@ -85,7 +87,7 @@ func CorrectFenced(s Setup) *Lock {
 // ends.
 func CorrectReentrant(s Setup) *Lock {
 	l := newLock(s)
-	l.mark = func(lease lock.Lease) string { return lease.Owner }
+	l.mark = func(lease lock.Lease) string { return marked(lease.Owner) }
 	l.note = func(lease *lock.Lease, answer int64) { lease.Holds = int(answer) }
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
 		return l.commit(ctx, countIfFree, lease, lease.Length) // once: it counts
@@ -117,12 +119,16 @@ func HolderOn(ctx context.Context, server *redis.Client, name string) (string, e
 	switch {
 	case err != nil:
 		return "", err
-	case kind == "hash": // how often, by owner
-		owners, err := server.HKeys(ctx, Key(name)).Result()
-		if len(owners) > 1 {
-			return "", errUnmarked
+	case kind == "hash": // whose fields are all of one owner
+		var fields []string
+		fields, err = server.HKeys(ctx, Key(name)).Result()
+		for _, f := range fields {
+			owner, _, _ := strings.Cut(f, "/")
+			if mark != "" && mark != owner+"/" {
+				return "", errUnmarked
+			}
+			mark = owner + "/"
 		}
-		return strings.Join(owners, ""), err
 	case kind == "zset":
 		mark, err = firstInQueue(ctx, server, name)
 	case kind == "string":
@@ -170,7 +176,7 @@ func (l *Lock) rdb() redis.UniversalClient { return l.Servers[0] }
 // eval is a script for a lease. Its text is sent each time, so that no request
 // becomes two.
 func (l *Lock) eval(ctx context.Context, to redis.Scripter, script string, lease lock.Lease, d time.Duration) *redis.Cmd {
-	return to.Eval(ctx, script, []string{Key(lease.Name), TokenKey(lease.Name)}, l.mark(lease), d.Milliseconds())
+	return to.Eval(ctx, script, []string{Key(lease.Name), TokenKey(lease.Name)}, l.mark(lease), d.Milliseconds(), lease.Request)
 }
 
 // askWith asks with a script, again where no answer came: the mark tells it
