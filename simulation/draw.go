@@ -27,8 +27,6 @@ type Campaign struct {
 	Faults string
 	// ReplicaAcks is how many replicas must acknowledge a grant.
 	ReplicaAcks int
-	// Progress is how long a lock may stay free and asked for. Zero: [Patience].
-	Progress time.Duration
 }
 
 // The mixes of faults.
@@ -301,7 +299,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		c.Plan = append(c.Plan, f)
 	}
 	slices.SortStableFunc(c.Plan, func(a, b world.Fault) int { return cmp.Compare(a.At, b.At) })
-	c.Progress = cmp.Or(k.Progress, Patience(l, c)) + ghostGrants(c.Plan, leaseOf(l, c))
+	c.Progress = Patience(l, c) + ghostGrants(c.Plan, leaseOf(l, c))
 	if c.Length = lengthOf(c, early); !early {
 		c.Calm = faultsWithin
 	}
