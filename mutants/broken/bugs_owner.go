@@ -81,7 +81,7 @@ func ReadReplica(s Setup) *Lock {
 			return ask(ctx, lease)
 		}
 		const countAnyway = `
-return redis.call('HSETNX', KEYS[1], ARGV[3], 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], 1) or tonumber(redis.call('HGET', KEYS[1], ARGV[1]))`
+return redis.call('HSET', KEYS[1], ARGV[3], 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], 1) or tonumber(redis.call('HGET', KEYS[1], ARGV[1]))`
 		return l.commit(ctx, countAnyway, lease, lease.Length)
 	}
 	return l

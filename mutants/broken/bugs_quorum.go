@@ -19,7 +19,7 @@ func HalfQuorum(s Setup) *Lock {
 // what it had left itself.
 func NoCleanup(s Setup) *Lock {
 	q := newQuorum(s)
-	q.swept = func(granted []bool) []bool { return make([]bool, len(granted)) }
+	q.certain, q.swept = true, func(granted []bool) []bool { return make([]bool, len(granted)) }
 	return q.Lock
 }
 
@@ -31,6 +31,6 @@ func NoCleanup(s Setup) *Lock {
 // ones where it believed it had not acquired a lock"; see also node-redlock (#369).
 func PartialCleanup(s Setup) *Lock {
 	q := newQuorum(s)
-	q.swept = func(granted []bool) []bool { return granted }
+	q.certain, q.swept = true, func(granted []bool) []bool { return granted }
 	return q.Lock
 }

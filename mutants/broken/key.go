@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ const (
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
-if redis.call('HSETNX', KEYS[1], ARGV[3], 1) == 1 then
+if redis.call('HSET', KEYS[1], ARGV[3], 1) == 1 then
   redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
@@ -57,7 +58,7 @@ return tonumber(redis.call('HGET', KEYS[1], ARGV[1]))`
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
-if redis.call('HSETNX', KEYS[1], ARGV[3] .. '/released', 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
+if redis.call('HSET', KEYS[1], ARGV[3] .. '/released', 1) == 1 and redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
   redis.call('DEL', KEYS[1])
 end
 return 1`
@@ -83,15 +84,12 @@ func CorrectFenced(s Setup) *Lock {
 }
 
 // CorrectReentrant returns the lock in one key that its owner may acquire again.
-// A grant or a release whose answer was lost may have counted, until the lease
-// ends.
+// A release whose answer was lost may have counted, until the lease ends.
 func CorrectReentrant(s Setup) *Lock {
 	l := newLock(s)
 	l.mark = func(lease lock.Lease) string { return marked(lease.Owner) }
 	l.note = func(lease *lock.Lease, answer int64) { lease.Holds = int(answer) }
-	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		return l.commit(ctx, countIfFree, lease, lease.Length) // once: it counts
-	}
+	l.ask = l.askWith(countIfFree)
 	l.extend = l.extendWith(expireIfCounted)
 	l.release = l.releaseWith(countDown)
 	return l
@@ -121,13 +119,11 @@ func HolderOn(ctx context.Context, server *redis.Client, name string) (string, e
 		return "", err
 	case kind == "hash": // whose fields are all of one owner
 		var fields []string
-		fields, err = server.HKeys(ctx, Key(name)).Result()
-		for _, f := range fields {
-			owner, _, _ := strings.Cut(f, "/")
-			if mark != "" && mark != owner+"/" {
-				return "", errUnmarked
-			}
-			mark = owner + "/"
+		if fields, err = server.HKeys(ctx, Key(name)).Result(); len(fields) > 0 {
+			mark = slices.Min(fields)
+		}
+		if len(fields) > 0 && !strings.HasPrefix(slices.Max(fields), mark) {
+			return "", errUnmarked
 		}
 	case kind == "zset":
 		mark, err = firstInQueue(ctx, server, name)
@@ -187,21 +183,25 @@ func (l *Lock) askWith(script string) func(context.Context, lock.Lease) (int64, 
 	}
 }
 
-// insist asks again where no answer came, and notes that the copy without an answer may
-// still be carried out.
+// insist asks again where no answer came.
 func (l *Lock) insist(ctx context.Context, lease lock.Lease, ask func() (int64, int, error)) (answer int64, acks int, err error) {
 	for range tries {
 		if answer, acks, err = ask(); err == nil {
 			break
 		}
-		l.mu.Lock()
-		l.unanswered[lease.Request] = true
-		l.mu.Unlock()
+		l.doubt(lease)
 		if !rest(ctx, retryPause) {
 			break
 		}
 	}
 	return answer, acks, err
+}
+
+// doubt notes that a copy of a request without an answer may still be carried out.
+func (l *Lock) doubt(lease lock.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unanswered[lease.Request] = true
 }
 
 // commit runs a script, and waits on the same connection until enough replicas

@@ -1,6 +1,7 @@
 package broken
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ type quorum struct {
 
 	majority int
 	// swept says which servers a failed request is taken back from, given those
-	// that answered that they had granted it.
+	// that answered that they had granted it. Nil: all.
 	swept func(granted []bool) []bool
 }
 
@@ -28,17 +29,14 @@ func CorrectQuorum(s Setup) *Lock { return newQuorum(s).Lock }
 
 func newQuorum(s Setup) *quorum {
 	q := &quorum{Lock: newLock(s), majority: len(s.Servers)/2 + 1}
-	q.swept = func(granted []bool) []bool {
-		all := make([]bool, len(granted))
-		for i := range all {
-			all[i] = true
-		}
-		return all
-	}
+	q.swept = func([]bool) []bool { return nil }
 	q.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
-		granted, _ := q.vote(ctx, setIfFree, lease, lease.Length, nil)
+		granted, lost := q.vote(ctx, setIfFree, lease, lease.Length, nil)
 		if count(granted) >= q.majority {
 			return 1, q.Acks, nil
+		}
+		if lost != nil {
+			q.doubt(lease)
 		}
 		q.pause(ctx)
 		if _, unswept := q.vote(context.WithoutCancel(ctx), deleteIfMine, lease, 0, q.swept(granted)); unswept != nil {
@@ -92,12 +90,7 @@ func (q *quorum) vote(ctx context.Context, script string, lease lock.Lease, d ti
 		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return done, err
-		}
-	}
-	return done, nil
+	return done, cmp.Or(errs...)
 }
 
 func count(votes []bool) int {
