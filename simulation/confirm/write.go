@@ -287,7 +287,7 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 		}
 		w.mark(i.began, "inject: %s, target: %q%s", i.Name, target, params)
 		heal(i.Name)
-	case world.Reset, world.Flush, world.ScriptFlush:
+	case world.Reset, world.Flush:
 		w.mark(i.began, "inject: %s, target: %q", i.Name, target)
 	case world.ClockForward, world.ClockBack:
 		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(w.jump(i).Milliseconds()))

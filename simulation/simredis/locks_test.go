@@ -5,46 +5,116 @@ package simredis_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/simulation/simredis"
+	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// clients use a lock on simulated servers: they acquire, wait, extend, release,
-// and let leases end.
-func clients(t *testing.T, spec harness.LockSpec, servers []*memoryServer) error {
+// A tap notes what is requested on a connection.
+type tap struct {
+	net.Conn
+
+	begun []byte // of a request that is not whole
+	note  func(requests [][]string)
+}
+
+func (c *tap) Write(b []byte) (int, error) {
+	c.begun = append(c.begun, b...)
+	requests, n, _ := simredis.Parse(string(c.begun))
+	c.note(requests)
+	c.begun = c.begun[n:]
+	return c.Conn.Write(b)
+}
+
+// requested is what clients of a lock request of each of its servers in a simulation: they acquire, wait, extend,
+// release, and let leases end. It leaves out what names a connection.
+func requested(t *testing.T, spec harness.LockSpec) (steps [][]step) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1, nil)
+		z := w.AddZone("zone-a")
+		servers := 1
+		if spec.Independent {
+			servers = 3
+		}
+		steps = make([][]step, servers)
+		for i := range servers {
+			w.AddServer(fmt.Sprintf("redis-%d", i+1))
+		}
+		require.NoError(t, w.Start())
+		begin, conns, last := time.Now(), make([]int, servers), make([]time.Duration, servers)
+		var mu sync.Mutex
+		client := func(server int) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{
+				Addr: fmt.Sprintf("10.0.0.%d:6379", server+1), PoolSize: 100,
+				Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := z.Dialer()(ctx, network, address)
+					mu.Lock()
+					defer mu.Unlock()
+					n := conns[server]
+					conns[server]++
+					return &tap{Conn: conn, note: func(requests [][]string) {
+						mu.Lock()
+						defer mu.Unlock()
+						for _, args := range requests {
+							if now := time.Since(begin); !strings.EqualFold(args[0], "client") {
+								steps[server] = append(steps[server], step{n, (now - last[server]).Truncate(time.Microsecond), args})
+								last[server] = now.Truncate(time.Microsecond)
+							}
+						}
+					}}, err
+				},
+			})
+		}
+		clients(t, spec, servers, client)
+		time.Sleep(time.Minute) // in virtual time: what clients left under way is over
+		w.Close()
+	})
+	return steps
+}
+
+// clients use a lock.
+func clients(t *testing.T, spec harness.LockSpec, servers int, client func(server int) redis.UniversalClient) {
 	t.Helper()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for c := range 3 {
 		var connections []redis.UniversalClient
-		for i, s := range servers {
-			connections = append(connections, s.client(t, fmt.Sprintf("127.0.0.%d:6379", i+1)))
+		for i := range servers {
+			connections = append(connections, client(i))
 		}
 		locker, closeLock, err := spec.Open(connections, harness.LockOptions{Permits: 2})
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		owner := string(rune('a' + c))
 		all.Go(func() {
-			defer closeLock()
-			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			defer func() {
+				closeLock()
+				for _, c := range connections {
+					_ = c.Close()
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			for i := 0; ctx.Err() == nil; i++ {
 				o := lock.Options{Owner: owner, Lease: 60 * time.Millisecond, Wait: 80 * time.Millisecond}
 				h, err := acquire(ctx, spec, locker, i, o)
 				if err != nil {
+					time.Sleep(time.Millisecond) // a refusal may take no time
 					continue
 				}
 				switch i % 4 {
@@ -64,7 +134,6 @@ func clients(t *testing.T, spec harness.LockSpec, servers []*memoryServer) error
 			}
 		})
 	}
-	return nil
 }
 
 // acquire asks for a lock, alternately for each side of a read-write lock.
@@ -89,33 +158,14 @@ func acquire(ctx context.Context, spec harness.LockSpec, l lock.Locker, i int, o
 // What go-redis and each lock request of simulated servers is answered by a real
 // server in the same way, at the same times.
 func TestDifferentialOfLocks(t *testing.T) {
+	logging.Disable()
 	p := newPair(t)
-	var specs []harness.LockSpec
 	for _, spec := range locks.All() {
-		if spec.Open != nil && spec.Store == "" && !spec.Connects && !spec.Caches {
-			specs = append(specs, spec)
+		if spec.Open == nil || spec.Store != "" || spec.Connects || spec.Caches {
+			continue
 		}
-	}
-	servers := make([][]*memoryServer, len(specs))
-	var all errgroup.Group
-	all.SetLimit(8)
-	for i, spec := range specs {
-		n := 1
-		if spec.Independent {
-			n = 3
-		}
-		for range n {
-			servers[i] = append(servers[i], newMemoryServer(t))
-		}
-		all.Go(func() error { return clients(t, spec, servers[i]) })
-	}
-	require.NoError(t, all.Wait())
-	for i, spec := range specs {
 		t.Run(spec.Name, func(t *testing.T) {
-			for _, s := range servers[i] {
-				s.mu.Lock()
-				steps := stepsOf(s.record)
-				s.mu.Unlock()
+			for _, steps := range requested(t, spec) {
 				require.NotEmpty(t, steps)
 				if d := p.play(t, steps); d != nil {
 					p.fail(t, 0, steps, d)
@@ -124,18 +174,4 @@ func TestDifferentialOfLocks(t *testing.T) {
 		})
 	}
 	t.Logf("%d requests of locks", p.steps)
-}
-
-// stepsOf makes steps of requests. It leaves out what names a connection.
-func stepsOf(all []request) []step {
-	var steps []step
-	last := int64(start)
-	for _, r := range all {
-		if strings.EqualFold(r.args[0], "client") {
-			continue
-		}
-		steps = append(steps, step{r.conn - 1, time.Duration(r.micros-last) * time.Microsecond, r.args})
-		last = r.micros
-	}
-	return steps
 }

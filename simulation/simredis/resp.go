@@ -7,13 +7,24 @@ import (
 
 const maxBulk = 512 << 20
 
-// Parse takes one request off the front of b, and says how many bytes it has.
-// n is 0 if the request is not complete yet. A request without words, n > 0 and
-// no args, has no reply. After a protocol error the connection is closed.
-func Parse(b string) (args []string, n int, err error) {
-	if len(b) == 0 {
-		return nil, 0, nil
+// Parse takes the commands off the front of b that are complete, and says how many bytes they
+// have. After a protocol error the connection is closed.
+func Parse(b string) (all [][]string, n int, err error) {
+	for n < len(b) {
+		args, size, err := parseOne(b[n:])
+		if err != nil || size == 0 {
+			return all, n, err
+		}
+		if len(args) > 0 { // a command without words has no reply
+			all = append(all, args)
+		}
+		n += size
 	}
+	return all, n, nil
+}
+
+// parseOne takes one command off the front of b, which has some; n is 0 if it is not complete.
+func parseOne(b string) (args []string, n int, err error) {
 	if b[0] != '*' {
 		return nil, 0, protocolError("expected '*', got '" + b[:1] + "'")
 	}

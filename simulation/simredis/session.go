@@ -63,18 +63,10 @@ func (c *Session) Receive(b []byte) {
 		return
 	}
 	c.in = append(c.in, b...)
-	in, at := string(c.in), 0
-	for c.wrong == nil {
-		args, n, err := Parse(in[at:])
-		if c.wrong = err; n == 0 {
-			break
-		}
-		at += n
-		if len(args) > 0 {
-			c.todo = append(c.todo, args)
-		}
-	}
-	c.in = c.in[:copy(c.in, c.in[at:])]
+	requests, n, err := Parse(string(c.in))
+	c.wrong = err
+	c.in = c.in[:copy(c.in, c.in[n:])]
+	c.todo = append(c.todo, requests...)
 	c.run()
 }
 

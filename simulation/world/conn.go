@@ -18,7 +18,6 @@ type conn struct {
 	w        *World
 	zone     *Zone
 	node     *Node
-	id       int
 	up, down *pipe
 	cond     *sync.Cond // of the world's mutex: there is something to read, or never will be
 
@@ -35,6 +34,7 @@ type conn struct {
 	gone    bool          // reset, or closed by the client and noticed
 	silent  bool          // replies are lost from now on
 	prompt  bool          // replies arrive at once
+	inside  bool          // and so do requests: see [Node.Inside]
 	late    time.Duration // by which the next reply is
 }
 
@@ -55,17 +55,17 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
 	}
 	c.begun = append(c.begun, b...)
-	requests, whole, err := parse(string(c.begun))
+	requests, n, err := simredis.Parse(string(c.begun))
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("a simulated server takes no such request: %w", err)
-	case !whole: // a client writes what is longer than its buffer in parts, at one instant
+	case n < len(c.begun): // a client writes what is longer than its buffer in parts, at one instant
 		return len(b), nil
 	}
 	fresh := w.link(c.up.link).isFresh(c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
-	if c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
+	if c.inside || c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
 		c.serve(requests)
@@ -126,27 +126,12 @@ func (c *conn) repeat(requests [][]string, later time.Duration) {
 	again.up.send(later+time.Second, again.leave)
 }
 
-// parse takes the commands of a request apart, and says whether the last one is whole.
-func parse(data string) (all [][]string, whole bool, err error) {
-	for len(data) > 0 {
-		args, n, err := simredis.Parse(data)
-		if err != nil || n == 0 {
-			return all, false, err
-		}
-		if len(args) > 0 {
-			all = append(all, args)
-		}
-		data = data[n:]
-	}
-	return all, true, nil
-}
-
 // mayLock reports whether go-redis may send a request with a mutex locked: one of a
 // subscription, of a greeting, to a sentinel, or about a cluster. If the process stands still, such a
 // request is sent later, and the goroutine goes on until it waits for the reply. If it slept here, and
 // another goroutine waited for the mutex, time would stand still in the bubble.
 func (c *conn) mayLock(b []byte) bool {
-	requests, _, err := parse(string(b))
+	requests, _, err := simredis.Parse(string(b))
 	return err == nil && len(requests) > 0 && (c.node.kind == sentinelNode || !slices.ContainsFunc(commands(requests), func(name string) bool {
 		return !slices.Contains(greetings, name) && !slices.Contains(inquiries, name) && !strings.HasSuffix(name, "SUBSCRIBE") && name != "PING"
 	}))

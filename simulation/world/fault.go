@@ -25,7 +25,6 @@ const (
 	Pause         = "pause"                // a server stands still
 	Kill          = "kill"                 // a server is gone for a while; its data are lost unless Keep is set
 	Flush         = "flush"                // a server: FLUSHALL
-	ScriptFlush   = "script-flush"         // a server forgets its scripts
 	ClockForward  = "clock-forward"        // a server's clock is ahead by By
 	ClockBack     = "clock-back"           // a server's clock is behind by By
 	ClockRate     = "clock-rate"           // a server's clock is faster by Percent, slower below 0
@@ -52,7 +51,7 @@ var kinds = map[string]int{
 	Stall: onLink | lasts, Cut: onLink | lasts, Reset: onLink,
 	DropCommand: onLink | ofMessage, DropReply: onLink | ofMessage, DelayCommand: onLink | ofMessage, DelayReply: onLink | ofMessage,
 	RepeatCommand: onLink | ofMessage,
-	Pause:         lasts | amongNodes, Kill: lasts | amongNodes, Flush: 0, ScriptFlush: 0,
+	Pause:         lasts | amongNodes, Kill: lasts | amongNodes, Flush: 0,
 	ClockForward: lasts, ClockBack: lasts, ClockRate: lasts,
 	CrashFailover: lasts | amongNodes, SplitBrain: lasts | amongNodes,
 	PauseClient: onClient | lasts, KillClient: onClient,

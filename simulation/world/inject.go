@@ -145,8 +145,6 @@ func (w *World) strike(f Fault) (heal func()) {
 		w.resetLink(f.Target)
 	case Flush:
 		n.server.Do("FLUSHALL")
-	case ScriptFlush:
-		n.server.Do("SCRIPT", "FLUSH")
 	case KillClient:
 		w.zones[f.Target].kill()
 	case CrashFailover, SplitBrain:

@@ -24,7 +24,6 @@ type Node struct {
 	kind    string
 	server  *simredis.Server
 	conns   []*conn // in the order of dialling
-	dialled int
 	down    bool
 	silent  bool // nothing that it writes reaches its replicas
 	clock   clock

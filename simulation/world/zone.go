@@ -103,9 +103,8 @@ func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.
 
 // connect opens a connection.
 func (z *Zone) connect(n *Node) *conn {
-	n.dialled++
 	name := z.name + ">" + n.name
-	c := &conn{w: z.w, zone: z, node: n, cond: sync.NewCond(&z.w.mu), id: n.dialled}
+	c := &conn{w: z.w, zone: z, node: n, cond: sync.NewCond(&z.w.mu)}
 	c.session = n.server.Open(c.reply)
 	c.up = &pipe{w: z.w, link: name, stream: Upstream, from: z.name, to: n.name}
 	c.down = &pipe{w: z.w, link: name, stream: Downstream, from: n.name, to: z.name}
