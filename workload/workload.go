@@ -201,7 +201,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 		}
 		ctx, end := ctx, context.CancelFunc(func() {})
 		if c.Calm > 0 && i >= calmClients {
-			ctx, end = context.WithTimeout(ctx, c.Calm)
+			ctx, end = context.WithTimeout(ctx, c.Calm+time.Duration(i)) // of two timers of one instant either may fire first
 		}
 		all.Go(func() {
 			defer end()
