@@ -244,7 +244,7 @@ func firstReply(all string) string {
 // unordered are commands whose replies have no order: members of sets and names, also of
 // those in transactions and scripts.
 func unordered(args []string) bool {
-	return slices.Contains([]string{"smembers", "keys", "exec", "pubsub"}, strings.ToLower(args[0])) ||
+	return slices.Contains([]string{"smembers", "keys", "exec"}, strings.ToLower(args[0])) ||
 		len(args) > 1 && strings.Contains(args[1], "SMEMBERS") ||
 		slices.Contains(args, simredis.Sha("return redis.call('SMEMBERS', KEYS[1])"))
 }

@@ -206,25 +206,16 @@ func TestKill(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	in(t, []world.Fault{{Name: world.Pause, Target: "redis-1", At: 10 * ms, For: 300 * ms}}, func(t *testing.T, rdb *redis.Client) {
-		t.Helper()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
-		time.Sleep(20 * ms)
-		begin := time.Now()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
-		require.GreaterOrEqual(t, time.Since(begin), 250*ms)
-	})
-}
-
-func TestPauseClient(t *testing.T) {
-	in(t, []world.Fault{{Name: world.PauseClient, Target: "zone-a", At: 10 * ms, For: 300 * ms}}, func(t *testing.T, rdb *redis.Client) {
-		t.Helper()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
-		time.Sleep(20 * ms)
-		begin := time.Now()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
-		require.GreaterOrEqual(t, time.Since(begin), 250*ms)
-	})
+	for name, target := range map[string]string{world.Pause: "redis-1", world.PauseClient: "zone-a"} {
+		in(t, []world.Fault{{Name: name, Target: target, At: 10 * ms, For: 300 * ms}}, func(t *testing.T, rdb *redis.Client) {
+			t.Helper()
+			require.NoError(t, rdb.Ping(t.Context()).Err())
+			time.Sleep(20 * ms)
+			begin := time.Now()
+			require.NoError(t, rdb.Ping(t.Context()).Err())
+			require.GreaterOrEqual(t, time.Since(begin), 250*ms)
+		})
+	}
 }
 
 // go-redis locks a subscription while it writes. Time must go on where another goroutine
