@@ -152,7 +152,7 @@ func (s *Server) setMayRead(yes bool) any {
 	if s.host.Cluster == nil {
 		return errNoCluster
 	}
-	if s.script == nil {
+	if !s.script {
 		s.session.mayRead = yes
 	}
 	return ok

@@ -2,62 +2,43 @@ package simredis
 
 import (
 	"fmt"
-	"math"
+	"regexp"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
 )
 
-// stringFormat is string.format of Lua 5.1, which has the verbs of C.
+// verbs are those of C: flags, width, precision and a letter.
+var verbs = regexp.MustCompile(`(?s)%[-+ #0]*\d*(?:\.\d*)?.?`)
+
+// stringFormat is string.format of Lua 5.1, without %c and %q. The flags of its verbs mean the same in Go.
 func stringFormat(l *lua.LState) int {
-	format := checkText(l, 1)
-	var b strings.Builder
 	next := 1
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' {
-			b.WriteByte(format[i])
-			continue
-		}
-		i++
-		if i < len(format) && format[i] == '%' {
-			b.WriteByte('%')
-			continue
-		}
-		from := i
-		for i < len(format) && strings.IndexByte("-+ #0123456789.", format[i]) >= 0 {
-			i++
-		}
-		if i == len(format) {
-			l.RaiseError("invalid option '%%' to 'format'")
+	l.Push(lua.LString(verbs.ReplaceAllStringFunc(checkText(l, 1), func(verb string) string {
+		if verb == "%%" {
+			return "%"
 		}
 		next++
-		b.WriteString(formatOne(l, format[from:i], format[i], next))
-	}
-	l.Push(lua.LString(b.String()))
-	return 1
-}
-
-// formatOne formats one argument; its flags mean the same in Go.
-func formatOne(l *lua.LState, flags string, verb byte, arg int) string {
-	switch verb {
-	case 'd', 'i':
-		return fmt.Sprintf("%"+flags+"d", int64(checkNumber(l, arg)))
-	case 'u', 'o', 'x', 'X':
-		if verb == 'u' {
-			verb = 'd'
+		flags, letter := verb[:len(verb)-1], verb[len(verb)-1:]
+		switch letter {
+		case "d", "i":
+			return fmt.Sprintf(flags+"d", int64(checkNumber(l, next)))
+		case "u", "o", "x", "X":
+			return fmt.Sprintf(flags+strings.Replace(letter, "u", "d", 1), uint64(int64(checkNumber(l, next))))
+		case "s":
+			return fmt.Sprintf(verb, checkText(l, next))
+		case "g", "G":
+			if !strings.Contains(flags, ".") {
+				flags += ".6"
+			}
+			fallthrough
+		case "f", "e", "E":
+			return fmt.Sprintf(flags+letter, checkNumber(l, next))
 		}
-		return fmt.Sprintf("%"+flags+string(verb), uint64(int64(checkNumber(l, arg))))
-	case 'c':
-		return fmt.Sprintf("%"+flags+"s", string([]byte{byte(int(checkNumber(l, arg)))}))
-	case 's':
-		return fmt.Sprintf("%"+flags+"s", checkText(l, arg))
-	case 'q':
-		return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", "\\\n", "\r", `\r`, "\x00", `\000`).Replace(checkText(l, arg)) + `"`
-	case 'f', 'e', 'E', 'g', 'G':
-		return formatFloat(flags, verb, checkNumber(l, arg))
-	}
-	l.RaiseError("invalid option '%%%c' to 'format'", verb)
-	return ""
+		l.RaiseError("invalid option '%s' to 'format'", verb)
+		return ""
+	})))
+	return 1
 }
 
 func checkNumber(l *lua.LState, i int) float64 {
@@ -75,15 +56,4 @@ func checkText(l *lua.LState, i int) string {
 		l.TypeError(i, lua.LTString)
 	}
 	return text
-}
-
-func formatFloat(flags string, verb byte, f float64) string {
-	if math.IsInf(f, 0) || math.IsNaN(f) {
-		text := strings.TrimLeft(strings.SplitN(flags, ".", 2)[0], "0")
-		return fmt.Sprintf("%"+text+"s", formatG(f, 6))
-	}
-	if (verb == 'g' || verb == 'G') && !strings.Contains(flags, ".") {
-		flags += ".6"
-	}
-	return fmt.Sprintf("%"+flags+string(verb), f)
 }

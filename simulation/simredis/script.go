@@ -54,11 +54,6 @@ func scriptFlush(s *Server, a []string) any {
 
 const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
 
-// run is a script that is being run.
-type run struct {
-	readOnly bool
-}
-
 func (s *Server) eval(a []string, bySha, readOnly bool) any {
 	n, valid := parseInt(a[2])
 	switch {
@@ -82,9 +77,9 @@ func (s *Server) eval(a []string, bySha, readOnly bool) any {
 		return errNoScript
 	}
 	s.depth++
-	s.script = &run{readOnly: readOnly}
+	s.script, s.readsOnly = true, readOnly
 	r := s.interpreter().run(p, a[3:3+n], a[3+n:])
-	s.script = nil
+	s.script = false
 	s.depth--
 	return r
 }
@@ -99,7 +94,7 @@ func (s *Server) call(a []string) any {
 		return Error("ERR Wrong number of args calling Redis command from script")
 	case c.is(noScript):
 		return Error("ERR This Redis command is not allowed from script")
-	case c.flags&(write|mayReplicate) != 0 && s.script.readOnly:
+	case c.flags&(write|mayReplicate) != 0 && s.readsOnly:
 		return Error("ERR Write commands are not allowed from read-only scripts.")
 	case c.is(write) && s.replica:
 		return errReadOnly

@@ -29,7 +29,8 @@ type Server struct {
 	depth       int      // > 0 in a transaction or script
 	session     *Session // whose it is
 	applying    bool     // it comes from the master
-	script      *run     // it is called by a script
+	script      bool     // it is called by a script
+	readsOnly   bool     // which may write nothing
 	batch       [][]string
 }
 

@@ -169,7 +169,7 @@ func (s *Server) zpop(a []string, largest bool) any {
 
 // withScores is members with their scores: one after the other, or in pairs in RESP3.
 func (s *Server) withScores(list []member) []any {
-	pairs := s.script == nil && s.session != nil && s.session.proto == 3
+	pairs := !s.script && s.session != nil && s.session.proto == 3
 	out := make([]any, 0, 2*len(list))
 	for _, m := range list {
 		if pairs {
