@@ -20,8 +20,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/reports/internal/facts"
-	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // What two clients were entitled to hold beside each other is told apart from what the record covers of it.
@@ -189,68 +187,6 @@ func TestStory_WeighsTheVerdict(t *testing.T) {
 		require.Contains(t, weight, "The lock does not promise fencing tokens (their order is not judged), a refusal of a release")
 	}
 	require.Empty(t, reports.Summarize(reports.Input{History: &history.History{}}).Story.Weight)
-}
-
-// sequenceOf are the messages until the violation of a run that is told; nil for none.
-func sequenceOf(in reports.Input) *story.Sequence {
-	f := facts.Of(in.Run, in.History, in.Report, true)
-	return story.Messages(f, f.Told(), reports.Summarize(in).Story)
-}
-
-func TestSequence(t *testing.T) {
-	q := sequenceOf(failover())
-	var actors, steps []string
-	for _, a := range q.Actors {
-		actors = append(actors, a.Kind+" "+a.Name)
-	}
-	for _, s := range q.Steps {
-		steps = append(steps, strings.TrimSpace(s.Kind+" "+s.From+">"+s.To+" "+s.Text))
-	}
-	require.Equal(t, []string{"client a", "client b", "server redis-1", "server redis-2", "resource ledger"}, actors)
-	require.Equal(t, []string{
-		"fault > cut replication", "request a>redis-1 acquire orders", "reply redis-1>a granted", "fault redis-1> kill redis-1",
-		"request b>redis-2 acquire orders", "note redis-2> was promoted to master", "reply redis-2>b granted", "violation > both hold (1,240 ms of it observed)",
-		"note redis-2> had client b as the holder of orders", "request a>ledger begins to use it", "request b>ledger begins to use it", "reply ledger>a 41 → 42", "reply ledger>b 41 → 42",
-	}, steps)
-
-	// Of a quorum each server is asked, of which one voted twice.
-	s := &script{}
-	s.declare("orders")
-	r := run()
-	r.Topology = history.Topology{Name: "independent", Nodes: []history.Node{{Name: "zone-a", Kind: "zone"}}}
-	for i, at := range []float64{10, 30} {
-		s.acquire(i+1, "orders", string(rune('a'+i))+"#1", "", at, at+4, 3000)
-		for k := range 3 {
-			s.observe(at+5, fmt.Sprintf("redis-%d", 2*i+k+1), history.ObserveKey, "orders "+string(rune('a'+i))+"#1")
-		}
-	}
-	for i := range 5 {
-		r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: "redis", Role: "master"})
-	}
-	s.observe(90, "redis-1", history.ObserveEpoch, "1")
-	votes := map[string]int{}
-	for _, step := range sequenceOf(judged(r, s.history())).Steps {
-		votes[step.To] += len(strings.Split(step.Text, "acquire orders")) - 1
-	}
-	require.Equal(t, 2, votes["redis-3"])
-	require.Equal(t, 1, votes["redis-1"])
-
-	// Every kind of violation has one, in order of time, and each step names its parties.
-	for name, fixture := range fixtures() {
-		q := sequenceOf(fixture())
-		if q == nil {
-			continue
-		}
-		known, at := map[string]bool{"": true}, ms(0)
-		for _, a := range q.Actors {
-			known[a.Name] = true
-		}
-		for _, s := range q.Steps {
-			require.GreaterOrEqual(t, s.At, at, name)
-			at = s.At
-			require.True(t, known[s.From] && known[s.To], "%s: %v", name, s)
-		}
-	}
 }
 
 // What was measured stands in all reports, in a table with each way to play the run once, and the faults in

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
@@ -56,10 +55,7 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 	Text     string `json:"text"`
 
-	rank    int         // 0 for what a story is not told without; the highest is left out first
-	op      *holding.Op // that it is an answer to; nil: it is none
-	servers []string    // that granted it, or that it is about
-	client  string      // whom it is a note about, where it is no answer: his lease is over, or he was told
+	rank int // 0 for what a story is not told without; the highest is left out first
 }
 
 // The kinds of event.

@@ -251,14 +251,11 @@ func (t *telling) endOf(h *holding.Grant, last time.Duration) []Event {
 		return events
 	}
 	ev := Event{At: end, Kind: EventLock, Actor: named(t.r.Holder(h)), Object: t.r.Lock(h.Acquire), rank: 1}
-	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
-		ev.op = h.Release
-	}
 	switch {
 	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
 		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
-		ev.client, ev.Verb = t.r.Holder(h), "reached the end of its lease on"
+		ev.Verb = "reached the end of its lease on"
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"
 	case h.Ended == holding.EndLost:
