@@ -67,6 +67,7 @@ func TestStories(t *testing.T) {
 		told     string // any of it, separated by |
 		not      string // none of it, separated by |
 		cure     string // the first of them
+		watched  bool   // the clients leave their holds to a watchdog
 	}{
 		{
 			name: "a release that the service confirmed again", script: freed(history.OK, history.ConfirmedAgain), cure: "owner-checked-release",
@@ -106,6 +107,16 @@ func TestStories(t *testing.T) {
 				s.observe(4000, "redis-1", history.ObserveEpoch, "1")
 			},
 			marked: "client a was confirmed an extension of orders", cure: "owner-checked-extension",
+		},
+		{
+			name: "a hold that its watchdog did not keep, and did not tell", watched: true,
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
+				s.acquire(2, "orders", "b#1", "redis-1", 1100, 1101, 0)
+				s.release(2, "orders", "b#1", "redis-1", 1200, 1201)
+				s.attempt(1, history.Release, "orders", "a#1", 3000, 3001, history.Fail, "not held")
+			},
+			told: "client a was granted orders by redis-1 (left to the watchdog, asked to release at 3.000 s)", cure: "watchdog-tells",
 		},
 		{
 			name: "a client that crashed did no more, and no release is taken for the cause that got no answer",
@@ -221,7 +232,11 @@ func TestStories(t *testing.T) {
 			tt.script(s)
 			r := run()
 			r.Command = "lockchaos run --topology sentinel --seed 42"
-			results := reports.Summarize(judged(r, s.history()))
+			in := judged(r, s.history())
+			if tt.watched {
+				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}
+			}
+			results := reports.Summarize(in)
 			told, marked := results.Story.String(), ""
 			for _, e := range results.Story.Events {
 				if e.Kind == reports.EventViolation {

@@ -56,6 +56,10 @@ func cureRows() []cureRow {
 			},
 		},
 		{
+			Cure:  Cure{ID: "watchdog-tells", Text: "have the watchdog try again after an error, and tell the holder at the end of the lease that the last confirmed extension gave it"},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss}, When: (*telling).unextended,
+		},
+		{
 			Cure: Cure{
 				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
 				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",

@@ -48,6 +48,8 @@ func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 	}
 	if asked.Lease > 0 {
 		lease = "lease " + say.Span(asked.Lease)
+	} else if r.Watched() && facts.Unleased(h) {
+		lease = "left to the watchdog"
 	}
 	ev.Detail = joined(", ", token, lease, entitled(h))
 	return ev

@@ -72,8 +72,11 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	}
 	t.freeing = t.freed()
 	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
-	if r.Shared(v.Lock) {
+	switch {
+	case r.Shared(v.Lock):
 		s.Look = t.row.SharedLook
+	case t.unextended():
+		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
 	}
 	s.Outcome = slices.DeleteFunc([]string{cmp.Or(t.row.Outcome, sentence(v.Explanation)), t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
@@ -309,6 +312,11 @@ func (t *telling) freed() (found *holding.Op) {
 func (t *telling) wrongly(op history.Op) bool {
 	about := cmp.Or(t.wrong, t)
 	return about.v.Kind == checker.ForeignRelease && about.op == op
+}
+
+// unextended reports whether a hold of the violation was left to a watchdog, which is to extend it until its release.
+func (t *telling) unextended() bool {
+	return t.r.Watched() && slices.ContainsFunc(t.holds, facts.Unleased)
 }
 
 // replicated reports whether the servers have replicas, or it is not known.
