@@ -68,6 +68,7 @@ func TestStories(t *testing.T) {
 		not      string // none of it, separated by |
 		cure     string // the first of them
 		watched  bool   // the clients leave their holds to a watchdog
+		driver   string // what it did wrong
 	}{
 		{
 			name: "a release that the service confirmed again", script: freed(history.OK, history.ConfirmedAgain), cure: "owner-checked-release",
@@ -117,6 +118,26 @@ func TestStories(t *testing.T) {
 				s.attempt(1, history.Release, "orders", "a#1", 3000, 3001, history.Fail, "not held")
 			},
 			told: "client a was granted orders by redis-1 (left to the watchdog, asked to release at 3.000 s)", cure: "watchdog-tells",
+		},
+		{
+			name: "an extension without an answer, whose clean-up freed the lock",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 3000)
+				s.attempt(1, history.Extend, "orders", "a#1", 10, 500, history.Info, "i/o timeout")
+				s.acquire(2, "orders", "b#1", "redis-1", 600, 601, 1000)
+				s.release(2, "orders", "b#1", "redis-1", 700, 701)
+				s.attempt(3, history.Release, "orders", "a#1", 2500, 2501, history.Fail, "not held")
+			},
+			told: "At 0.010 s client a asked to extend orders (its outcome is unknown)", cure: "extension-leaves-hold",
+		},
+		{
+			name: "a library that hangs", driver: "the driver of zone-a did not answer request 9 (acquire) in 10s",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 1000)
+				s.release(1, "orders", "a#1", "redis-1", 100, 101)
+				s.attempt(2, history.Acquire, "orders", "b#1", 1200, 3700, history.Info, "context deadline exceeded")
+			},
+			told: "Client b asked to acquire orders at 1.200 s and had no answer for 2,500 ms. No fault was in effect then, and no client held it: look for a deadlock",
 		},
 		{
 			name: "a client that crashed did no more, and no release is taken for the cause that got no answer",
@@ -231,7 +252,7 @@ func TestStories(t *testing.T) {
 			s.declareAs("orders", tt.declare)
 			tt.script(s)
 			r := run()
-			r.Command = "lockchaos run --topology sentinel --seed 42"
+			r.Command, r.DriverFault = "lockchaos run --topology sentinel --seed 42", tt.driver
 			in := judged(r, s.history())
 			if tt.watched {
 				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}

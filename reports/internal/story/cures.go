@@ -60,6 +60,10 @@ func cureRows() []cureRow {
 			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss}, When: (*telling).unextended,
 		},
 		{
+			Cure:  Cure{ID: "extension-leaves-hold", Text: "after an extension without an answer leave the key alone: the hold has what is left of its lease"},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss}, When: func(t *telling) bool { return t.unsure != nil },
+		},
+		{
 			Cure: Cure{
 				ID: "replica-acks", Text: "count a grant only after replicas acknowledged it (WAIT after the SET, and withdraw it if too few answer)",
 				Config: "lock.Config{ReplicaAcks: 1}", Cost: "each grant waits for a replica, and none is made while too few replicas answer",

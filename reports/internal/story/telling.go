@@ -28,6 +28,7 @@ type telling struct {
 	left      *history.Event   // of the evidence, that a server has the lock for a request that was refused; nil for none
 	acted     *holding.Grant   // the hold that the last event acted under; nil if there is none
 	late      *holding.Op      // the extension that began an overlap; nil if there is none
+	unsure    *holding.Op      // an extension of an outcome that is unknown before it; nil for none
 	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
 	freeing   *holding.Op      // a release that may have freed the lock between two grants, see freed; nil for none
 }
@@ -58,7 +59,7 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if t.last != nil {
 		t.acted = r.HoldFor(v, t.last)
 	}
-	t.effective, t.late = r.InEffectIn(t.from, t.to), t.lateExtension()
+	t.effective, t.late, t.unsure = r.InEffectIn(t.from, t.to), t.lateExtension(), t.unsureExtension()
 	return t
 }
 
@@ -196,6 +197,11 @@ func (t *telling) events() []Event {
 	for _, h := range t.holds {
 		events = append(events, t.endOf(h, last)...)
 	}
+	if t.unsure != nil {
+		ev := eventOf(r, r.Asked(t.unsure))
+		ev.Detail, ev.rank = "its outcome is unknown", 1
+		events = append(events, ev)
+	}
 	if t.wrong != nil && len(t.wrong.ops) > 0 {
 		op := t.wrong.ops[len(t.wrong.ops)-1]
 		if !slices.Contains(t.ops, op) && op != t.late {
@@ -285,6 +291,18 @@ func (t *telling) lateExtension() *holding.Op {
 		}
 	}
 	return nil
+}
+
+// unsureExtension is the last extension of one of the holds, before the violation began, of which the outcome is not known.
+func (t *telling) unsureExtension() (found *holding.Op) {
+	for _, h := range t.holds {
+		for _, e := range h.Extensions {
+			if e.Verb == holding.Extend && e.Unknown() && e.Invoke.Time <= t.v.From && !slices.Contains(t.ops, e) {
+				found = e
+			}
+		}
+	}
+	return found
 }
 
 // freed is the last release by a client that did not hold which the service confirmed again between two grants, or else

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -168,6 +169,9 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 		s.Outcome = append(s.Outcome, "In full: "+Stop(whole))
 	}
 	s.Outcome = append(s.Outcome, allTheSame(r)...)
+	if r.Run.DriverFault != "" {
+		s.Outcome = append(s.Outcome, unanswered(r)...)
+	}
 	for _, p := range open {
 		if say.OneLine(p.Summary) == reason { // which the headline has
 			continue
@@ -191,6 +195,24 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	}
 	s.Outcome = append(s.Outcome, "This is not a pass: a verdict that could not be reached says nothing for the lock.")
 	return s
+}
+
+// unanswered says of the first request for a lock that had no answer for seconds, although no fault was in effect, whether
+// a client held the lock.
+func unanswered(r *facts.Facts) []string {
+	const long = 2 * time.Second
+	at := slices.IndexFunc(r.Ops, func(op *holding.Op) bool {
+		return op.Verb == holding.Acquire && op.Unknown() && facts.Took(op) >= long && len(r.InEffectIn(op.Invoke.Time, op.Complete.Time)) == 0
+	})
+	if at < 0 {
+		return nil
+	}
+	op, held := r.Ops[at], ""
+	if h := r.LastGrant(r.Lock(op), op.Complete.Time); h == nil || h.End <= op.Invoke.Time {
+		held = ", and no client held it"
+	}
+	return []string{sentence(fmt.Sprintf("%s asked to acquire %s at %s and had no answer for %s. No fault was in effect then%s: look for a deadlock in the library, or in its driver",
+		who(r, r.Asked(op)), r.Lock(op), say.Instant(op.Invoke.Time), say.Span(facts.Took(op)), held))}
 }
 
 // allTheSame says of a run that is no answer what it shows all the same.
