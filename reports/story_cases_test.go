@@ -286,8 +286,8 @@ func TestTheFirstViolationWithDamageIsTold(t *testing.T) {
 	r := reports.Summarize(twoFaults())
 	require.Equal(t, "Two clients held lock-3 at the same time for 6 ms", r.Story.Headline)
 	require.Contains(t, r.Story.String(), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
-	require.Equal(t, ms(2603), r.Story.Events[1].At)
-	require.Equal(t, reports.EventViolation, r.Story.Events[1].Kind)
+	require.Equal(t, ms(2603), r.Story.Events[2].At)
+	require.Equal(t, reports.EventViolation, r.Story.Events[2].Kind)
 	in := failover()
 	in.Report.Results[1], in.Report.Results[3] = in.Report.Results[3], in.Report.Results[1]
 	require.Equal(t, reports.Summarize(failover()).Story.Headline, reports.Summarize(in).Story.Headline, "in whatever order they are found")

@@ -23,6 +23,9 @@ type Cure struct {
 	Cost string `json:"cost,omitempty"`
 }
 
+// fencing is the cure that stops the damage, and not the violation.
+const fencing = "fencing"
+
 // A cureRow is a cure with what it helps against.
 type cureRow struct {
 	Cure
@@ -143,7 +146,7 @@ func cureRows() []cureRow {
 		},
 		{
 			Cure: Cure{
-				ID: "fencing", Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
+				ID: fencing, Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
 				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
 			},
 			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,

@@ -22,6 +22,7 @@ type kindRow struct {
 	Left    string
 	Mark    string // on the flag of the timeline; empty for the name of the kind
 	Outcome string // a sentence that is true of each such violation; empty: that of the checker
+	Plain   bool   // the events say it all
 	// Look is where the code of a lock can be wrong, and SharedLook the same of a lock that several
 	// may hold.
 	Look, SharedLook string
@@ -37,7 +38,7 @@ const watchedLook = "whether the watchdog extends in time and looks at each answ
 func kindRows() []kindRow {
 	return []kindRow{
 		{
-			Kind:        checker.DoubleGrant,
+			Kind: checker.DoubleGrant, Plain: true,
 			Mark:        "both hold{for}",
 			Headline:    "Two clients held {lock} at the same time{for}",
 			OneOwner:    "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
@@ -65,7 +66,7 @@ func kindRows() []kindRow {
 			Look:     "whether a release and an extension compare the owner in the step that changes the key, and what they take for a confirmation",
 		},
 		{
-			Kind: checker.PrematureLoss, Followed: true,
+			Kind: checker.PrematureLoss, Followed: true, Plain: true,
 			Mark:        "lost before its time",
 			Headline:    "Client {actor} was told that it does not hold {lock}{early}",
 			WatchedLook: watchedLook,

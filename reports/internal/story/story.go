@@ -109,6 +109,9 @@ func shortened(events []Event) []Event {
 	return events
 }
 
+// Looks reports whether it says more where to look in a lock than what may prevent it: nothing does, or stops the damage alone.
+func (s Story) Looks() bool { return s.Look != "" && (len(s.Cures) == 0 || s.Cures[0].ID == fencing) }
+
 // Stop ends a sentence that does not end yet.
 func Stop(s string) string {
 	if s = strings.TrimSpace(s); s == "" || strings.HasSuffix(s, ".") {
@@ -208,7 +211,7 @@ func (e *InEffect) String() string {
 	}
 	var names []string
 	for _, f := range e.Faults[:min(most, len(e.Faults))] {
-		if f.Until == f.From {
+		if say.Instant(f.Until) == say.Instant(f.From) {
 			names = append(names, f.what+"at "+say.Instant(f.From)+")")
 		} else {
 			names = append(names, f.what+"from "+say.Instant(f.From)+" to "+say.Instant(f.Until)+")")

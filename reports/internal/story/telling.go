@@ -79,7 +79,11 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	case t.unextended():
 		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
 	}
-	s.Outcome = slices.DeleteFunc([]string{cmp.Or(t.row.Outcome, sentence(v.Explanation)), t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
+	said := cmp.Or(t.row.Outcome, sentence(v.Explanation))
+	if t.row.Plain && len(t.holds) > 0 {
+		said = ""
+	}
+	s.Outcome = slices.DeleteFunc([]string{said, t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
 }
 
@@ -218,7 +222,13 @@ func (t *telling) events() []Event {
 		}
 		events = append(events, ev)
 	}
-	events = append(events, roleEvents(r, t.from, t.to)...)
+	from := t.from
+	for _, f := range t.effective {
+		if f.Has(history.Promotes) {
+			from = min(from, f.Start) // what it made of the servers is what it did
+		}
+	}
+	events = append(events, roleEvents(r, from, t.to)...)
 	if !t.row.Looks {
 		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
 	}

@@ -45,13 +45,36 @@ func Of(r *facts.Facts, missing []string, pending bool) Story {
 			s.Headline, problem = "Not decided: "+problem, ""
 		}
 	}
-	s.Notice, s.Weight, s.InEffectText = problem, weight(r), s.InEffect.String()
+	s.Notice, s.Weight, s.InEffectText = problem, append(blame(r, v, s.InEffect), weight(r)...), s.InEffect.String()
 	return s
+}
+
+// blame says of a violation whether it is known to be one of the lock or of the deployment, where neither a measurement
+// nor a control says so. A script is a known failure, and its variants show what prevents it.
+func blame(r *facts.Facts, v *checker.Violation, in *InEffect) []string {
+	const open = "What happened is certain; whether the lock or the deployment is to blame was not measured"
+	if v == nil || len(r.Run.Causes) > 0 || r.Run.Control != nil || r.Run.Scenario != "" {
+		return nil
+	}
+	kind, _ := checker.KindOf(v.Kind)
+	switch {
+	case in != nil && in.Injected == 0 && kind.ByAccess:
+		return []string{"What happened is certain, and the run had no fault: look at how the clients use the resource, and then at the lock."}
+	case in != nil && in.Injected == 0:
+		return []string{"What happened is certain, and the run had no fault: look for a defect of the lock, or of its driver."}
+	case in == nil || With(r.Run, "--causes") == "":
+		return []string{open + ", and can't be: the run can't be played again."}
+	default:
+		return []string{open + ": --causes plays the run again without each fault, and with a correct lock."}
+	}
 }
 
 // weight is what a reader has to know of the lock to weigh the verdict.
 func weight(r *facts.Facts) []string {
 	var all, not []string
+	if c := r.Run.Control; c != nil {
+		all = append(all, controlWords(r, c))
+	}
 	for _, name := range r.Run.Unpromised {
 		if words := promises.TextOf(name); words != "" {
 			not = append(not, words)
@@ -63,21 +86,23 @@ func weight(r *facts.Facts) []string {
 	if r.Run.Spared != "" {
 		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+Stop(r.Run.Spared))
 	}
-	if c := r.Run.Control; c != nil {
-		words := "was " + c.Verdict + "."
-		switch found := r.Verdict; {
-		case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
-			words = "was " + c.Verdict + ", which decides nothing."
-		case c.Verdict == string(found) && found == checker.Invalid:
-			words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
-		case found == checker.Invalid && slices.ContainsFunc(r.Faults, func(f facts.Fault) bool { return f.OK && f.Stays() }):
-			words = "was valid, which may be luck under a fault that a correct lock need not survive: lockchaos causes plays both more often."
-		case found == checker.Invalid:
-			words = "was valid: these servers do not explain it, so look for the cause in your lock."
-		}
-		all = append(all, fmt.Sprintf("Control: with the same seed and faults, the lock %s %s", c.Lock, words))
-	}
 	return all
+}
+
+// controlWords say what came of the run of the control lock.
+func controlWords(r *facts.Facts, c *history.Control) string {
+	words := "was " + c.Verdict + "."
+	switch found := r.Verdict; {
+	case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
+		words = "was " + c.Verdict + ", which decides nothing."
+	case c.Verdict == string(found) && found == checker.Invalid:
+		words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
+	case found == checker.Invalid && slices.ContainsFunc(r.Faults, func(f facts.Fault) bool { return f.OK && f.Stays() }):
+		words = "was valid, which may be luck under a fault that a correct lock need not survive: lockchaos causes plays both more often."
+	case found == checker.Invalid:
+		words = "was valid: these servers do not explain it, so look for the cause in your lock."
+	}
+	return fmt.Sprintf("Control: with the same seed and faults, the lock %s %s", c.Lock, words)
 }
 
 // valid says what was thrown at the lock.
