@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -393,6 +394,9 @@ func (s *script) in(set func(e *history.Event)) {
 
 // mode is how the last operation asked for the lock.
 func (s *script) mode(m history.Mode) { s.in(func(e *history.Event) { e.Mode = m }) }
+
+// paragraph is the whole story.
+func paragraph(r reports.Results) string { return strings.Join(r.Story.Lines(), " ") }
 
 // judged has a history judged, without the figures.
 func judged(r history.Run, h *history.History) reports.Input {

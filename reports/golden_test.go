@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := fixture()
 			r := reports.Summarize(in)
-			golden(t, name+"/story.txt", []byte(r.Story.Headline+"\n\n"+r.Story.String()+"\n"))
+			golden(t, name+"/story.txt", []byte(r.Story.Headline+"\n\n"+paragraph(r)+"\n"))
 			golden(t, name+"/results.json", written(t, func(w io.Writer) error { return reports.WriteJSON(w, r) }))
 			golden(t, name+"/junit.xml", written(t, func(w io.Writer) error { return reports.WriteJUnit(w, r) }))
 			golden(t, name+"/summary.md", written(t, func(w io.Writer) error { return reports.WriteMarkdown(w, r) }))

@@ -119,7 +119,7 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 	}, "page.js", "timeline.js")
 }
 
-// A property is a result with the evidence that the page shows: that of the violation that is told, and of one more.
+// A property is a result with the evidence that the page shows: that of the violation that is told, and of the first.
 type property struct {
 	checker.Result
 
@@ -139,16 +139,10 @@ func (m *model) shown(told *checker.Violation) []property {
 	var all []property
 	for i := range m.facts.Results {
 		p := property{Result: m.facts.Results[i]}
-		var other *checker.Violation
 		for j := range p.Violations {
-			if v := &m.facts.Results[i].Violations[j]; v == told {
+			if v := &m.facts.Results[i].Violations[j]; v == told || j == 0 {
 				p.Shown = append(p.Shown, m.evidenceOf(v, told))
-			} else if other == nil {
-				other = v
 			}
-		}
-		if other != nil {
-			p.Shown = append(p.Shown, m.evidenceOf(other, told))
 		}
 		all = append(all, p)
 	}

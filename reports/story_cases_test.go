@@ -258,7 +258,7 @@ func TestStories(t *testing.T) {
 				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}
 			}
 			results := reports.Summarize(in)
-			told, marked := results.Story.String(), ""
+			told, marked := paragraph(results), ""
 			for _, e := range results.Story.Events {
 				if e.Kind == reports.EventViolation {
 					marked = e.Text
@@ -285,7 +285,7 @@ func TestStories(t *testing.T) {
 func TestTheFirstViolationWithDamageIsTold(t *testing.T) {
 	r := reports.Summarize(twoFaults())
 	require.Equal(t, "Two clients held lock-3 at the same time for 6 ms", r.Story.Headline)
-	require.Contains(t, r.Story.String(), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
+	require.Contains(t, paragraph(r), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
 	require.Equal(t, ms(2603), r.Story.Events[2].At)
 	require.Equal(t, reports.EventViolation, r.Story.Events[2].Kind)
 	in := failover()
@@ -332,9 +332,9 @@ func TestAnAccessThatWasGivenUpWasNotRefused(t *testing.T) {
 		}
 	}
 	r := reports.Summarize(judged(in.Run, in.History))
-	require.NotContains(t, r.Story.String(), "refused client a")
-	require.NotContains(t, r.Story.String(), "token stopped")
-	require.Contains(t, r.Story.String(), "(fencing)", "nothing has shown that there is fencing")
+	require.NotContains(t, paragraph(r), "refused client a")
+	require.NotContains(t, paragraph(r), "token stopped")
+	require.Contains(t, paragraph(r), "(fencing)", "nothing has shown that there is fencing")
 }
 
 // There is no recovery from a slow link or from a wrong clock, and none to measure in a

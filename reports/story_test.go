@@ -198,7 +198,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	r := reports.Summarize(in)
 	require.Empty(t, r.Causes)
 	require.Equal(t, "lockchaos run --topology sentinel --seed 1 --causes", r.Next)
-	require.NotEmpty(t, r.Story.InEffect.Faults)
+	require.Contains(t, r.Story.InEffect, "In effect at the time: ")
 	attached := in
 	attached.Run.Backend = "attach"
 	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")

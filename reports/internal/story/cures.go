@@ -149,7 +149,7 @@ func cureRows() []cureRow {
 				ID: fencing, Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
 				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
 			},
-			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: func(t *telling) bool { kind, _ := t.r.KindOf(t.v.Lock); return kind != history.KindSemaphore }, // whose holders have several tokens
 			On: func(r *facts.Facts) bool { return r.Run.Fencing || len(r.Stopped()) > 0 },
 		},
 	}

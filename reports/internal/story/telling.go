@@ -353,12 +353,6 @@ func (t *telling) replicated() bool {
 	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == facts.Replica })
 }
 
-// singleToken reports whether a holder has one token: holders of permits have several at a time.
-func (t *telling) singleToken() bool {
-	kind, _ := t.r.KindOf(t.v.Lock)
-	return kind != history.KindSemaphore
-}
-
 // wrongClient reports whether the clock of a client was wrong.
 func (t *telling) wrongClient() bool {
 	return slices.ContainsFunc(t.effective, func(f *facts.Fault) bool {

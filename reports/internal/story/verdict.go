@@ -45,24 +45,24 @@ func Of(r *facts.Facts, missing []string, pending bool) Story {
 			s.Headline, problem = "Not decided: "+problem, ""
 		}
 	}
-	s.Notice, s.Weight, s.InEffectText = problem, append(blame(r, v, s.InEffect), weight(r)...), s.InEffect.String()
+	s.Notice, s.Weight = problem, append(blame(r, v), weight(r)...)
 	return s
 }
 
 // blame says of a violation whether it is known to be one of the lock or of the deployment, where neither a measurement
 // nor a control says so. A script is a known failure, and its variants show what prevents it.
-func blame(r *facts.Facts, v *checker.Violation, in *InEffect) []string {
+func blame(r *facts.Facts, v *checker.Violation) []string {
 	const open = "What happened is certain; whether the lock or the deployment is to blame was not measured"
 	if v == nil || len(r.Run.Causes) > 0 || r.Run.Control != nil || r.Run.Scenario != "" {
 		return nil
 	}
 	kind, _ := checker.KindOf(v.Kind)
 	switch {
-	case in != nil && in.Injected == 0 && kind.ByAccess:
+	case recorded(r) && len(r.Faults) == 0 && kind.ByAccess:
 		return []string{"What happened is certain, and the run had no fault: look at how the clients use the resource, and then at the lock."}
-	case in != nil && in.Injected == 0:
+	case recorded(r) && len(r.Faults) == 0:
 		return []string{"What happened is certain, and the run had no fault: look for a defect of the lock, or of its driver."}
-	case in == nil || With(r.Run, "--causes") == "":
+	case With(r.Run, "--causes") == "":
 		return []string{open + ", and can't be: the run can't be played again."}
 	default:
 		return []string{open + ": --causes plays the run again without each fault, and with a correct lock."}
@@ -193,7 +193,7 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	if whole := say.OneLine(r.Run.AbortReason); len([]rune(whole)) > longest {
 		s.Outcome = append(s.Outcome, "In full: "+Stop(whole))
 	}
-	s.Outcome = append(s.Outcome, allTheSame(r)...)
+	s.Outcome = append(s.Outcome, byAnother(r)...)
 	if r.Run.DriverFault != "" {
 		s.Outcome = append(s.Outcome, unanswered(r)...)
 	}
@@ -240,18 +240,12 @@ func unanswered(r *facts.Facts) []string {
 		who(r, r.Asked(op)), r.Lock(op), say.Instant(op.Invoke.Time), say.Span(facts.Took(op)), held))}
 }
 
-// allTheSame says of a run that is no answer what it shows all the same.
-func allTheSame(r *facts.Facts) []string {
-	var found []string
-	for _, p := range r.Results {
-		if p.Verdict == checker.Invalid && (r.Run.AbortReason != "" || r.Run.ClaimLostTo != "") {
-			found = append(found, fmt.Sprintf("%s (%s)", p.Name, say.Count(max(p.Total, len(p.Violations)), "violation")))
-		}
+// byAnother says of a run whose servers another one took over what it shows all the same.
+func byAnother(r *facts.Facts) []string {
+	if violated := r.Counts().String(); violated != "" && r.Run.ClaimLostTo != "" {
+		return []string{fmt.Sprintf("What was recorded has %s, which may be the work of the other run.", violated)}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found))}
+	return nil
 }
 
 // fencingWords say that the resource refused tokens that were out of date: those of the owners of a violation, or,
@@ -270,21 +264,12 @@ func fencingWords(r *facts.Facts, v *checker.Violation) string {
 		return ""
 	}
 	first := stopped[0]
-	resource, newest := r.Resource(first), int64(0)
-	for _, other := range r.Accesses()[resource] {
-		if other.OK() && other.Complete.Time <= first.Complete.Time {
-			newest = max(newest, other.Token)
-		}
-	}
-	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resource, who(r, r.Asked(first)))
-	if newest > first.Token {
-		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", first.Token, newest)
-	} else {
-		s += fmt.Sprintf(" for its token, %d", first.Token)
-	}
+	others := ""
 	if n := len(stopped); n > 1 {
-		s += fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
+		others = fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
 	}
+	resource := r.Resource(first)
 	damaged := slices.ContainsFunc(r.Violations, func(v *checker.Violation) bool { return facts.IsDamage(v.Kind) && v.Resource == resource })
-	return s + ": the fencing token stopped " + cmp.Or(map[bool]string{true: "that access, though not all."}[damaged], "the damage.")
+	return fmt.Sprintf("At %s %s refused %s for its token, %d%s: the fencing token stopped %s", say.Instant(first.Complete.Time), resource,
+		who(r, r.Asked(first)), first.Token, others, cmp.Or(map[bool]string{true: "that access, though not all."}[damaged], "the damage."))
 }
