@@ -68,6 +68,7 @@ func TestBrowserMouse(t *testing.T) {
 	require.Equal(t, "none", eval[string](tab, `getComputedStyle(document.querySelector(".static")).display`), "the words for readers without scripts make room")
 	require.Equal(t, 4, eval[int](tab, `document.querySelectorAll(".live .t-lane").length`), "a, b, the resource and the key that was seen")
 	require.Equal(t, map[string]string{"redis-1": "down: granted to a", "redis-2": "master: granted to b", "redis-3": "replica: "}, tab.servers())
+	require.Equal(t, []string{"key of b"}, eval[[]string](tab, `[...document.querySelectorAll(".live .t-key + text.t-small")].map((n) => n.textContent)`))
 
 	tab.click(`[data-do="whole"]`)
 	tab.shows(shown, "the whole run")
@@ -289,14 +290,6 @@ func TestBrowserHostileNames(t *testing.T) {
 		require.Zero(t, eval[int](tab, `document.querySelectorAll("img").length`))
 		require.Equal(t, 1, eval[int](tab, `document.scripts.length`))
 	}
-}
-
-// The reader sees which server had whose key.
-func TestBrowserKeys(t *testing.T) {
-	t.Parallel()
-	tab := newTab(t)
-	tab.openReport(htmlOf(t, failover()), "")
-	require.Equal(t, []string{"key of b"}, eval[[]string](tab, `[...document.querySelectorAll(".live .t-key + text.t-small")].map((n) => n.textContent)`))
 }
 
 // The picture is drawn as PNG when it is asked for, and what is copied as an issue is there.

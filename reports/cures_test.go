@@ -108,34 +108,18 @@ func TestComplaint(t *testing.T) {
 // The accesses that a resource refused for their tokens are told, and what they kept from happening.
 func TestFencingIsTold(t *testing.T) {
 	const saved = "At 2.051 s ledger refused client a for its token, 33: the fencing token stopped the damage."
-	told := func(valid bool, change func(e *history.Event)) string {
-		in := fenced()
-		in.Report.Record = nil // which is of the history without the change
-		for i := range in.History.Events {
-			if e := &in.History.Events[i]; e.Op == history.Access {
-				change(e)
-			}
-		}
-		if valid {
-			in.Report = report(held("mutual-exclusion", "", ""))
-		}
-		return paragraph(reports.Summarize(in))
-	}
-	none := func(*history.Event) {}
-	other := func(e *history.Event) {
-		if e.Process == 1 {
+	in := fenced()
+	require.Contains(t, paragraph(reports.Summarize(in)), saved)
+	in.Report = report(held("mutual-exclusion", "", ""))
+	require.Contains(t, paragraph(reports.Summarize(in)), saved, "also where nothing is violated")
+	in = fenced()
+	in.Report.Record = nil // which is of the history without the change
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Access && e.Process == 1 {
 			e.Owner = "z#1"
 		}
 	}
-	require.Contains(t, told(false, none), saved)
-	require.Contains(t, told(true, none), saved, "also where nothing is violated")
-	require.NotContains(t, told(false, func(e *history.Event) {
-		if e.Type == history.Fail {
-			e.Type = history.Info
-		}
-	}), "stopped the damage", "it may have been accepted")
-	require.NotContains(t, told(false, other), "stopped the damage", "it was refused to an owner that has no part in the violation")
-	require.Contains(t, told(true, other), "stopped the damage")
+	require.NotContains(t, paragraph(reports.Summarize(in)), "stopped the damage", "it was refused to an owner that has no part in the violation")
 }
 
 // What the history met is one line of every report.

@@ -197,6 +197,15 @@ func TestStories(t *testing.T) {
 			headline: "Client b used stock without holding orders", told: "though its request was refused at 0.103 s", not: "stop when the hold ends", cure: "only-when-granted",
 		},
 		{
+			name: "an access that its client gave up by itself was refused by no resource",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 300)
+				s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 300)
+				s.attempt(1, history.Access, "orders", "a#1", 250, 251, history.Fail, history.Abandoned)
+			},
+			told: "(fencing)", not: "refused client a",
+		},
+		{
 			name: "of two holds of a client that is lost which it was refused to give back", declare: history.Event{Kind: "rw"},
 			script: func(s *script) { // a writer that goes on as a reader on a server that forgot it as a writer
 				s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 2000)
@@ -286,6 +295,8 @@ func TestTheFirstViolationWithDamageIsTold(t *testing.T) {
 	r := reports.Summarize(twoFaults())
 	require.Equal(t, "Two clients held lock-3 at the same time for 6 ms", r.Story.Headline)
 	require.Contains(t, paragraph(r), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
+	require.Contains(t, r.Counts.String(), "6 double grants, ")
+	require.Equal(t, 13, r.Counts.Total)
 	require.Equal(t, ms(2603), r.Story.Events[2].At)
 	require.Equal(t, reports.EventViolation, r.Story.Events[2].Kind)
 	in := failover()
@@ -320,40 +331,4 @@ func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
 			}
 		}
 	}))
-}
-
-// An access that its client gave up by itself was refused by no resource, and no token stopped it.
-func TestAnAccessThatWasGivenUpWasNotRefused(t *testing.T) {
-	t.Parallel()
-	in := fenced()
-	for i := range in.History.Events {
-		if e := &in.History.Events[i]; e.Op == history.Access && e.Type == history.Fail {
-			e.Error = history.Abandoned
-		}
-	}
-	r := reports.Summarize(judged(in.Run, in.History))
-	require.NotContains(t, paragraph(r), "refused client a")
-	require.NotContains(t, paragraph(r), "token stopped")
-	require.Contains(t, paragraph(r), "(fencing)", "nothing has shown that there is fencing")
-}
-
-// There is no recovery from a slow link or from a wrong clock, and none to measure in a
-// script.
-func TestRecoveryIsMeasuredWhereThereIsOne(t *testing.T) {
-	of := func(fault, scenario string) reports.Fault {
-		s := &script{}
-		s.fault(history.Inject, fault, "zone-a>redis-1", 10, 12, history.OK, "", "")
-		s.fault(history.Heal, fault, "zone-a>redis-1", 30, 33, history.OK, "", "")
-		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 20, 41, 300)
-		r := run()
-		r.Scenario = scenario
-		return reports.Summarize(reports.Input{Run: r, History: s.history()}).Faults[0]
-	}
-	cut := of("cut", "")
-	require.True(t, cut.Interrupts)
-	require.Positive(t, cut.Recovery)
-	for _, f := range []reports.Fault{of("latency", ""), of("cut", "failover-double-grant")} {
-		require.False(t, f.Interrupts)
-		require.Zero(t, f.Recovery)
-	}
 }

@@ -52,19 +52,20 @@ func TestStoryOverlap(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	s := &script{}
+	s.fault(history.Inject, "cut", "a>b", 5, 6, history.Fail, "", "still connected") // which no heal ends
 	s.fault(history.Inject, "cut", "a>b", 10, 12, history.OK, "1 link refuses", "")
 	s.fault(history.Inject, "latency", "a>b", 20, 21, history.OK, "", "")
+	s.fault(history.Heal, "cut", "a>b", 25, 26, history.Fail, "", "busy") // and is tried again
 	s.fault(history.Heal, "cut", "a>b", 30, 33, history.OK, "", "")
-	s.fault(history.Inject, "cut", "a>b", 40, 41, history.Fail, "", "still connected")
 	s.fault(history.Inject, "reset", "a>b", 50, 51, history.OK, "2 connections", "")
 	s.fault(history.Heal, "latency", "a>b", 60, 61, history.Fail, "", "no such link")
 	s.fault(history.Inject, "kill", "redis-1", 70, 71, history.OK, "", "")
 	s.observe(100, "redis-1", history.ObserveEpoch, "1")
 	s.at(90, history.Event{Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-2"})
 	want, err := json.Marshal([]reports.Fault{
+		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(5), End: ms(6), Error: "still connected"},
 		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(10), InEffect: ms(12), End: ms(33), Healed: true, OK: true, Interrupts: true, Effect: "1 link refuses"},
 		{Name: "latency", Life: history.Lasting, Effects: []history.Effect{history.Delays}, Target: "a>b", Start: ms(20), InEffect: ms(21), End: ms(100), OK: true, HealError: "no such link"},
-		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(40), End: ms(41), Error: "still connected"},
 		{Name: "reset", Life: history.Momentary, Effects: []history.Effect{history.Disconnects}, Target: "a>b", Start: ms(50), InEffect: ms(51), End: ms(51), OK: true, Effect: "2 connections"},
 		{Name: "kill", Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Restarts}, Target: "redis-1", Start: ms(70), InEffect: ms(71), End: ms(100), OK: true, Interrupts: true},
 		{Name: "pause", Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}, Target: "redis-2", Start: ms(90), End: ms(100), Error: "never answered"},
@@ -99,7 +100,7 @@ func TestAnyViolation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	kinds := []string{
 		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease,
-		checker.PrematureLoss, checker.NotLinearizable, "stuck", "",
+		checker.PrematureLoss, checker.NotLinearizable, "stuck", "something-new", "",
 	}
 	bases := []reports.Input{failover(), corpus("use-after-lease--overslept")(), corpus("premature-loss--watchdog")(), undecided()}
 	for i := range 120 {
