@@ -57,10 +57,9 @@ func TestGolden(t *testing.T) {
 
 // A summary fits into 14 lines of a terminal, with the violation, and without a terminal nothing is cut.
 func TestTextFits(t *testing.T) {
-	colored := written(t, func(w io.Writer) error {
-		return reports.WriteText(w, reports.Summarize(failover()), reports.TextOptions{Color: true})
-	})
-	require.Contains(t, string(colored), "\x1b[1;31m✗ INVALID\x1b[0m  Two clients")
+	var colored strings.Builder
+	require.NoError(t, reports.WriteText(&colored, reports.Summarize(failover()), reports.TextOptions{Color: true}))
+	require.Contains(t, colored.String(), "\x1b[1;31m✗ INVALID\x1b[0m  Two clients")
 	for name, fixture := range fixtures() {
 		r := reports.Summarize(fixture())
 		for _, width := range []int{0, 10, 40, 72, 100, 160} {

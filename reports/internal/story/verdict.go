@@ -52,16 +52,18 @@ func Of(r *facts.Facts, missing []string, pending bool) Story {
 // blame says of a violation whether it is known to be one of the lock or of the deployment, where neither a measurement
 // nor a control says so. A script is a known failure, and its variants show what prevents it.
 func blame(r *facts.Facts, v *checker.Violation) []string {
-	const open = "What happened is certain; whether the lock or the deployment is to blame was not measured"
 	if v == nil || len(r.Run.Causes) > 0 || r.Run.Control != nil || r.Run.Scenario != "" {
 		return nil
 	}
 	kind, _ := checker.KindOf(v.Kind)
+	who, where := "the lock", "for a defect of the lock, or of its driver"
+	if kind.ByAccess {
+		who, where = "the client, the lock", "at how the clients use the resource, and then at the lock"
+	}
+	open := "What happened is certain; whether " + who + " or the deployment is to blame was not measured"
 	switch {
-	case recorded(r) && len(r.Faults) == 0 && kind.ByAccess:
-		return []string{"What happened is certain, and the run had no fault: look at how the clients use the resource, and then at the lock."}
 	case recorded(r) && len(r.Faults) == 0:
-		return []string{"What happened is certain, and the run had no fault: look for a defect of the lock, or of its driver."}
+		return []string{"What happened is certain, and the run had no fault: look " + where + "."}
 	case With(r.Run, "--causes") == "":
 		return []string{open + ", and can't be: the run can't be played again."}
 	default:
