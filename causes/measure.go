@@ -19,8 +19,9 @@ type Experiment struct {
 	// workload, where it can't have that of the run.
 	Control, ControlWorkload string
 	// Least and Most are how many runs each arm has: Least first, then twice as many until the
-	// measurement is decided; MostShown where the control lock shows the violation, and so rarely that it is not.
-	Least, Most, MostShown int
+	// measurement is decided. Where the intervals of the lock and of the control overlap then, the arms that decide the
+	// verdict go on, to MostDeciding.
+	Least, Most, MostDeciding int
 	// LeastControl is how many runs of the control lock have to be without the violation before that says
 	// something against the lock under test.
 	LeastControl int
@@ -126,12 +127,15 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 	for _, a := range arms {
 		c.Arms = append(c.Arms, history.Arm{Arm: a.kind, Fault: a.suspect, Same: a.same >= 0, Interval: reports.Interval(0, 0)})
 	}
-	done, runs, ways, most := 0, 0, e.Ways(), e.Most
-	for goal := e.Least; ; goal = min(2*goal, most) {
+	done, runs, ways, most := 0, 0, e.Ways(), max(e.Most, e.MostDeciding)
+	for goal := e.Least; ; {
 		for round := done; round < goal; round++ {
 			for i, a := range arms {
 				if ctx.Err() != nil {
 					return e.decide(c), nil //nolint:nilerr // what was counted stands
+				}
+				if done >= e.Most && a.same < 0 && !a.decides() {
+					continue
 				}
 				if a.same >= 0 {
 					same := c.Arms[a.same]
@@ -148,14 +152,24 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 				}
 			}
 		}
-		if control, _ := arm(&c, history.ArmControl, 0); control.Seen > 0 {
-			most = max(most, e.MostShown)
-		}
-		if done = goal; goal >= most || decided(e.decide(c), goal >= rolesWithin*e.Least) {
+		if done = goal; goal >= most || goal >= e.Most && apart(&c) || decided(e.decide(c), goal >= rolesWithin*e.Least) {
 			return e.decide(c), nil
+		}
+		if goal = min(2*goal, e.Most); done >= e.Most {
+			goal = min(2*done, most)
 		}
 	}
 }
+
+// apart reports whether more runs would say nothing else: there is no control, or it shows nothing that often.
+func apart(c *history.Cause) bool {
+	all, _ := arm(c, history.ArmAll, 0)
+	control, controlled := arm(c, history.ArmControl, 0)
+	return !controlled || control.Seen == 0 && rarer(control, all)
+}
+
+// decides reports whether the verdict rests on an arm, and not only what a single fault does.
+func (a Arm) decides() bool { return a.kind != history.ArmWithout && a.kind != history.ArmOnly }
 
 // count adds a run to its arm.
 func count(a *history.Arm, p Played, kind string) {

@@ -20,7 +20,7 @@ import (
 const (
 	leastSimulated = 10
 	mostSimulated  = 160
-	mostShown      = 320
+	mostDeciding   = 2560
 	leastControl   = 80
 )
 
@@ -62,7 +62,7 @@ func Once(find Finder) Finder {
 // faults keep the event at which they begin; its first three are suspects: a search leaves few. The
 // kinds of violation that a case shows are what find says.
 func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Finder) Experiment {
-	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, MostShown: mostShown, LeastControl: leastControl, Acks: c.ReplicaAcks}
+	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, MostDeciding: mostDeciding, LeastControl: leastControl, Acks: c.ReplicaAcks}
 	for i, f := range c.Plan {
 		e.Faults = append(e.Faults, reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: true})
 		if i < maxSuspects {

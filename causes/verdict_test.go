@@ -120,6 +120,19 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// What comes too rarely for its intervals to tell is decided by more runs of the arms that decide, and of no other.
+func TestRareViolationsTakeMoreRuns(t *testing.T) {
+	for control, want := range map[bool]string{false: history.CauseLock, true: history.CauseDeployment} {
+		e := experiment([]string{"stall", "delay-reply"}, "correct-key", func(a Arm, round int) bool { return len(a.Faults) == 2 && round%16 == 9 && (!a.Control || control) })
+		e.MostDeciding = 320
+		c, err := e.Measure(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, c.Verdict, c.Text)
+		without, _ := arm(&c, history.ArmWithout, 0)
+		require.Equal(t, 10, without.N)
+	}
+}
+
 // That the control lock shows nothing says nothing against another lock whose clients did something else.
 func TestAnotherWorkloadOfTheControlAccusesNobody(t *testing.T) {
 	e := experiment([]string{"kill"}, "correct-key", func(a Arm, _ int) bool { return len(a.Faults) > 0 && !a.Control })

@@ -74,6 +74,7 @@ func TestChecks_FindBugs(t *testing.T) {
 		{"two steps", "a grant that is cut off half way is over with its lease", correct, brief},
 		{"looks first", "of many clients that ask at once, one is granted the lock", []plant{shy}, usual},
 		{"prefers shorter", "a lock that is held is refused to another process", correct, usual},
+		{"takes old for over", "a lock that is held is refused to another process", correct, usual},
 		{"takes NOSCRIPT for done", "a lock stays held where the servers forget scripts and close connections", correct, usual},
 		{"counts alone", "tokens grow from grant to grant", []plant{counts}, usual},
 		{"extends any", "a late extension is refused, and leaves the next holder alone", correct, usual},

@@ -330,6 +330,15 @@ var bugs = map[string]plant{
 			return errors.Join(err, p.set(ctx, r))
 		}
 	},
+	"takes old for over": func(p *planted) { // as one that looks for grants of before its own lease
+		p.take = func(ctx context.Context, r *request) error {
+			left, err := p.rdb.PTTL(ctx, r.name).Result()
+			if age := 5*time.Minute - left; err == nil && left > time.Minute && age > r.lease {
+				return p.rdb.Set(ctx, r.name, r.token, r.life).Err()
+			}
+			return errors.Join(err, p.set(ctx, r))
+		}
+	},
 	"remembers": func(p *planted) {
 		granted := sync.Map{}
 		p.take = func(ctx context.Context, r *request) error {

@@ -411,11 +411,15 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 		k.over()
 		return time.Time{}, fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
-		if err := believable(r.ValidMS, lease, time.Since(sent)); err != nil {
+		passed := time.Since(sent)
+		if err := believable(r.ValidMS, lease, max(passed, by)); err != nil { // it may be as short as the first lease
 			return time.Time{}, k.driver.breaks(err)
 		}
 		if r.ValidMS != nil {
 			by = time.Duration(min(*r.ValidMS, maxMillis)) * time.Millisecond
+		}
+		if r.ValidMS != nil && by <= passed {
+			return time.Time{}, fmt.Errorf("%w: the extension was over when its answer came", ErrUnknown)
 		}
 		return sent.Add(by), nil
 	case resultUnsupported:

@@ -60,7 +60,7 @@ func withLock(c workload.Config, l LockSpec, kinds []workload.Kind) workload.Con
 		c.Mode = history.Permit
 	}
 	c.Together, c.Endless, c.Extends = l.Together, l.Endless, l.Extend && !l.Endless
-	c.Downgrades, c.Several = l.Downgrades, l.Several
+	c.Downgrades, c.Several, c.Reenters = l.Downgrades, l.Several, l.Reentrant && l.Foreign
 	asked := c.Lease
 	if c.Locks == 0 && l.Connects && len(kinds) > 1 && slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
 		c.Locks = 2 // else all that others do waits while one client works for several seconds

@@ -22,9 +22,9 @@ func TestTakenOver(t *testing.T) {
 	r := reports.Summarize(in)
 	require.Equal(t, "unknown", string(r.Verdict))
 	require.Equal(t, "Not decided: another run took the servers over", r.Story.Headline)
-	require.Contains(t, r.Story.String(), "process 7 on b")
-	require.Contains(t, r.Story.String(), "violates mutual-exclusion")
-	require.NotContains(t, r.Story.String(), "script")
+	require.Contains(t, paragraph(r), "process 7 on b")
+	require.Contains(t, paragraph(r), "What was recorded has ")
+	require.NotContains(t, paragraph(r), "script")
 }
 
 // What of its faults a random run left out is in its reports.
@@ -62,7 +62,7 @@ func TestCutShort(t *testing.T) {
 	in.Run.AbortReason = "step 1 (inject hold): " + strings.Repeat("it did not take effect, ", 20)
 	r := reports.Summarize(in)
 	require.Less(t, len(r.Story.Headline), 300)
-	require.Contains(t, r.Story.String(), strings.TrimRight(in.Run.AbortReason, ", "), "in full elsewhere")
+	require.Contains(t, paragraph(r), strings.TrimRight(in.Run.AbortReason, ", "), "in full elsewhere")
 }
 
 // An error that most operations met stands at the top; what is the lock's usual
@@ -107,35 +107,19 @@ func TestComplaint(t *testing.T) {
 
 // The accesses that a resource refused for their tokens are told, and what they kept from happening.
 func TestFencingIsTold(t *testing.T) {
-	const saved = "At 2.051 s ledger refused client a, whose token 33 was older than the 34 that it had seen: the fencing token stopped the damage."
-	told := func(valid bool, change func(e *history.Event)) string {
-		in := fenced()
-		in.Report.Record = nil // which is of the history without the change
-		for i := range in.History.Events {
-			if e := &in.History.Events[i]; e.Op == history.Access {
-				change(e)
-			}
-		}
-		if valid {
-			in.Report = report(held("mutual-exclusion", "", ""))
-		}
-		return reports.Summarize(in).Story.String()
-	}
-	none := func(*history.Event) {}
-	other := func(e *history.Event) {
-		if e.Process == 1 {
+	const saved = "At 2.051 s ledger refused client a for its token, 33: the fencing token stopped the damage."
+	in := fenced()
+	require.Contains(t, paragraph(reports.Summarize(in)), saved)
+	in.Report = report(held("mutual-exclusion", "", ""))
+	require.Contains(t, paragraph(reports.Summarize(in)), saved, "also where nothing is violated")
+	in = fenced()
+	in.Report.Record = nil // which is of the history without the change
+	for i := range in.History.Events {
+		if e := &in.History.Events[i]; e.Op == history.Access && e.Process == 1 {
 			e.Owner = "z#1"
 		}
 	}
-	require.Contains(t, told(false, none), saved)
-	require.Contains(t, told(true, none), saved, "also where nothing is violated")
-	require.NotContains(t, told(false, func(e *history.Event) {
-		if e.Type == history.Fail {
-			e.Type = history.Info
-		}
-	}), "stopped the damage", "it may have been accepted")
-	require.NotContains(t, told(false, other), "stopped the damage", "it was refused to an owner that has no part in the violation")
-	require.Contains(t, told(true, other), "stopped the damage")
+	require.NotContains(t, paragraph(reports.Summarize(in)), "stopped the damage", "it was refused to an owner that has no part in the violation")
 }
 
 // What the history met is one line of every report.

@@ -12,7 +12,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
@@ -35,16 +34,13 @@ func TestGuideIsComplete(t *testing.T) {
 	for _, words := range []string{"released", "ended by its lease, or lost", "end unknown", "granted", "refused", "outcome unknown", "p50", "p99"} {
 		says(words)
 	}
-	for _, f := range draw.Families() {
-		says(f)
-	}
 	for _, kind := range checker.Kinds() {
 		require.True(t, strings.Contains(guide, "`"+kind.Name+"`"), "the guide does not name %s", kind.Name)
 		flag := story.Mark(facts.Of(history.Run{}, nil, checker.Report{}, true), &checker.Violation{Kind: kind.Name})
 		says(flag)
 	}
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[reports.Results](), reflect.TypeFor[story.Story](), reflect.TypeFor[story.InEffect](), reflect.TypeFor[story.FaultTime](),
+		reflect.TypeFor[reports.Results](), reflect.TypeFor[story.Story](),
 		reflect.TypeFor[history.Cause](), reflect.TypeFor[history.Suspect](), reflect.TypeFor[history.Arm](), reflect.TypeFor[facts.Counts](),
 		reflect.TypeFor[story.Cure](),
 		reflect.TypeFor[story.Event](), reflect.TypeFor[facts.Latency](), reflect.TypeFor[facts.Fault](), reflect.TypeFor[checker.Result](), reflect.TypeFor[checker.Violation](),

@@ -44,6 +44,8 @@ func ExampleWriteText() {
 	//   ✗ 2.900 s  client b was granted k (lease 3,000 ms, entitled until 5.000 s)
 	//   faults     No fault was injected.
 	//   ✗ violated 1 double grant, at 2.900 s
+	//   weigh      What happened is certain, and the run had no fault: look for a defect of the lock, or
+	//              of its driver.
 	//   look at    whether to find the lock free and to acquire it is one step on the server, whether the
 	//              key lives as long as the lease, whether a release and an extension compare the owner in
 	//              the step that changes the key, whether a grant counts from before its request, and

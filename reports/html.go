@@ -109,20 +109,17 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	diagram, moment, rows := "", timeline.Moment(f), m.rows()
-	if q := story.Messages(f, v, m.Story); q != nil {
-		diagram = draw.Messages(q)
-	}
+	moment, rows := timeline.Moment(f), m.rows()
 	return writePage(w, "report.html", map[string]any{
 		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "Moment": moment,
-		"Block": template.HTML(block), "Diagram": template.HTML(diagram), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
+		"Block": template.HTML(block), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
 		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v),
 		"Paper": maxPaperRows, "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
 		"Options": pairs(m.in.Run.Topology.Options), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),
 	}, "page.js", "timeline.js")
 }
 
-// A property is a result with the evidence that the page shows: that of the violation that is told, and of one more.
+// A property is a result with the evidence that the page shows: that of the violation that is told, and of the first.
 type property struct {
 	checker.Result
 
@@ -142,16 +139,10 @@ func (m *model) shown(told *checker.Violation) []property {
 	var all []property
 	for i := range m.facts.Results {
 		p := property{Result: m.facts.Results[i]}
-		var other *checker.Violation
 		for j := range p.Violations {
-			if v := &m.facts.Results[i].Violations[j]; v == told {
+			if v := &m.facts.Results[i].Violations[j]; v == told || j == 0 {
 				p.Shown = append(p.Shown, m.evidenceOf(v, told))
-			} else if other == nil {
-				other = v
 			}
-		}
-		if other != nil {
-			p.Shown = append(p.Shown, m.evidenceOf(other, told))
 		}
 		all = append(all, p)
 	}

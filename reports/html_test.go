@@ -90,7 +90,7 @@ func TestHTMLOrder(t *testing.T) {
 	for _, part := range []string{
 		`class="banner invalid"`, "as this scenario expects", "1 double grant and 1 lost update",
 		"What happened", "redis-2 was promoted to master", "In effect at the time", "lockchaos reproduce failover-double-grant",
-		"Timeline", "What may prevent it", "The messages between clients", "What was checked", "mutual-exclusion", "Latency, holds and throughput", "p99.9", "Faults", "2 links refuse",
+		"Timeline", "What may prevent it", "What was checked", "mutual-exclusion", "Latency, holds and throughput", "p99.9", "Faults", "2 links refuse",
 		"Environment", "redis 7.0.15", `href="history.jsonl"`,
 	} {
 		next := strings.Index(page[at:], part)

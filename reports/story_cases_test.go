@@ -67,6 +67,8 @@ func TestStories(t *testing.T) {
 		told     string // any of it, separated by |
 		not      string // none of it, separated by |
 		cure     string // the first of them
+		watched  bool   // the clients leave their holds to a watchdog
+		driver   string // what it did wrong
 	}{
 		{
 			name: "a release that the service confirmed again", script: freed(history.OK, history.ConfirmedAgain), cure: "owner-checked-release",
@@ -106,6 +108,36 @@ func TestStories(t *testing.T) {
 				s.observe(4000, "redis-1", history.ObserveEpoch, "1")
 			},
 			marked: "client a was confirmed an extension of orders", cure: "owner-checked-extension",
+		},
+		{
+			name: "a hold that its watchdog did not keep, and did not tell", watched: true,
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
+				s.acquire(2, "orders", "b#1", "redis-1", 1100, 1101, 0)
+				s.release(2, "orders", "b#1", "redis-1", 1200, 1201)
+				s.attempt(1, history.Release, "orders", "a#1", 3000, 3001, history.Fail, "not held")
+			},
+			told: "client a was granted orders by redis-1 (left to the watchdog, asked to release at 3.000 s)", cure: "watchdog-tells",
+		},
+		{
+			name: "an extension without an answer, whose clean-up freed the lock",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 3000)
+				s.attempt(1, history.Extend, "orders", "a#1", 10, 500, history.Info, "i/o timeout")
+				s.acquire(2, "orders", "b#1", "redis-1", 600, 601, 1000)
+				s.release(2, "orders", "b#1", "redis-1", 700, 701)
+				s.attempt(3, history.Release, "orders", "a#1", 2500, 2501, history.Fail, "not held")
+			},
+			told: "At 0.010 s client a asked to extend orders (its outcome is unknown)", cure: "extension-leaves-hold",
+		},
+		{
+			name: "a library that hangs", driver: "the driver of zone-a did not answer request 9 (acquire) in 10s",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 1000)
+				s.release(1, "orders", "a#1", "redis-1", 100, 101)
+				s.attempt(2, history.Acquire, "orders", "b#1", 1200, 3700, history.Info, "context deadline exceeded")
+			},
+			told: "Client b asked to acquire orders at 1.200 s and had no answer for 2,500 ms. No fault was in effect then, and no client held it: look for a deadlock",
 		},
 		{
 			name: "a client that crashed did no more, and no release is taken for the cause that got no answer",
@@ -165,6 +197,15 @@ func TestStories(t *testing.T) {
 			headline: "Client b used stock without holding orders", told: "though its request was refused at 0.103 s", not: "stop when the hold ends", cure: "only-when-granted",
 		},
 		{
+			name: "an access that its client gave up by itself was refused by no resource",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 300)
+				s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 300)
+				s.attempt(1, history.Access, "orders", "a#1", 250, 251, history.Fail, history.Abandoned)
+			},
+			told: "(fencing)", not: "refused client a",
+		},
+		{
 			name: "of two holds of a client that is lost which it was refused to give back", declare: history.Event{Kind: "rw"},
 			script: func(s *script) { // a writer that goes on as a reader on a server that forgot it as a writer
 				s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 2000)
@@ -220,9 +261,13 @@ func TestStories(t *testing.T) {
 			s.declareAs("orders", tt.declare)
 			tt.script(s)
 			r := run()
-			r.Command = "lockchaos run --topology sentinel --seed 42"
-			results := reports.Summarize(judged(r, s.history()))
-			told, marked := results.Story.String(), ""
+			r.Command, r.DriverFault = "lockchaos run --topology sentinel --seed 42", tt.driver
+			in := judged(r, s.history())
+			if tt.watched {
+				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}
+			}
+			results := reports.Summarize(in)
+			told, marked := paragraph(results), ""
 			for _, e := range results.Story.Events {
 				if e.Kind == reports.EventViolation {
 					marked = e.Text
@@ -249,9 +294,10 @@ func TestStories(t *testing.T) {
 func TestTheFirstViolationWithDamageIsTold(t *testing.T) {
 	r := reports.Summarize(twoFaults())
 	require.Equal(t, "Two clients held lock-3 at the same time for 6 ms", r.Story.Headline)
-	require.Contains(t, r.Story.String(), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
-	require.Equal(t, ms(2603), r.Story.Events[1].At)
-	require.Equal(t, reports.EventViolation, r.Story.Events[1].Kind)
+	require.Contains(t, paragraph(r), "Damage by these clients: 2 lost updates, the first at 2.607 s.")
+	require.Equal(t, 13, r.Counts.Total)
+	require.Equal(t, ms(2603), r.Story.Events[2].At)
+	require.Equal(t, reports.EventViolation, r.Story.Events[2].Kind)
 	in := failover()
 	in.Report.Results[1], in.Report.Results[3] = in.Report.Results[3], in.Report.Results[1]
 	require.Equal(t, reports.Summarize(failover()).Story.Headline, reports.Summarize(in).Story.Headline, "in whatever order they are found")
@@ -284,47 +330,4 @@ func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
 			}
 		}
 	}))
-}
-
-// An access that its client gave up by itself was refused by no resource, and no token stopped it.
-func TestAnAccessThatWasGivenUpWasNotRefused(t *testing.T) {
-	t.Parallel()
-	in := fenced()
-	for i := range in.History.Events {
-		if e := &in.History.Events[i]; e.Op == history.Access && e.Type == history.Fail {
-			e.Error = history.Abandoned
-		}
-	}
-	again := judged(in.Run, in.History)
-	r := reports.Summarize(again)
-	require.NotContains(t, r.Story.String(), "refused client a")
-	require.NotContains(t, r.Story.String(), "token stopped")
-	require.Contains(t, r.Story.String(), "(fencing)", "nothing has shown that there is fencing")
-	gaveUp := false
-	for _, step := range sequenceOf(again).Steps {
-		require.False(t, step.Kind == "refusal" && step.From == "ledger", step.Text)
-		gaveUp = gaveUp || step.From == "a" && step.Text == "gives up its access: its lease is over, or about to end"
-	}
-	require.True(t, gaveUp)
-}
-
-// There is no recovery from a slow link or from a wrong clock, and none to measure in a
-// script.
-func TestRecoveryIsMeasuredWhereThereIsOne(t *testing.T) {
-	of := func(fault, scenario string) reports.Fault {
-		s := &script{}
-		s.fault(history.Inject, fault, "zone-a>redis-1", 10, 12, history.OK, "", "")
-		s.fault(history.Heal, fault, "zone-a>redis-1", 30, 33, history.OK, "", "")
-		s.acquire(1, "orders", "zone-a.1#1", "redis-1", 20, 41, 300)
-		r := run()
-		r.Scenario = scenario
-		return reports.Summarize(reports.Input{Run: r, History: s.history()}).Faults[0]
-	}
-	cut := of("cut", "")
-	require.True(t, cut.Interrupts)
-	require.Positive(t, cut.Recovery)
-	for _, f := range []reports.Fault{of("latency", ""), of("cut", "failover-double-grant")} {
-		require.False(t, f.Interrupts)
-		require.Zero(t, f.Recovery)
-	}
 }

@@ -20,8 +20,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports"
-	"github.com/lockchaos/lockchaos/reports/internal/facts"
-	"github.com/lockchaos/lockchaos/reports/internal/story"
 )
 
 // What two clients were entitled to hold beside each other is told apart from what the record covers of it.
@@ -54,19 +52,20 @@ func TestStoryOverlap(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	s := &script{}
+	s.fault(history.Inject, "cut", "a>b", 5, 6, history.Fail, "", "still connected") // which no heal ends
 	s.fault(history.Inject, "cut", "a>b", 10, 12, history.OK, "1 link refuses", "")
 	s.fault(history.Inject, "latency", "a>b", 20, 21, history.OK, "", "")
+	s.fault(history.Heal, "cut", "a>b", 25, 26, history.Fail, "", "busy") // and is tried again
 	s.fault(history.Heal, "cut", "a>b", 30, 33, history.OK, "", "")
-	s.fault(history.Inject, "cut", "a>b", 40, 41, history.Fail, "", "still connected")
 	s.fault(history.Inject, "reset", "a>b", 50, 51, history.OK, "2 connections", "")
 	s.fault(history.Heal, "latency", "a>b", 60, 61, history.Fail, "", "no such link")
 	s.fault(history.Inject, "kill", "redis-1", 70, 71, history.OK, "", "")
 	s.observe(100, "redis-1", history.ObserveEpoch, "1")
 	s.at(90, history.Event{Process: history.NoProcess, Type: history.Invoke, Op: history.Inject, Fault: "pause", Target: "redis-2"})
 	want, err := json.Marshal([]reports.Fault{
+		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(5), End: ms(6), Error: "still connected"},
 		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(10), InEffect: ms(12), End: ms(33), Healed: true, OK: true, Interrupts: true, Effect: "1 link refuses"},
 		{Name: "latency", Life: history.Lasting, Effects: []history.Effect{history.Delays}, Target: "a>b", Start: ms(20), InEffect: ms(21), End: ms(100), OK: true, HealError: "no such link"},
-		{Name: "cut", Life: history.Lasting, Effects: []history.Effect{history.Cuts}, Target: "a>b", Start: ms(40), End: ms(41), Error: "still connected"},
 		{Name: "reset", Life: history.Momentary, Effects: []history.Effect{history.Disconnects}, Target: "a>b", Start: ms(50), InEffect: ms(51), End: ms(51), OK: true, Effect: "2 connections"},
 		{Name: "kill", Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Restarts}, Target: "redis-1", Start: ms(70), InEffect: ms(71), End: ms(100), OK: true, Interrupts: true},
 		{Name: "pause", Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends}, Target: "redis-2", Start: ms(90), End: ms(100), Error: "never answered"},
@@ -101,7 +100,7 @@ func TestAnyViolation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	kinds := []string{
 		checker.DoubleGrant, checker.UseAfterLease, checker.LostUpdate, checker.ForeignRelease,
-		checker.PrematureLoss, checker.NotLinearizable, "stuck", "",
+		checker.PrematureLoss, checker.NotLinearizable, "stuck", "something-new", "",
 	}
 	bases := []reports.Input{failover(), corpus("use-after-lease--overslept")(), corpus("premature-loss--watchdog")(), undecided()}
 	for i := range 120 {
@@ -191,68 +190,6 @@ func TestStory_WeighsTheVerdict(t *testing.T) {
 	require.Empty(t, reports.Summarize(reports.Input{History: &history.History{}}).Story.Weight)
 }
 
-// sequenceOf are the messages until the violation of a run that is told; nil for none.
-func sequenceOf(in reports.Input) *story.Sequence {
-	f := facts.Of(in.Run, in.History, in.Report, true)
-	return story.Messages(f, f.Told(), reports.Summarize(in).Story)
-}
-
-func TestSequence(t *testing.T) {
-	q := sequenceOf(failover())
-	var actors, steps []string
-	for _, a := range q.Actors {
-		actors = append(actors, a.Kind+" "+a.Name)
-	}
-	for _, s := range q.Steps {
-		steps = append(steps, strings.TrimSpace(s.Kind+" "+s.From+">"+s.To+" "+s.Text))
-	}
-	require.Equal(t, []string{"client a", "client b", "server redis-1", "server redis-2", "resource ledger"}, actors)
-	require.Equal(t, []string{
-		"fault > cut replication", "request a>redis-1 acquire orders", "reply redis-1>a granted", "fault redis-1> kill redis-1",
-		"request b>redis-2 acquire orders", "note redis-2> was promoted to master", "reply redis-2>b granted", "violation > both hold (1,240 ms of it observed)",
-		"note redis-2> had client b as the holder of orders", "request a>ledger begins to use it", "request b>ledger begins to use it", "reply ledger>a 41 → 42", "reply ledger>b 41 → 42",
-	}, steps)
-
-	// Of a quorum each server is asked, of which one voted twice.
-	s := &script{}
-	s.declare("orders")
-	r := run()
-	r.Topology = history.Topology{Name: "independent", Nodes: []history.Node{{Name: "zone-a", Kind: "zone"}}}
-	for i, at := range []float64{10, 30} {
-		s.acquire(i+1, "orders", string(rune('a'+i))+"#1", "", at, at+4, 3000)
-		for k := range 3 {
-			s.observe(at+5, fmt.Sprintf("redis-%d", 2*i+k+1), history.ObserveKey, "orders "+string(rune('a'+i))+"#1")
-		}
-	}
-	for i := range 5 {
-		r.Topology.Nodes = append(r.Topology.Nodes, history.Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: "redis", Role: "master"})
-	}
-	s.observe(90, "redis-1", history.ObserveEpoch, "1")
-	votes := map[string]int{}
-	for _, step := range sequenceOf(judged(r, s.history())).Steps {
-		votes[step.To] += len(strings.Split(step.Text, "acquire orders")) - 1
-	}
-	require.Equal(t, 2, votes["redis-3"])
-	require.Equal(t, 1, votes["redis-1"])
-
-	// Every kind of violation has one, in order of time, and each step names its parties.
-	for name, fixture := range fixtures() {
-		q := sequenceOf(fixture())
-		if q == nil {
-			continue
-		}
-		known, at := map[string]bool{"": true}, ms(0)
-		for _, a := range q.Actors {
-			known[a.Name] = true
-		}
-		for _, s := range q.Steps {
-			require.GreaterOrEqual(t, s.At, at, name)
-			at = s.At
-			require.True(t, known[s.From] && known[s.To], "%s: %v", name, s)
-		}
-	}
-}
-
 // What was measured stands in all reports, in a table with each way to play the run once, and the faults in
 // effect are no cause without it.
 func TestMeasuredCausesAreShown(t *testing.T) {
@@ -262,7 +199,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	r := reports.Summarize(in)
 	require.Empty(t, r.Causes)
 	require.Equal(t, "lockchaos run --topology sentinel --seed 1 --causes", r.Next)
-	require.NotEmpty(t, r.Story.InEffect.Faults)
+	require.Contains(t, r.Story.InEffect, "In effect at the time: ")
 	attached := in
 	attached.Run.Backend = "attach"
 	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")

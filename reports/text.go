@@ -51,6 +51,7 @@ func functions() map[string]any {
 		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": story.Stop, "short": say.Shorten,
 		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join,
 		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
+		"looks":    Story.Looks,
 		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
 		"runName": JointRun.name, "armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
 		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "effective": facts.Effective,
@@ -109,7 +110,7 @@ func WriteText(w io.Writer, r Results, o TextOptions) error {
 		"R": r, "Dir": strings.TrimSuffix(o.Dir, "/"), "Cut": t.cut, "Held": by[checker.Valid], "Open": by[checker.Unknown], "Faults": named,
 		"Events": r.Story.Events, "Outcome": r.Story.Outcome,
 	}
-	more := template.FuncMap{"add": t.add, "wrap": t.wrap, "pad": pad, "paint": t.paint, "dim": t.dim}
+	more := template.FuncMap{"add": t.add, "wrap": t.wrap, "pad": pad, "paint": t.paint}
 	parts, names := [3]string{}, [3]string{"head", "story", "foot"}
 	for _, i := range []int{0, 2, 1} {
 		var err error
@@ -162,16 +163,10 @@ func pad(label string) string {
 }
 
 func (t terminal) paint(v checker.Verdict, s string) string {
-	return t.styled("1;"+cmp.Or(map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v], "33"), s)
-}
-
-func (t terminal) dim(s string) string { return t.styled("2", s) }
-
-func (t terminal) styled(style, s string) string {
 	if !t.Color {
 		return s
 	}
-	return "\x1b[" + style + "m" + s + "\x1b[0m"
+	return "\x1b[1;" + cmp.Or(map[checker.Verdict]string{checker.Valid: "32", checker.Invalid: "31"}[v], "33") + "m" + s + "\x1b[0m"
 }
 
 // md makes a text safe for Markdown: nothing in it is a mark, a tag or the end

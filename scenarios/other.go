@@ -127,6 +127,7 @@ type belief struct {
 	lock    string
 	outcome history.Type
 	until   time.Time // the end of its lease; zero: it has none
+	unsure  bool      // the outcome of its release is unknown
 }
 
 // note takes in the outcome of a request; again is true where the step has made it before.
@@ -143,8 +144,12 @@ func (b *beliefs) note(step ScriptStep, outcome history.Type, again bool) {
 	switch {
 	case step.Acquire != "":
 		now = belief{lock: step.Acquire, outcome: outcome}
-	case step.Release != "" && outcome != history.Info:
-		now = belief{}
+	case step.Release != "":
+		if now.unsure = outcome == history.Info; !now.unsure {
+			now = belief{}
+		}
+		b.of[step.Client] = now
+		return
 	case step.Extend == "" || outcome != history.OK:
 		return
 	}
@@ -169,6 +174,14 @@ func (b *beliefs) keep(step ScriptStep, outcome history.Type) {
 		mine = mine[:len(mine)-1]
 	}
 	b.granted[step.Client] = mine
+}
+
+// unsure reports whether a step gives back once more what its client gave back last, with an outcome that is unknown.
+func (b *beliefs) unsure(step ScriptStep) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.of[step.Client]
+	return now.unsure && step.Release == now.lock
 }
 
 // differ says that a client would extend or give back another lock than the step names.

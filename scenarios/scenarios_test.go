@@ -131,7 +131,7 @@ func givesItsVerdict(t *testing.T, s scenarios.Scenario) {
 		require.Empty(t, runtest.FailedFaults(h))
 		require.NoError(t, s.Expect.Met(run, report), "%+v", report)
 		require.FileExists(t, filepath.Join(setup.Dir, "logs", run.Topology.Nodes[0].Name+".log"))
-		require.Contains(t, reports.Summarize(reports.Input{Run: run, History: h, Report: report}).Story.String(), keysOfPlantedBugs[s.Name])
+		require.Contains(t, strings.Join(reports.Summarize(reports.Input{Run: run, History: h, Report: report}).Story.Lines(), " "), keysOfPlantedBugs[s.Name])
 		return
 	}
 }

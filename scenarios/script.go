@@ -336,7 +336,7 @@ func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptSt
 		return c.Extend(ctx, step.Lease)
 	case step.Write != "":
 		return c.Write(ctx, step.Write, p.resource(step.Client, step.Write))
-	case again: // a release that was confirmed may be unknown once more, since it may be of the first; the next one is refused
+	case again || step.Release != "" && p.beliefs.unsure(step): // a release that was confirmed may be unknown once more, since it may be of the first; the next one is refused
 		return c.ReleaseAgain(ctx)
 	case step.First:
 		return c.ReleaseFirst(ctx)
@@ -348,7 +348,7 @@ func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptSt
 // holds says why a client can't extend or give back what the step says.
 func (p *scriptRun) holds(step ScriptStep) error {
 	if name := cmp.Or(step.Extend, step.Release); name != "" {
-		if !p.clients[step.Client].Holding() {
+		if !p.clients[step.Client].Holding() && !p.beliefs.unsure(step) {
 			return errors.New("it was granted nothing that it could extend or release")
 		}
 		return p.beliefs.differ(step, name)

@@ -102,6 +102,8 @@ func TestStepsGiveBackWhatIsHeld(t *testing.T) {
 		{"release", refused + "  - {client: a, release: l, first: true}\n", "step 3 (a releases l): " + none},
 		{"release in the background", refused + "  - {client: a, release: l, background: true}\n  - {await: a}\n", "step 3 (a releases l): " + none},
 		{"extend in the background", refused + "  - {client: a, extend: l, lease: 1s, background: true}\n  - {await: a}\n", "step 3 (a extends l): " + none},
+		{"again after an unknown one", "  - {client: a, acquire: l, lease: 30s}\n  - {inject: drop-command, target: zone-a>redis-1, params: {command: release}}\n" +
+			"  - {client: a, release: l, until: unknown}\n  - {client: a, release: l, until: ended}\n  - {client: b, acquire: l, until: granted}\n", ""},
 		{"first of another lock", both + "  - {client: a, release: m, first: true}\n", "step 3 (a releases m): " + other},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,6 +111,7 @@ func TestStepsGiveBackWhatIsHeld(t *testing.T) {
 			s := parsed(t, script("mutex", three, c.steps))
 			run, _, report := play(t, s)
 			require.Contains(t, run.AbortReason, c.want)
+			require.Equal(t, c.want == "", run.AbortReason == "")
 			require.Equal(t, checker.Unknown, report.Verdict)
 		})
 	}

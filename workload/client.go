@@ -547,20 +547,32 @@ func (c *Client) releaseAt(ctx context.Context, at int) history.Type {
 	return c.giveBack(ctx, c.released)
 }
 
+// errLapsed is of a hold without a lease that was over when its release arrived.
+var errLapsed = errors.New("not held: it may have ended while its release was on its way")
+
+// unextended is for how long a hold without a lease lives on for certain once its release was sent, with which its
+// watchdog stops: two thirds of a lease, of which a watchdog keeps none of less than a second.
+const unextended = 600 * time.Millisecond
+
 func (c *Client) giveBack(ctx context.Context, h *held) history.Type {
 	if c.died() {
 		return history.Info
 	}
 	begun := c.begin(h.parts, history.Release, 0)
+	sent := time.Now()
 	err := h.Release(ctx)
-	if err == nil && h.unsure {
+	over := errors.Is(err, lock.ErrNotHeld)
+	switch {
+	case err == nil && h.unsure:
 		err = errRepeated
+	case over && h.Lease().Expires.IsZero() && time.Since(sent) > unextended:
+		err = errLapsed
 	}
 	outcome := history.OK
 	for i, e := range begun {
 		outcome = c.done(i, e, err, c.refusals(h)...).Type
 	}
-	if errors.Is(err, lock.ErrNotHeld) {
+	if over {
 		c.overFor(h)
 	}
 	h.unsure = h.unsure || outcome == history.Info

@@ -57,21 +57,31 @@ func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		errors int
 		want   []history.Type // releases, the first first
+		late   time.Duration  // for how long a release of a hold without a lease is on its way, which is over by then
 	}{
-		"confirmed, and refused":                                {0, []history.Type{history.OK, history.Fail, history.Fail}},
-		"confirmed when the first may have been done":           {1, []history.Type{history.Info, history.Info, history.Fail}},
-		"confirmed when the first or second may have been":      {2, []history.Type{history.Info, history.Info, history.Info}},
-		"unknown to the end, so that it may be held until then": {3, []history.Type{history.Info, history.Info, history.Info}},
+		"confirmed, and refused":                                {0, []history.Type{history.OK, history.Fail, history.Fail}, 0},
+		"confirmed when the first may have been done":           {1, []history.Type{history.Info, history.Info, history.Fail}, 0},
+		"confirmed when the first or second may have been":      {2, []history.Type{history.Info, history.Info, history.Info}, 0},
+		"unknown to the end, so that it may be held until then": {3, []history.Type{history.Info, history.Info, history.Info}, 0},
+		"over while it was on its way":                          {1, []history.Type{history.Info, history.Fail, history.Fail}, 700 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := tt.errors // of the service, before it does anything
 			c, end := clientOf(t, released{memory.New(), func(ctx context.Context, h *lock.Hold) error {
-				if errs--; errs >= 0 {
+				switch errs--; {
+				case errs >= 0 && tt.late > 0:
+					time.Sleep(tt.late)
+					return lock.ErrNotHeld
+				case errs >= 0:
 					return errors.New("no answer")
 				}
 				return h.Release(ctx)
 			}})
-			require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: time.Minute}))
+			lease := time.Minute
+			if tt.late > 0 {
+				lease = 0
+			}
+			require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"l"}, Lease: lease}))
 			got := []history.Type{c.Release(t.Context()), c.ReleaseAgain(t.Context()), c.ReleaseAgain(t.Context())}
 			require.Equal(t, tt.want, got)
 			require.False(t, c.Holding())

@@ -116,7 +116,7 @@ func Kinds() []Kind {
 		{
 			Name: "watchdog", About: "clients leave the lease to the lock, and one holder in three works for several seconds",
 			Meets: []string{history.MetUnleased, history.MetHandOvers, history.MetContention}, Needs: Needs{Watched: true, Alone: true},
-			locks: 1, session: watched,
+			locks: 1, session: watched, seldom: true,
 		},
 	}
 }
@@ -323,7 +323,15 @@ func watched(ctx context.Context, w *worker) {
 			length += watchedHold
 		}
 	}
-	w.under(ctx, r, func() { w.work(ctx, r.Locks[0], length) })
+	again := r
+	again.Again = true
+	reenters := w.Reenters && length > watchedHold
+	w.under(ctx, r, func() {
+		if reenters && (w.isFirst("watchdog") || w.rng.IntN(2) == 0) && !w.stops() && w.ask(ctx, again) { // the release of an inner hold may stop the watchdog of all
+			within(ctx, requestTimeout, w.client.Release)
+		}
+		w.work(ctx, r.Locks[0], length)
+	})
 }
 
 func readersWriters(ctx context.Context, w *worker) {

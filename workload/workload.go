@@ -52,6 +52,8 @@ type Config struct {
 	// Downgrades says that some writers go on as readers, and Several that some clients ask for several permits, or for one
 	// more.
 	Downgrades, Several bool `json:"-"`
+	// Reenters says that some clients of kind watchdog acquire their lock again, and give that back, before they work for long.
+	Reenters bool `json:"-"`
 	// Endless says that the lock's grants have no end, so that no lease is asked
 	// for.
 	Endless bool `json:"-"`

@@ -45,6 +45,8 @@ class SelectsOnce(redis.Connection):
             self.send_command("SELECT", 1)
             self.read_response()
 
+firsts = {}  # the first lease of each hold
+
 
 def answer(client, holds, q):
     if q["op"] == "ping":
@@ -64,11 +66,15 @@ def answer(client, holds, q):
                 continue
             return {"result": "info" if BUG == "vague" else "fail", "why": "taken"}
         holds[hold] = q["lock"], token
+        firsts[hold] = lease
         return {"result": "ok", "hold": hold}
     if q["op"] == "release":
         done = client.eval(RELEASE, 1, *holds[q["hold"]])
     elif q["op"] == "extend":
-        done = client.eval(EXTEND, 1, *holds[q["hold"]], q["lease_ms"])
+        lease = firsts[q["hold"]] if BUG == "same" else q["lease_ms"]  # no bug, where it is said
+        if client.eval(EXTEND, 1, *holds[q["hold"]], lease):
+            return {"result": "ok", "valid_ms": lease}
+        done = False
     else:
         return {"result": "unsupported"}
     return {"result": "ok" if done else "fail"}

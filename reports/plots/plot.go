@@ -21,7 +21,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	reportdraw "github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
@@ -34,14 +33,12 @@ const (
 	info tint = 0xD98200
 	fail tint = 0xE0187F
 	bad  tint = 0xD1242F
+	sand tint = 0xB58A1E
 )
 
 func (t tint) color(alpha uint8) color.NRGBA {
 	return color.NRGBA{R: uint8(t >> 16), G: uint8(t >> 8), B: uint8(t), A: alpha} //nolint:gosec // a byte each
 }
-
-// familyTints are the colours of the families of faults.
-var familyTints = [...]tint{0xB58A1E, 0x8A63D2, 0x5E6B7B, 0x0A9D7A, 0xC2571A} //nolint:gochecknoglobals // a constant
 
 // A chart is a plot of a run, or a distribution.
 type chart struct {
@@ -105,7 +102,6 @@ func runPlot(r *facts.Facts, low, high float64, title, label string, logarithmic
 	p.X.Label.Text = "seconds"
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, r.Whole().To.Seconds(), low, high
 	var numbers plotter.XYLabels
-	named := map[string]bool{}
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		left, right := f.Start.Seconds(), min(max(f.End.Seconds(), f.Start.Seconds()+p.X.Max/1000), p.X.Max)
@@ -116,13 +112,10 @@ func runPlot(r *facts.Facts, low, high float64, title, label string, logarithmic
 		if p.err = err; err != nil {
 			return p
 		}
-		at := reportdraw.FamilyOf(f)
-		family := reportdraw.Families()[at]
-		shade.Color, shade.LineStyle = familyTints[at].color(40), draw.LineStyle{}
+		shade.Color, shade.LineStyle = sand.color(40), draw.LineStyle{}
 		p.Add(shade)
-		if !named[family] {
-			p.legend.Add(family, shade)
-			named[family] = true
+		if len(numbers.Labels) == 0 {
+			p.legend.Add("fault", shade)
 		}
 		numbers.XYs, numbers.Labels = append(numbers.XYs, plotter.XY{X: left, Y: low}), append(numbers.Labels, fmt.Sprint(i+1))
 	}

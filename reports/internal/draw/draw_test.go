@@ -1,8 +1,6 @@
 package draw
 
 import (
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
-	"github.com/lockchaos/lockchaos/reports/internal/story"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -175,26 +172,4 @@ func TestTopologyAtAnInstant(t *testing.T) {
 	}{{"r1-r2", 5, "replicates"}, {"r1-r2", 15, "cut"}, {"r1-r2", 45, ""}, {"zone-a-r2", 15, ""}, {"zone-a-r2", 65, "slow"}, {"s1-s3", 65, ""}} {
 		require.Equal(t, tt.want, statesOf(r, tt.at*time.Millisecond)[tt.edge], "%s at %d ms", tt.edge, tt.at)
 	}
-}
-
-// A note that is longer than the diagram is wide is cut, and its whole text is its title.
-func TestLongNotesStayWithinTheDiagram(t *testing.T) {
-	long := "cut " + strings.Repeat("sentinel-1→redis-2 ", 30)
-	svg := Messages(&story.Sequence{
-		Actors: []story.Actor{{Name: "a", Kind: story.ActorClient}, {Name: "redis-1", Kind: story.ActorServer}},
-		Steps:  []story.Step{{Kind: story.StepFault, Text: long}, {Kind: story.StepNote, From: "redis-1", Text: "redis-1 was killed"}},
-	})
-	width, err := strconv.ParseFloat(regexp.MustCompile(`viewBox="0 0 ([0-9.]+)`).FindStringSubmatch(svg)[1], 64)
-	require.NoError(t, err)
-	boxes := regexp.MustCompile(`class="(?:t-fault|q-note)" x="([0-9.]+)" y="[-0-9.]+" width="([0-9.]+)"`).FindAllStringSubmatch(svg, -1)
-	require.Len(t, boxes, 2)
-	for _, box := range boxes {
-		x, err := strconv.ParseFloat(box[1], 64)
-		require.NoError(t, err)
-		w, err := strconv.ParseFloat(box[2], 64)
-		require.NoError(t, err)
-		require.LessOrEqual(t, x+w, width)
-	}
-	require.Contains(t, svg, "…</text>")
-	require.Contains(t, svg, "<title>"+long+"</title>")
 }

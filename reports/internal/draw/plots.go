@@ -1,11 +1,6 @@
 package draw
 
-import (
-	"slices"
-
-	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports/internal/facts"
-)
+import "github.com/lockchaos/lockchaos/reports/internal/facts"
 
 // A Plotter draws the plots of reports.
 type Plotter struct {
@@ -45,20 +40,3 @@ type Curve struct {
 // A CurvePoint says that a share of all, of 0 up to but not 1, took no longer than
 // this many microseconds.
 type CurvePoint struct{ Share, Micros float64 }
-
-// Families are what plots call faults that are drawn alike: by what they are done to.
-func Families() []string {
-	return []string{"fault of the network", "failover or partition", "fault of a server", "fault of a clock", "fault of a client"}
-}
-
-// FamilyOf is where a fault belongs among the [Families].
-func FamilyOf(f *facts.Fault) int {
-	for i, effects := range [][]history.Effect{
-		1: {history.Promotes, history.Isolates}, 2: {history.Stops, history.Restarts, history.Forgets, history.Moves}, 3: {history.ShiftsClock}, 4: {history.StopsClient},
-	} {
-		if slices.ContainsFunc(effects, f.Has) {
-			return i
-		}
-	}
-	return 0
-}

@@ -1,17 +1,13 @@
-// Package draw draws the messages of a story, a topology and plots as SVG.
+// Package draw draws a topology as SVG, and knows of plots.
 package draw
 
 import (
 	"html"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/lockchaos/lockchaos/internal/say"
 )
-
-// smallSize is that of most texts.
-const smallSize = 11.0
 
 // A drawing is the inside of an SVG. All text and attributes are escaped;
 // shapes carry classes, and the style sheet gives them their colours.
@@ -70,6 +66,3 @@ func cross(x, y, r float64) string {
 // escape makes a text safe for XML, where most control characters are
 // forbidden even as references.
 func escape(s string) string { return html.EscapeString(say.OneLine(s)) }
-
-// wide estimates the width of a text, generously: the reader's font is not known.
-func wide(text string) float64 { return float64(utf8.RuneCountInString(text)) * smallSize * 0.6 }

@@ -338,6 +338,14 @@ func Entitled(h *holding.Grant) time.Duration {
 	return h.End
 }
 
+// Unleased reports whether a hold was granted without a lease.
+func Unleased(h *holding.Grant) bool { return h.Acquire.Lease == 0 && h.Acquire.Expires() == 0 }
+
+// Watched reports whether clients left their holds to a watchdog.
+func (r *Facts) Watched() bool {
+	return slices.ContainsFunc(r.Results, func(p checker.Result) bool { return p.Met[history.MetUnleased] > 0 })
+}
+
 // Due is when the lease of a hold is over, as granted or extended until an instant; [history.Never] for none.
 func Due(h *holding.Grant, at time.Duration) time.Duration {
 	due := h.Acquire.Expires()

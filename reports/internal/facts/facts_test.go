@@ -100,23 +100,6 @@ func TestAFaultThatNoRequestMetDoesNotCount(t *testing.T) {
 	require.Equal(t, 2, Effective(faults), "the last one was not counted, so that it counts")
 }
 
-// A fault that took no effect has nothing that a later heal could end.
-func TestAHealEndsTheFaultThatTookEffect(t *testing.T) {
-	var r record
-	r.fault(history.Inject, "cut", "a>b", 1, 2, history.Fail)
-	r.fault(history.Inject, "cut", "a>b", 3, 4, history.OK)
-	r.fault(history.Heal, "cut", "a>b", 5, 6, history.Fail) // and is tried again
-	r.fault(history.Heal, "cut", "a>b", 7, 8, history.OK)
-	r.observe(9, "a", history.ObserveEpoch, "1")
-	faults := r.facts(history.Topology{}).Faults
-	require.Len(t, faults, 2)
-	require.False(t, faults[0].OK)
-	require.False(t, faults[0].Healed)
-	require.True(t, faults[1].Healed)
-	require.Equal(t, time.Duration(8), faults[1].End)
-	require.Empty(t, faults[1].HealError)
-}
-
 // Only a request that was sent after a fault, and had to pass where it was,
 // shows that the lock is granted again.
 func TestRecovery(t *testing.T) {
@@ -166,37 +149,6 @@ func TestRecoveryByFailover(t *testing.T) {
 	split.Type = history.OK
 	r.add(30, split)
 	require.Equal(t, time.Duration(12), r.facts(zoned("master", "replica")).Faults[0].Recovery)
-}
-
-func TestLinksOf(t *testing.T) {
-	topology := history.Topology{
-		Nodes: []history.Node{{Name: "r1", Kind: "redis"}, {Name: "r2", Kind: "redis"}, {Name: "z", Kind: "zone"}},
-		Links: []history.Link{
-			{Name: "r1>r2", Kind: "replication", From: "r1", To: "r2"},
-			{Name: "r1>r2/bus", Kind: "bus", From: "r1", To: "r2"},
-			{Name: "r2>r1", Kind: "replication", From: "r2", To: "r1"},
-			{Name: "z>r1", Kind: "client", From: "z", To: "r1"},
-			{Name: "z>r2", Kind: "client", From: "z", To: "r2"},
-		},
-	}
-	for target, want := range map[string][]string{
-		"replication":      {"r1>r2", "r2>r1"},
-		"z>redis":          {"z>r1", "z>r2"},
-		"*>r1":             {"r2>r1", "z>r1"},
-		"r1>r2":            {"r1>r2"},
-		"r1>r2 r1>r2/bus":  {"r1>r2", "r1>r2/bus"},
-		"r1>r2/bus":        {"r1>r2/bus"},
-		"z>r1 r2>r1":       {"r2>r1", "z>r1"},
-		"{z>r1,r2>r1}":     {"r2>r1", "z>r1"},
-		"nowhere":          {},
-		"nowhere>nowhere2": {},
-	} {
-		names := []string{} // in any order
-		for _, l := range (&Fault{Target: target}).Links(planned(topology)) {
-			names = append(names, l.Name())
-		}
-		require.ElementsMatch(t, want, names, target)
-	}
 }
 
 // A hold may end in every way.

@@ -23,6 +23,9 @@ type Cure struct {
 	Cost string `json:"cost,omitempty"`
 }
 
+// fencing is the cure that stops the damage, and not the violation.
+const fencing = "fencing"
+
 // A cureRow is a cure with what it helps against.
 type cureRow struct {
 	Cure
@@ -54,6 +57,14 @@ func cureRows() []cureRow {
 			Kinds: wrong, When: func(t *telling) bool {
 				return t.wrongly(history.Extend) || t.late != nil && t.v.Kind == checker.DoubleGrant
 			},
+		},
+		{
+			Cure:  Cure{ID: "watchdog-tells", Text: "have the watchdog try again after an error, and tell the holder at the end of the lease that the last confirmed extension gave it"},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss}, When: (*telling).unextended,
+		},
+		{
+			Cure:  Cure{ID: "extension-leaves-hold", Text: "after an extension without an answer leave the key alone: the hold has what is left of its lease"},
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss}, When: func(t *telling) bool { return t.unsure != nil },
 		},
 		{
 			Cure: Cure{
@@ -135,10 +146,10 @@ func cureRows() []cureRow {
 		},
 		{
 			Cure: Cure{
-				ID: "fencing", Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
+				ID: fencing, Text: "have the resource refuse tokens older than the newest that it saw (fencing)",
 				Config: "a lock with tokens (FencedMutex), and lock/fence before the resource", Cost: fenced,
 			},
-			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: (*telling).singleToken,
+			Kinds: []string{checker.DoubleGrant, checker.PrematureLoss, checker.UseAfterLease, checker.LostUpdate}, When: func(t *telling) bool { kind, _ := t.r.KindOf(t.v.Lock); return kind != history.KindSemaphore }, // whose holders have several tokens
 			On: func(r *facts.Facts) bool { return r.Run.Fencing || len(r.Stopped()) > 0 },
 		},
 	}

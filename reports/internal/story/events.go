@@ -40,7 +40,7 @@ func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 	asked := r.Asked(h.Acquire)
 	ev := Event{
 		At: h.Start, Kind: EventGrant, Actor: named(r.Holder(h)), Verb: "was granted", Object: asked.Lock + InMode(asked.Mode, asked.Permits),
-		Server: say.List(servers), Inferred: inferred, op: h.Acquire, servers: servers,
+		Server: say.List(servers), Inferred: inferred,
 	}
 	token, lease := "", ""
 	if h.Token() != 0 {
@@ -48,6 +48,8 @@ func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 	}
 	if asked.Lease > 0 {
 		lease = "lease " + say.Span(asked.Lease)
+	} else if r.Watched() && facts.Unleased(h) {
+		lease = "left to the watchdog"
 	}
 	ev.Detail = joined(", ", token, lease, entitled(h))
 	return ev
@@ -80,9 +82,7 @@ func operationEvent(r *facts.Facts, op *holding.Op) Event {
 	if op.Verb == holding.Access {
 		return accessEvent(r, op)
 	}
-	ev := eventOf(r, r.Answer(op))
-	ev.op = op
-	return ev
+	return eventOf(r, r.Answer(op))
 }
 
 // verbs are what a client was told, by the operation and the type of the event.
@@ -110,11 +110,9 @@ func eventOf(r *facts.Facts, e *history.Event) Event {
 	case e.Op == history.Inject, e.Op == history.Heal:
 		ev.Kind, ev.Actor = EventFault, joined(" ", "the fault", e.Fault, e.Target)
 	case e.Op == history.Observe:
-		ev.Kind, ev.Actor, ev.Object, ev.Server, ev.servers = EventServer, e.Node, joined(" ", e.What, e.Value), "", []string{e.Node}
+		ev.Kind, ev.Actor, ev.Object, ev.Server = EventServer, e.Node, joined(" ", e.What, e.Value), ""
 	case e.Op == history.Crash:
-		ev.Object, ev.client = "", r.ClientOf(e)
-	case e.Op == history.Lost:
-		ev.client = r.ClientOf(e)
+		ev.Object = ""
 	case e.Op == history.Acquire && e.Type == history.OK:
 		ev.Kind = EventGrant
 	}
@@ -132,7 +130,7 @@ func accessEvent(r *facts.Facts, op *holding.Op) Event {
 	if resource == "" {
 		resource = "the resource"
 	}
-	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, r.Asked(op)), Verb: "used", Object: resource, op: op}
+	ev := Event{At: e.Time, Kind: EventAccess, Actor: who(r, r.Asked(op)), Verb: "used", Object: resource}
 	read, written, changed := strings.Cut(e.Value, ">")
 	switch {
 	case facts.GaveUp(op):
@@ -206,7 +204,7 @@ func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
 		if c.At == 0 || c.At < from || c.At > to {
 			continue
 		}
-		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4, servers: []string{c.Node}}
+		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4}
 		if c.Role == facts.Master || c.Role == facts.Leader {
 			ev.rank = 2
 		}
@@ -220,17 +218,18 @@ func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
 func keyEvents(r *facts.Facts, lock string, from, to time.Duration, rank int, over func(facts.Look) string) []Event {
 	var events []Event
 	var last facts.Look
+	var servers []string // of the last event
 	for _, l := range r.Looks(lock) {
 		if l.At < from || l.At > to {
 			continue
 		}
 		if n := len(events); n > 0 && last.Owner == l.Owner && l.At-events[n-1].At <= facts.OneLook {
-			events[n-1].servers = append(events[n-1].servers, l.Server)
-			events[n-1].Actor = say.List(events[n-1].servers)
+			servers = facts.Distinct(append(servers, l.Server))
+			events[n-1].Actor = say.List(servers)
 			continue
 		}
-		last = l
-		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank, servers: []string{l.Server}}
+		last, servers = l, []string{l.Server}
+		ev := Event{At: l.At, Kind: EventServer, Actor: l.Server, Verb: "had no holder of", Object: lock, rank: rank}
 		if l.Owner != "" {
 			ev.Verb = "had " + named(facts.Client(l.Owner)) + " as the holder of"
 			if over != nil && over(l) != "" {

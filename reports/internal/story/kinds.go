@@ -22,23 +22,29 @@ type kindRow struct {
 	Left    string
 	Mark    string // on the flag of the timeline; empty for the name of the kind
 	Outcome string // a sentence that is true of each such violation; empty: that of the checker
+	Plain   bool   // the events say it all
 	// Look is where the code of a lock can be wrong, and SharedLook the same of a lock that several
 	// may hold.
 	Look, SharedLook string
-	Followed         bool // what other clients were answered next is told: it shows whether the lock stayed taken
-	Looks            bool // what was seen of the lock's key is told first
+	WatchedLook      string // the same of a hold that a watchdog is to extend until its release; empty for Look
+	Followed         bool   // what other clients were answered next is told: it shows whether the lock stayed taken
+	Looks            bool   // what was seen of the lock's key is told first
 }
+
+// watchedLook is where a lock can be wrong whose watchdog did not keep a hold.
+const watchedLook = "whether the watchdog extends in time and looks at each answer, whether an error or the release of an inner hold stops it, and whether it tells the holder once the lease is over"
 
 // kindRows are those of all kinds that the checkers know.
 func kindRows() []kindRow {
 	return []kindRow{
 		{
-			Kind:       checker.DoubleGrant,
-			Mark:       "both hold{for}",
-			Headline:   "Two clients held {lock} at the same time{for}",
-			OneOwner:   "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
-			Look:       "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner in the step that changes the key, whether a grant counts from before its request, and whether no connection takes an error or a late reply for one",
-			SharedLook: "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only",
+			Kind: checker.DoubleGrant, Plain: true,
+			Mark:        "both hold{for}",
+			Headline:    "Two clients held {lock} at the same time{for}",
+			OneOwner:    "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
+			Look:        "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner in the step that changes the key, whether a grant counts from before its request, and whether no connection takes an error or a late reply for one",
+			WatchedLook: watchedLook,
+			SharedLook:  "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only",
 		},
 		{
 			Kind:       checker.OverCapacity,
@@ -60,10 +66,11 @@ func kindRows() []kindRow {
 			Look:     "whether a release and an extension compare the owner in the step that changes the key, and what they take for a confirmation",
 		},
 		{
-			Kind: checker.PrematureLoss, Followed: true,
-			Mark:     "lost before its time",
-			Headline: "Client {actor} was told that it does not hold {lock}{early}",
-			Look:     "what made that answer: a key that was gone before its lease was over, or an answer that is wrong while the key is there",
+			Kind: checker.PrematureLoss, Followed: true, Plain: true,
+			Mark:        "lost before its time",
+			Headline:    "Client {actor} was told that it does not hold {lock}{early}",
+			WatchedLook: watchedLook,
+			Look:        "what made that answer: a key that was gone before its lease was over, or an answer that is wrong while the key is there",
 		},
 		{
 			Kind:     checker.FenceRegress,

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
@@ -26,10 +25,8 @@ type Story struct {
 	Events []Event `json:"moments,omitempty"`
 	// Outcome are the sentences that follow from the events.
 	Outcome []string `json:"outcome,omitempty"`
-	// InEffect are the faults that were in effect while it arose, nil where that is not known, and
-	// InEffectText the same in a sentence.
-	InEffect     *InEffect `json:"faults_in_effect,omitempty"`
-	InEffectText string    `json:"in_effect,omitempty"`
+	// InEffect says which faults were in effect while it arose. Empty where that is not known.
+	InEffect string `json:"in_effect,omitempty"`
 	// Weight is what a reader has to know of the lock to weigh the verdict: what it
 	// does not promise, and what came of the control.
 	Weight []string `json:"weight,omitempty"`
@@ -56,10 +53,7 @@ type Event struct {
 	Detail   string `json:"detail,omitempty"`
 	Text     string `json:"text"`
 
-	rank    int         // 0 for what a story is not told without; the highest is left out first
-	op      *holding.Op // that it is an answer to; nil: it is none
-	servers []string    // that granted it, or that it is about
-	client  string      // whom it is a note about, where it is no answer: his lease is over, or he was told
+	rank int // 0 for what a story is not told without; the highest is left out first
 }
 
 // The kinds of event.
@@ -113,6 +107,9 @@ func shortened(events []Event) []Event {
 	return events
 }
 
+// Looks reports whether it says more where to look in a lock than what may prevent it: nothing does, or stops the damage alone.
+func (s Story) Looks() bool { return s.Look != "" && (len(s.Cures) == 0 || s.Cures[0].ID == fencing) }
+
 // Stop ends a sentence that does not end yet.
 func Stop(s string) string {
 	if s = strings.TrimSpace(s); s == "" || strings.HasSuffix(s, ".") {
@@ -129,21 +126,13 @@ func sentence(s string) string {
 	return Stop(s)
 }
 
-// String is the whole story as one paragraph.
-func (s Story) String() string {
-	if lines := s.Lines(); len(lines) > 0 {
-		return strings.Join(lines, " ")
-	}
-	return Stop(s.Headline)
-}
-
 // Lines are the story without its headline, a sentence or more each.
 func (s Story) Lines() []string {
 	lines := []string{Stop(s.Notice)}
 	for _, e := range s.Events {
 		lines = append(lines, "At "+say.Instant(e.At)+" "+Stop(e.Text))
 	}
-	lines = append(lines, Stop(s.InEffectText))
+	lines = append(lines, Stop(s.InEffect))
 	for _, words := range append(slices.Clone(s.Outcome), s.Weight...) {
 		lines = append(lines, Stop(words))
 	}
@@ -157,68 +146,38 @@ func (s Story) Lines() []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 }
 
-// An InEffect is which faults were in effect while a violation arose. That one of them was the cause it
+// recorded reports whether there is a record of the run beside its history, so that it is known which faults it had.
+func recorded(r *facts.Facts) bool {
+	return len(r.Faults) > 0 || r.Run.Command != "" || r.Run.Seed != 0 || r.Run.Topology.Name != ""
+}
+
+// inEffect says which faults were in effect in a window; empty where that is not known. That one of them was the cause it
 // does not say: that is measured, and stands in the causes of the results.
-type InEffect struct {
-	// Injected is how many faults the run had, and Faults are those that were in effect.
-	Injected int         `json:"injected"`
-	Faults   []FaultTime `json:"faults,omitempty"`
-}
-
-// A FaultTime is a fault, and when it was in effect. Of one that is over at once both times are the same.
-type FaultTime struct {
-	Fault  string        `json:"fault"`
-	Target string        `json:"target,omitempty"`
-	From   time.Duration `json:"from"`
-	Until  time.Duration `json:"until"`
-
-	what string // the fault with its target, and the command that it waited for
-}
-
-// timeOf is when a fault was in effect.
-func timeOf(f *facts.Fault) FaultTime {
-	t := FaultTime{Fault: f.Name, Target: f.Target, From: f.At(), Until: f.End, what: f.Label() + " ("}
-	if f.Params["command"] != "" {
-		t.what = strings.TrimSuffix(f.Detail(), ")") + ", "
-	}
-	if !f.Healed && f.End <= f.InEffect {
-		t.Until = t.From
-	}
-	return t
-}
-
-// inEffect are the faults that were in effect in a window; nil for a history without a record, of which it is not known.
-func inEffect(r *facts.Facts, from, to time.Duration) *InEffect {
-	if len(r.Faults) == 0 && r.Run.Command == "" && r.Run.Seed == 0 && r.Run.Topology.Name == "" {
-		return nil
-	}
-	e := &InEffect{Injected: len(r.Faults)}
-	for _, f := range r.InEffectIn(from, to) {
-		e.Faults = append(e.Faults, timeOf(f))
-	}
-	return e
-}
-
-// String names the faults in a sentence.
-func (e *InEffect) String() string {
+func inEffect(r *facts.Facts, from, to time.Duration) string {
 	const most = 4
+	all := r.InEffectIn(from, to)
 	switch {
-	case e == nil:
+	case !recorded(r):
 		return ""
-	case e.Injected == 0:
+	case len(r.Faults) == 0:
 		return "No fault was injected."
-	case len(e.Faults) == 0:
+	case len(all) == 0:
 		return "No fault was in effect at the time."
 	}
 	var names []string
-	for _, f := range e.Faults[:min(most, len(e.Faults))] {
-		if f.Until == f.From {
-			names = append(names, f.what+"at "+say.Instant(f.From)+")")
+	for _, f := range all[:min(most, len(all))] {
+		what := f.Label() + " ("
+		if f.Params["command"] != "" {
+			what = strings.TrimSuffix(f.Detail(), ")") + ", "
+		}
+		begun, over := say.Instant(f.At()), say.Instant(f.End)
+		if over == begun || !f.Healed && f.End <= f.InEffect {
+			names = append(names, what+"at "+begun+")")
 		} else {
-			names = append(names, f.what+"from "+say.Instant(f.From)+" to "+say.Instant(f.Until)+")")
+			names = append(names, what+"from "+begun+" to "+over+")")
 		}
 	}
-	if more := len(e.Faults) - most; more > 0 {
+	if more := len(all) - most; more > 0 {
 		names = append(names, say.Count(more, "other"))
 	}
 	return "In effect at the time: " + say.List(names) + "."

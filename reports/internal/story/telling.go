@@ -28,6 +28,7 @@ type telling struct {
 	left      *history.Event   // of the evidence, that a server has the lock for a request that was refused; nil for none
 	acted     *holding.Grant   // the hold that the last event acted under; nil if there is none
 	late      *holding.Op      // the extension that began an overlap; nil if there is none
+	unsure    *holding.Op      // an extension of an outcome that is unknown before it; nil for none
 	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
 	freeing   *holding.Op      // a release that may have freed the lock between two grants, see freed; nil for none
 }
@@ -58,7 +59,7 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if t.last != nil {
 		t.acted = r.HoldFor(v, t.last)
 	}
-	t.effective, t.late = r.InEffectIn(t.from, t.to), t.lateExtension()
+	t.effective, t.late, t.unsure = r.InEffectIn(t.from, t.to), t.lateExtension(), t.unsureExtension()
 	return t
 }
 
@@ -72,10 +73,17 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	}
 	t.freeing = t.freed()
 	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
-	if r.Shared(v.Lock) {
+	switch {
+	case r.Shared(v.Lock):
 		s.Look = t.row.SharedLook
+	case t.unextended():
+		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
 	}
-	s.Outcome = slices.DeleteFunc([]string{cmp.Or(t.row.Outcome, sentence(v.Explanation)), t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
+	said := cmp.Or(t.row.Outcome, sentence(v.Explanation))
+	if t.row.Plain && len(t.holds) > 0 {
+		said = ""
+	}
+	s.Outcome = slices.DeleteFunc([]string{said, t.damage(), fencingWords(r, v), t.followed()}, func(s string) bool { return s == "" })
 	return s
 }
 
@@ -193,6 +201,11 @@ func (t *telling) events() []Event {
 	for _, h := range t.holds {
 		events = append(events, t.endOf(h, last)...)
 	}
+	if t.unsure != nil {
+		ev := eventOf(r, r.Asked(t.unsure))
+		ev.Detail, ev.rank = "its outcome is unknown", 1
+		events = append(events, ev)
+	}
 	if t.wrong != nil && len(t.wrong.ops) > 0 {
 		op := t.wrong.ops[len(t.wrong.ops)-1]
 		if !slices.Contains(t.ops, op) && op != t.late {
@@ -209,7 +222,13 @@ func (t *telling) events() []Event {
 		}
 		events = append(events, ev)
 	}
-	events = append(events, roleEvents(r, t.from, t.to)...)
+	from := t.from
+	for _, f := range t.effective {
+		if f.Has(history.Promotes) {
+			from = min(from, f.Start) // what it made of the servers is what it did
+		}
+	}
+	events = append(events, roleEvents(r, from, t.to)...)
 	if !t.row.Looks {
 		return append(events, keyEvents(r, t.v.Lock, t.from, t.to+facts.OneLook, 3, nil)...)
 	}
@@ -251,14 +270,11 @@ func (t *telling) endOf(h *holding.Grant, last time.Duration) []Event {
 		return events
 	}
 	ev := Event{At: end, Kind: EventLock, Actor: named(t.r.Holder(h)), Object: t.r.Lock(h.Acquire), rank: 1}
-	if h.Release != nil && h.Ended == holding.EndReleased && end == h.End {
-		ev.op = h.Release
-	}
 	switch {
 	case h.Release != nil && end < h.End && end == h.Release.Invoke.Time: // and it did not end then
 		ev.Verb = "asked to release"
 	case end < h.End || h.Ended == holding.EndExpired:
-		ev.client, ev.Verb = t.r.Holder(h), "reached the end of its lease on"
+		ev.Verb = "reached the end of its lease on"
 	case h.Ended == holding.EndReleased:
 		ev.Verb = "released"
 	case h.Ended == holding.EndLost:
@@ -285,6 +301,18 @@ func (t *telling) lateExtension() *holding.Op {
 		}
 	}
 	return nil
+}
+
+// unsureExtension is the last extension of one of the holds, before the violation began, of which the outcome is not known.
+func (t *telling) unsureExtension() (found *holding.Op) {
+	for _, h := range t.holds {
+		for _, e := range h.Extensions {
+			if e.Verb == holding.Extend && e.Unknown() && e.Invoke.Time <= t.v.From && !slices.Contains(t.ops, e) {
+				found = e
+			}
+		}
+	}
+	return found
 }
 
 // freed is the last release by a client that did not hold which the service confirmed again between two grants, or else
@@ -314,16 +342,15 @@ func (t *telling) wrongly(op history.Op) bool {
 	return about.v.Kind == checker.ForeignRelease && about.op == op
 }
 
+// unextended reports whether a hold of the violation was left to a watchdog, which is to extend it until its release.
+func (t *telling) unextended() bool {
+	return t.r.Watched() && slices.ContainsFunc(t.holds, facts.Unleased)
+}
+
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {
 	nodes := t.r.Run.Topology.Nodes
 	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == facts.Replica })
-}
-
-// singleToken reports whether a holder has one token: holders of permits have several at a time.
-func (t *telling) singleToken() bool {
-	kind, _ := t.r.KindOf(t.v.Lock)
-	return kind != history.KindSemaphore
 }
 
 // wrongClient reports whether the clock of a client was wrong.

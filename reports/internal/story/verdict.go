@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -44,13 +45,38 @@ func Of(r *facts.Facts, missing []string, pending bool) Story {
 			s.Headline, problem = "Not decided: "+problem, ""
 		}
 	}
-	s.Notice, s.Weight, s.InEffectText = problem, weight(r), s.InEffect.String()
+	s.Notice, s.Weight = problem, append(blame(r, v), weight(r)...)
 	return s
+}
+
+// blame says of a violation whether it is known to be one of the lock or of the deployment, where neither a measurement
+// nor a control says so. A script is a known failure, and its variants show what prevents it.
+func blame(r *facts.Facts, v *checker.Violation) []string {
+	if v == nil || len(r.Run.Causes) > 0 || r.Run.Control != nil || r.Run.Scenario != "" {
+		return nil
+	}
+	kind, _ := checker.KindOf(v.Kind)
+	who, where := "the lock", "for a defect of the lock, or of its driver"
+	if kind.ByAccess {
+		who, where = "the client, the lock", "at how the clients use the resource, and then at the lock"
+	}
+	open := "What happened is certain; whether " + who + " or the deployment is to blame was not measured"
+	switch {
+	case recorded(r) && len(r.Faults) == 0:
+		return []string{"What happened is certain, and the run had no fault: look " + where + "."}
+	case With(r.Run, "--causes") == "":
+		return []string{open + ", and can't be: the run can't be played again."}
+	default:
+		return []string{open + ": --causes plays the run again without each fault, and with a correct lock."}
+	}
 }
 
 // weight is what a reader has to know of the lock to weigh the verdict.
 func weight(r *facts.Facts) []string {
 	var all, not []string
+	if c := r.Run.Control; c != nil {
+		all = append(all, controlWords(r, c))
+	}
 	for _, name := range r.Run.Unpromised {
 		if words := promises.TextOf(name); words != "" {
 			not = append(not, words)
@@ -62,21 +88,23 @@ func weight(r *facts.Facts) []string {
 	if r.Run.Spared != "" {
 		all = append(all, "The lock did not show the bug that the scenario is about, and the script ended there: "+Stop(r.Run.Spared))
 	}
-	if c := r.Run.Control; c != nil {
-		words := "was " + c.Verdict + "."
-		switch found := r.Verdict; {
-		case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
-			words = "was " + c.Verdict + ", which decides nothing."
-		case c.Verdict == string(found) && found == checker.Invalid:
-			words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
-		case found == checker.Invalid && slices.ContainsFunc(r.Faults, func(f facts.Fault) bool { return f.OK && f.Stays() }):
-			words = "was valid, which may be luck under a fault that a correct lock need not survive: lockchaos causes plays both more often."
-		case found == checker.Invalid:
-			words = "was valid: these servers do not explain it, so look for the cause in your lock."
-		}
-		all = append(all, fmt.Sprintf("Control: with the same seed and faults, the lock %s %s", c.Lock, words))
-	}
 	return all
+}
+
+// controlWords say what came of the run of the control lock.
+func controlWords(r *facts.Facts, c *history.Control) string {
+	words := "was " + c.Verdict + "."
+	switch found := r.Verdict; {
+	case c.Verdict == string(checker.Unknown) || found == checker.Unknown || found == "":
+		words = "was " + c.Verdict + ", which decides nothing."
+	case c.Verdict == string(found) && found == checker.Invalid:
+		words = "was invalid too: a limit of these servers under these faults explains it, though not that your lock has no defect of its own."
+	case found == checker.Invalid && slices.ContainsFunc(r.Faults, func(f facts.Fault) bool { return f.OK && f.Stays() }):
+		words = "was valid, which may be luck under a fault that a correct lock need not survive: lockchaos causes plays both more often."
+	case found == checker.Invalid:
+		words = "was valid: these servers do not explain it, so look for the cause in your lock."
+	}
+	return fmt.Sprintf("Control: with the same seed and faults, the lock %s %s", c.Lock, words)
 }
 
 // valid says what was thrown at the lock.
@@ -167,7 +195,10 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	if whole := say.OneLine(r.Run.AbortReason); len([]rune(whole)) > longest {
 		s.Outcome = append(s.Outcome, "In full: "+Stop(whole))
 	}
-	s.Outcome = append(s.Outcome, allTheSame(r)...)
+	s.Outcome = append(s.Outcome, byAnother(r)...)
+	if r.Run.DriverFault != "" {
+		s.Outcome = append(s.Outcome, unanswered(r)...)
+	}
 	for _, p := range open {
 		if say.OneLine(p.Summary) == reason { // which the headline has
 			continue
@@ -193,18 +224,30 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	return s
 }
 
-// allTheSame says of a run that is no answer what it shows all the same.
-func allTheSame(r *facts.Facts) []string {
-	var found []string
-	for _, p := range r.Results {
-		if p.Verdict == checker.Invalid && (r.Run.AbortReason != "" || r.Run.ClaimLostTo != "") {
-			found = append(found, fmt.Sprintf("%s (%s)", p.Name, say.Count(max(p.Total, len(p.Violations)), "violation")))
-		}
-	}
-	if len(found) == 0 {
+// unanswered says of the first request for a lock that had no answer for seconds, although no fault was in effect, whether
+// a client held the lock.
+func unanswered(r *facts.Facts) []string {
+	const long = 2 * time.Second
+	at := slices.IndexFunc(r.Ops, func(op *holding.Op) bool {
+		return op.Verb == holding.Acquire && op.Unknown() && facts.Took(op) >= long && len(r.InEffectIn(op.Invoke.Time, op.Complete.Time)) == 0
+	})
+	if at < 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("What was recorded violates %s, which may be the work of the other run.", say.List(found))}
+	op, held := r.Ops[at], ""
+	if h := r.LastGrant(r.Lock(op), op.Complete.Time); h == nil || h.End <= op.Invoke.Time {
+		held = ", and no client held it"
+	}
+	return []string{sentence(fmt.Sprintf("%s asked to acquire %s at %s and had no answer for %s. No fault was in effect then%s: look for a deadlock in the library, or in its driver",
+		who(r, r.Asked(op)), r.Lock(op), say.Instant(op.Invoke.Time), say.Span(facts.Took(op)), held))}
+}
+
+// byAnother says of a run whose servers another one took over what it shows all the same.
+func byAnother(r *facts.Facts) []string {
+	if violated := r.Counts().String(); violated != "" && r.Run.ClaimLostTo != "" {
+		return []string{fmt.Sprintf("What was recorded has %s, which may be the work of the other run.", violated)}
+	}
+	return nil
 }
 
 // fencingWords say that the resource refused tokens that were out of date: those of the owners of a violation, or,
@@ -223,21 +266,12 @@ func fencingWords(r *facts.Facts, v *checker.Violation) string {
 		return ""
 	}
 	first := stopped[0]
-	resource, newest := r.Resource(first), int64(0)
-	for _, other := range r.Accesses()[resource] {
-		if other.OK() && other.Complete.Time <= first.Complete.Time {
-			newest = max(newest, other.Token)
-		}
-	}
-	s := fmt.Sprintf("At %s %s refused %s", say.Instant(first.Complete.Time), resource, who(r, r.Asked(first)))
-	if newest > first.Token {
-		s += fmt.Sprintf(", whose token %d was older than the %d that it had seen", first.Token, newest)
-	} else {
-		s += fmt.Sprintf(" for its token, %d", first.Token)
-	}
+	others := ""
 	if n := len(stopped); n > 1 {
-		s += fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
+		others = fmt.Sprintf(" (and %s after it)", say.Count(n-1, "refusal"))
 	}
+	resource := r.Resource(first)
 	damaged := slices.ContainsFunc(r.Violations, func(v *checker.Violation) bool { return facts.IsDamage(v.Kind) && v.Resource == resource })
-	return s + ": the fencing token stopped " + cmp.Or(map[bool]string{true: "that access, though not all."}[damaged], "the damage.")
+	return fmt.Sprintf("At %s %s refused %s for its token, %d%s: the fencing token stopped %s", say.Instant(first.Complete.Time), resource,
+		who(r, r.Asked(first)), first.Token, others, cmp.Or(map[bool]string{true: "that access, though not all."}[damaged], "the damage."))
 }
