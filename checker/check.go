@@ -87,7 +87,7 @@ func checkReader(ctx context.Context, r Source, most int64, checkers []Checker) 
 	}
 	ev := newEvidence(record)
 	report := ev.check(ctx, checkers)
-	report.explain(ctx, concerns(record))
+	report.explain(ctx, record, nil)
 	report.Took = time.Since(began)
 	return report, nil
 }

@@ -15,12 +15,13 @@ import (
 type Lock struct {
 	Name string
 	history.Guarantees
-	Declared *history.Event // as Guarantees say; nil if it was not
-	Used     bool           // it was declared, or an event says something of who holds it
-	Ops      []*Op          // acquires, releases and extends, in order of their invokes
-	Requests []*Op          // the acquires in order of their answers; those that had none are the last
-	Accesses []*Op          // that name it, in order of their invokes
-	Losts    []*Op          // in order
+	Declared *history.Event  // as Guarantees say; nil if it was not
+	Changes  []history.Event // the later declarations, of another capacity
+	Used     bool            // it was declared, or an event says something of who holds it
+	Ops      []*Op           // acquires, releases and extends, in order of their invokes
+	Requests []*Op           // the acquires in order of their answers; those that had none are the last
+	Accesses []*Op           // that name it, in order of their invokes
+	Losts    []*Op           // in order
 
 	// Holds are all holds in order of their Start.
 	Holds []*Grant

@@ -222,11 +222,13 @@ func (r *Record) promise(e *history.Event) {
 		if l.Capacities == nil {
 			l.Capacities = []history.Capacity{{Permits: l.Capacity}}
 		}
+		l.Changes = append(l.Changes, *e)
 		l.Capacities = append(l.Capacities, history.Capacity{From: e.From, Permits: e.Capacity})
 		l.Capacity = max(l.Capacity, e.Capacity)
 	case e.Op == history.Declare:
 		l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
-		l.Declared = &history.Event{Index: e.Index, Time: e.Time, Process: e.Process, Type: e.Type, Op: e.Op, Lock: l.Name, Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift, Fenced: e.Fenced}
+		declared := *e
+		l.Declared = &declared
 		if e.Fenced != nil {
 			l.Fenced = *e.Fenced
 		}
@@ -317,33 +319,20 @@ func (r *Record) crash(process int, from time.Duration) (at time.Duration, did b
 	return 0, false
 }
 
-// History is a history of the operations that are kept, as far as a record has it: without
-// errors, nodes and hold counts. Crashes, faults and declarations are in it.
-func (r *Record) History(keep func(*Op) bool) *history.History {
-	var events []history.Event
+// Parts are the events of each of the operations that are kept, and of each notice of loss, as far as a record has them: without
+// errors, nodes and hold counts.
+func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
 	for op := range r.Ops() {
 		if keep(op) {
-			events = append(events, r.events(op)...)
+			parts = append(parts, r.events(op))
 		}
 	}
 	for _, op := range r.losts {
 		if keep(op) {
-			events = append(events, r.events(op)...)
+			parts = append(parts, r.events(op))
 		}
 	}
-	for process, list := range r.Crashes {
-		for _, c := range list {
-			events = append(events, history.Event{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash})
-		}
-	}
-	for _, l := range r.locks {
-		if l.Declared != nil {
-			events = append(events, *l.Declared)
-		}
-	}
-	events = append(events, r.Faults...)
-	slices.SortFunc(events, func(a, b history.Event) int { return int(a.Index - b.Index) })
-	return &history.History{Events: events}
+	return parts
 }
 
 // events are the events of an operation.
