@@ -145,7 +145,6 @@ func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	ev.sweep() // which several share
 	judged := make([]Result, len(checkers))
 	side(len(checkers), func(i int) {
 		at := len(checkers) - 1 - i

@@ -203,13 +203,13 @@ func unexplained(ev *evidence, l *holding.Lock) Violation {
 
 // disagreements compares the two engines where both are exact.
 func disagreements(f *findings, ev *evidence) {
-	if ev.searched == nil || ev.swept == nil {
-		return
-	}
 	for _, l := range ev.Locks() {
 		verdict, judged := ev.searched[l]
-		_, bad := ev.swept.first[l]
-		if !judged || verdict == Unknown || !l.Clear() || bad == (verdict == Invalid) || loose(l) {
+		if !judged || verdict == Unknown || !l.Clear() {
+			continue
+		}
+		_, bad := ev.sweep().first[l]
+		if bad == (verdict == Invalid) || loose(l) {
 			continue
 		}
 		sweep := Valid

@@ -248,7 +248,7 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 		}
 	}
 	for _, op := range l.Ops {
-		if op.Verb == holding.Release || op.Failed() || known[op] {
+		if op.Verb == holding.Release || op.Failed() || op.Unknown() && known[op] {
 			continue
 		}
 		if op.Verb == holding.Acquire && op.Unknown() {

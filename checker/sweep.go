@@ -28,13 +28,10 @@ type sweepResult struct {
 }
 
 // sweep is what was found in all locks.
-func (ev *evidence) sweep() *sweepResult {
-	if ev.swept != nil {
-		return ev.swept
-	}
+func sweep(r *holding.Record) *sweepResult {
 	s := &sweepResult{first: map[*holding.Lock]Violation{}}
-	for _, l := range ev.Locks() {
-		w := lockSweep{Lock: l, until: ev.End}
+	for _, l := range r.Locks() {
+		w := lockSweep{Lock: l, until: r.End}
 		w.run()
 		for _, list := range [...][]Violation{w.exclusion, w.capacity, w.ownership} {
 			for _, v := range list {
@@ -47,7 +44,6 @@ func (ev *evidence) sweep() *sweepResult {
 		s.capacity = append(s.capacity, w.capacity...)
 		s.ownership = append(s.ownership, w.ownership...)
 	}
-	ev.swept = s
 	return s
 }
 
