@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -21,18 +22,14 @@ const (
 // Worst is the verdict of several: Invalid over Unknown over Valid. Of none it
 // is Unknown.
 func Worst(verdicts ...Verdict) Verdict {
-	worst := Unknown
-	for i, v := range verdicts {
-		switch {
-		case v == Invalid:
-			return Invalid
-		case i == 0:
-			worst = v
-		case v == Unknown:
-			worst = Unknown
-		}
+	switch {
+	case slices.Contains(verdicts, Invalid):
+		return Invalid
+	case len(verdicts) == 0 || slices.Contains(verdicts, Unknown):
+		return Unknown
+	default:
+		return Valid
 	}
-	return worst
 }
 
 // A Violation is one proof that a property does not hold.

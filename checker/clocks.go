@@ -73,7 +73,7 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 		found, list, first := r.Total, r.Violations, r.Violations[0].Explanation
 		tried := true
 		if c.stretched != nil {
-			r.Violations = filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, w.ofClients)
+			r.Violations = holding.Filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, w.ofClients)
 			tried = false
 		} else {
 			r.Violations = nil
@@ -250,7 +250,7 @@ func (w *skewed) rigid(v Violation, events []history.Event) bool {
 // answers are the events that prove a violation but for those that began something: which of two holds began first, and so
 // whose end is told, may depend on the clocks.
 func (w *skewed) answers(events []int64) []int64 {
-	answers := filter(events, func(at int64) bool { return w.history.Events[at].Type != history.Invoke })
+	answers := holding.Filter(events, func(at int64) bool { return w.history.Events[at].Type != history.Invoke })
 	slices.Sort(answers)
 	return answers
 }

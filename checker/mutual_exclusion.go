@@ -92,7 +92,7 @@ func shared(ev *evidence) int {
 			last[op.Process] = op.Invoke.Index
 		}
 	}
-	return len(filter(inner, func(op *holding.Op) bool { return last[by[op]] > op.Complete.Index }))
+	return len(holding.Filter(inner, func(op *holding.Op) bool { return last[by[op]] > op.Complete.Index }))
 }
 
 // otherTokens are the first inner acquires that were given another token than the hold

@@ -123,7 +123,7 @@ func (l *lockSweep) checkFreeTime(spans []holdSpan) {
 			continue
 		}
 		if leased == nil {
-			leased, all = l.room(filter(spans, byLease)), l.room(entire(l.Holds))
+			leased, all = l.room(holding.Filter(spans, byLease)), l.room(entire(l.Holds))
 		}
 		end, sent := h.End, h.Acquire.Invoke.Time
 		if h.Proof.Verb == holding.Acquire { // granted in that time
@@ -163,7 +163,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 	for first > 0 && r.reach[first-1] >= s.From {
 		first--
 	}
-	by = filter(r.spans[first:last], func(p holdSpan) bool {
+	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool {
 		switch {
 		case p.hold == h || p.Until < s.From:
 			return false
@@ -193,7 +193,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 		return nil, false
 	}
 	if !r.Semaphore() {
-		by = filter(by, func(p holdSpan) bool { return p.From < s.From && p.Until > s.From })
+		by = holding.Filter(by, func(p holdSpan) bool { return p.From < s.From && p.Until > s.From })
 	}
 	return by, true
 }
@@ -219,14 +219,4 @@ func (l *lockSweep) upTo(t time.Duration) string {
 		t = history.Never
 	}
 	return seconds(t)
-}
-
-// filter is a list of those that are kept.
-func filter[T any](list []T, keep func(T) bool) (kept []T) {
-	for _, e := range list {
-		if keep(e) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }

@@ -54,8 +54,8 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	if len(ops) == 0 {
 		return
 	}
-	id := int32(len(l.accounts)) //nolint:gosec // fewer than operations, which fit into memory
-	l.accounts = append(l.accounts, reads)
+	id := int32(len(l.Accounts)) //nolint:gosec // fewer than operations, which fit into memory
+	l.Accounts = append(l.Accounts, reads)
 	behind := byAnswers(ops)
 	*a = ownerState{
 		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0], behind: behind,
@@ -67,10 +67,8 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 			continue
 		case op.Account < 0:
 			op.Account = id
-		case l.also == nil:
-			l.also = map[*Op][]int32{op: {id}}
 		default:
-			l.also[op] = append(l.also[op], id)
+			l.Also[op] = append(l.Also[op], id)
 		}
 		if op.Verb == Acquire && !op.Failed() {
 			a.asked = append(a.asked, op)

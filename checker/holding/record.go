@@ -217,7 +217,7 @@ func (r *Record) promise(e *history.Event) {
 	if r.lock == nil || r.lock.Name != e.Lock {
 		number := r.number(e.Lock, -4)
 		if r.lock = r.lockOf[number]; r.lock == nil {
-			r.lock = &Lock{record: r, number: number, Name: r.names[number]}
+			r.lock = &Lock{record: r, number: number, Name: r.names[number], Doubtful: map[int32]string{}, Disordered: map[int32]bool{}, Also: map[*Op][]int32{}}
 			r.lockOf[number] = r.lock
 			r.locks = append(r.locks, r.lock)
 		}
