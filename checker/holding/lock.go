@@ -176,26 +176,12 @@ func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
 }
 
 // Holds are those of all locks in order of their Start.
-func (r *Record) Holds() []*Grant { return merged(r.locks) }
-
-func merged(locks []*Lock) []*Grant {
-	switch len(locks) {
-	case 0:
-		return nil
-	case 1:
-		return locks[0].Holds
+func (r *Record) Holds() (all []*Grant) {
+	for _, l := range r.locks {
+		all = append(all, l.Holds...)
 	}
-	half := len(locks) / 2
-	a, b := merged(locks[:half]), merged(locks[half:])
-	all := make([]*Grant, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if byStart(a[0], b[0]) <= 0 {
-			all, a = append(all, a[0]), a[1:]
-		} else {
-			all, b = append(all, b[0]), b[1:]
-		}
-	}
-	return append(append(all, a...), b...)
+	slices.SortStableFunc(all, byStart)
+	return all
 }
 
 func byStart(x, y *Grant) int {
