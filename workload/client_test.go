@@ -79,8 +79,7 @@ func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 			require.Equal(t, history.Fail, c.ExtendReleased(t.Context(), time.Minute), "a handle that was released extends nothing")
 			h := end()
 			for _, e := range h.Events {
-				require.Equal(t, "l", e.Lock)
-				require.Equal(t, "a#1", e.Owner)
+				require.Equal(t, history.Owner{Lock: "l", Name: "a#1"}, history.Owner{Lock: e.Lock, Name: e.Owner})
 			}
 			require.Equal(t, tt.want, outcomes(h, history.Release))
 			report := checker.Check(t.Context(), h, checker.Ownership(), checker.MutualExclusion(), checker.Linearizability())
