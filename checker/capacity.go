@@ -36,7 +36,7 @@ func Capacity() Checker {
 
 // permits sweeps the holds of a semaphore.
 func (l *lockSweep) permits(spans []holdSpan) {
-	leased := filter(spans, byLease)
+	leased := holding.Filter(spans, byLease)
 	reported := map[*holding.Grant]bool{}
 	l.over(leased, func(p *holdSpan, out []*holdSpan) {
 		reported[p.hold] = true

@@ -87,7 +87,7 @@ func checkReader(ctx context.Context, r Source, most int64, checkers []Checker) 
 	}
 	ev := newEvidence(record)
 	report := ev.check(ctx, checkers)
-	report.explain(ctx, concerns(record))
+	report.explain(ctx, record, nil)
 	report.Took = time.Since(began)
 	return report, nil
 }
@@ -145,7 +145,6 @@ func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 	if len(checkers) == 0 {
 		checkers = Standard()
 	}
-	ev.sweep() // which several share
 	judged := make([]Result, len(checkers))
 	side(len(checkers), func(i int) {
 		at := len(checkers) - 1 - i

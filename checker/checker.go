@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -21,18 +22,14 @@ const (
 // Worst is the verdict of several: Invalid over Unknown over Valid. Of none it
 // is Unknown.
 func Worst(verdicts ...Verdict) Verdict {
-	worst := Unknown
-	for i, v := range verdicts {
-		switch {
-		case v == Invalid:
-			return Invalid
-		case i == 0:
-			worst = v
-		case v == Unknown:
-			worst = Unknown
-		}
+	switch {
+	case slices.Contains(verdicts, Invalid):
+		return Invalid
+	case len(verdicts) == 0 || slices.Contains(verdicts, Unknown):
+		return Unknown
+	default:
+		return Valid
 	}
-	return worst
 }
 
 // A Violation is one proof that a property does not hold.
@@ -48,7 +45,8 @@ type Violation struct {
 	Until time.Duration `json:"until"`
 	// Least is for how long two clients held a lock at the least, where the stamps are of clocks that may be wrong
 	// ([CheckWithin]) and say more; else 0.
-	Least time.Duration `json:"least,omitempty"`
+	Least   time.Duration `json:"least,omitempty"`
+	overlap time.Duration // the same by the stamps alone, however soon the history ended
 	// Explanation says it in a sentence, with the times and the owners.
 	Explanation string `json:"explanation"`
 	// Minimal is a part of the history, whole operations only, that on its own

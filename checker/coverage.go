@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -36,18 +35,23 @@ func cover(ev *evidence) map[string]int {
 			counts[history.MetRenewals]++
 		}
 	}
-	var all []*holding.Grant
 	for _, l := range ev.Locks() {
 		add(history.MetContention, contended(l))
 		coverHolds(l, ev.End, add)
-		all = append(all, l.Holds...)
 	}
-	slices.SortStableFunc(all, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
-	held := make([][]*holding.Grant, ev.Names()) // by each owner
+	all := ev.Holds()
+	times := make([]int32, ev.Names()) // that each owner held something
 	for _, h := range all {
-		mine := &held[h.Owner()]
-		*mine = append(slices.DeleteFunc(*mine, func(before *holding.Grant) bool { return before.End <= h.Start }), h)
-		for _, mine := range (*mine)[:len(*mine)-1] {
+		times[h.Owner()]++
+	}
+	held := map[int32][]*holding.Grant{} // by owner
+	for _, h := range all {
+		if times[h.Owner()] == 1 {
+			continue
+		}
+		before := slices.DeleteFunc(held[h.Owner()], func(before *holding.Grant) bool { return before.End <= h.Start })
+		held[h.Owner()] = append(before, h)
+		for _, mine := range before {
 			switch {
 			case mine.Acquire.Lock != h.Acquire.Lock:
 				add(history.MetSeveral, 1)

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
@@ -11,14 +12,14 @@ import (
 type evidence struct {
 	*holding.Record
 
-	swept    *sweepResult
+	sweep    func() *sweepResult       // of all locks, once
 	searched map[*holding.Lock]Verdict // of each lock that the search has judged
 }
 
 // newEvidence derives who held what.
 func newEvidence(r *holding.Record) *evidence {
 	r.Derive()
-	return &evidence{Record: r}
+	return &evidence{Record: r, sweep: sync.OnceValue(func() *sweepResult { return sweep(r) })}
 }
 
 func evidenceOf(h *history.History) *evidence { return newEvidence(holding.RecordOf(h)) }

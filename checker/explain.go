@@ -26,36 +26,27 @@ const (
 // An operation is left out only if what remains still shows the very violation,
 // by the same events: to leave out a release, say, makes another story.
 func Explain(ctx context.Context, h *history.History, report *Report) {
-	report.explain(ctx, func(Violation) *history.History { return h })
+	report.explain(ctx, holding.RecordOf(h), h)
 }
 
-// explain fills in the Minimal of violations in parts of a history.
-func (r *Report) explain(ctx context.Context, part func(Violation) *history.History) {
+// explain is [Explain] of a record. Without its history, the events are as the record has them.
+func (r *Report) explain(ctx context.Context, record *holding.Record, h *history.History) {
 	for i := range r.Results {
 		result := &r.Results[i]
 		for _, c := range Standard() {
 			for j := range result.Violations[:min(len(result.Violations), Explained)] {
 				if v := &result.Violations[j]; c.name == result.Name {
-					v.Minimal = c.minimal(ctx, part(*v), *v)
+					v.Minimal = c.minimal(ctx, record, h, *v)
 				}
 			}
 		}
 	}
 }
 
-// concerns are the part of a record that a violation can depend on.
-func concerns(r *holding.Record) func(Violation) *history.History {
-	return func(v Violation) *history.History {
-		return r.History(func(op *holding.Op) bool {
-			return r.Name(op.Lock) == v.Lock || v.Resource != "" && r.Name(op.Resource) == v.Resource || slices.Contains(v.Events, op.Complete.Index)
-		})
-	}
-}
-
 // An exhibit is evidence that is left out as a whole: an operation, or a single event.
-type exhibit []history.Event
+type exhibit = []history.Event
 
-func (c Checker) minimal(ctx context.Context, h *history.History, v Violation) []history.Event {
+func (c Checker) minimal(ctx context.Context, r *holding.Record, h *history.History, v Violation) []history.Event {
 	tries := 0
 	shows := func(list []exhibit) bool { // alone the same violation
 		if tries++; tries > explainTries || len(list) == 0 || ctx.Err() != nil {
@@ -65,7 +56,7 @@ func (c Checker) minimal(ctx context.Context, h *history.History, v Violation) [
 		return slices.ContainsFunc(f.violations, func(o Violation) bool { return o.Kind == v.Kind && slices.Equal(o.Events, v.Events) })
 	}
 	for _, ownersOnly := range []bool{true, false} {
-		list := exhibits(h, v, ownersOnly)
+		list := exhibits(r, h, v, ownersOnly)
 		if !shows(list) {
 			continue
 		}
@@ -91,49 +82,47 @@ func (c Checker) minimal(ctx context.Context, h *history.History, v Violation) [
 
 // exhibits are what a violation may depend on: what its owners did with the
 // lock and its resource, or what any owner did.
-func exhibits(h *history.History, v Violation, ownersOnly bool) []exhibit {
+func exhibits(r *holding.Record, h *history.History, v Violation, ownersOnly bool) []exhibit {
+	names := func(at int64) bool { return slices.Contains(v.Events, at) }
+	named := func(op *holding.Op) bool { return names(op.Invoke.Index) || names(op.Complete.Index) }
 	owners := map[string]bool{}
-	named := func(e history.Event) bool { return slices.Contains(v.Events, e.Index) }
-	for _, e := range filter(h.Events, named) {
-		owners[e.LockOwner()] = true
+	for _, part := range r.Parts(named) {
+		owners[part[0].LockOwner()] = true
 	}
-	concerns := func(e *history.Event) bool {
+	list := r.Parts(func(op *holding.Op) bool {
 		switch {
-		case e.Op == history.Crash:
+		case named(op):
 			return true
-		case e.Op == history.Inject || e.Op == history.Heal:
-			return v.Kind == Stuck
-		case ownersOnly && !owners[e.LockOwner()] && e.Op != history.Declare:
+		case ownersOnly && !owners[r.Name(op.Owner)]:
 			return false
-		case e.Op == history.Access:
-			return v.Resource != "" && cmp.Or(e.Resource, e.Lock) == v.Resource
+		case op.Verb == holding.Access:
+			return v.Resource != "" && r.Name(cmp.Or(op.Resource, op.Lock)) == v.Resource
 		default:
-			return e.Lock == v.Lock && e.Op != history.Observe
+			return r.Name(op.Lock) == v.Lock
+		}
+	})
+	for process, crashes := range r.Crashes {
+		for _, c := range crashes {
+			list = append(list, exhibit{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
 		}
 	}
-	var list []exhibit
-	open, declared := map[int]int{}, map[string]int{} // where the operation of a process is, since its invoke, and what was declared of a lock
-	for _, e := range h.Events {
-		at, pair := open[e.Process]
-		switch {
-		case e.Op == history.Declare && e.From > 0:
-			at, pair = declared[e.Lock], true
-		case e.Op == history.Declare:
-			declared[e.Lock] = len(list)
-		case e.Process < 0, e.Op == history.Lost, e.Op == history.Crash:
-			pair = false
-		case e.Type == history.Invoke:
-			open[e.Process], pair = len(list), false
-		default:
-			delete(open, e.Process)
-		}
-		if pair {
-			list[at] = append(list[at], e)
-		} else {
+	if l := r.Lock(v.Lock); l != nil && l.Declared != nil {
+		list = append(list, append(exhibit{*l.Declared}, l.Changes...))
+	}
+	for _, e := range r.Faults {
+		if names(e.Index) || v.Kind == Stuck && e.Op != history.Observe {
 			list = append(list, exhibit{e})
 		}
 	}
-	return slices.DeleteFunc(list, func(one exhibit) bool { return !concerns(&one[0]) && !slices.ContainsFunc(one, named) })
+	slices.SortFunc(list, func(a, b exhibit) int { return cmp.Compare(a[0].Index, b[0].Index) })
+	for _, part := range list {
+		for i := range part {
+			if h != nil {
+				part[i] = h.Events[part[i].Index]
+			}
+		}
+	}
+	return list
 }
 
 func joined(list []exhibit) []history.Event {

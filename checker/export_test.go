@@ -55,8 +55,7 @@ func Prepare(h *history.History, lock string) *Prepared {
 
 // Sweep decides by the sweep.
 func (p *Prepared) Sweep() Verdict {
-	p.ev.swept = nil
-	if _, bad := p.ev.sweep().first[p.lock]; bad {
+	if _, bad := sweep(p.ev.Record).first[p.lock]; bad {
 		return Invalid
 	}
 	return Valid

@@ -31,7 +31,7 @@ func Fairness() Checker {
 				if !l.Fair {
 					continue
 				}
-				q := queue{Lock: l, findings: f, holds: filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
+				q := queue{Lock: l, findings: f, holds: holding.Filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
 				f.counts["grants"] += len(q.holds)
 				if !q.Semaphore() {
 					q.byExtent()
@@ -120,7 +120,7 @@ func (q *queue) byAnswer() {
 		return h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK()
 	}
 	answered := sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time })
-	returned := sorted(filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
+	returned := sorted(holding.Filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
 	var all lastQueued
 	own := map[int32]*holding.Grant{}
 	for _, h := range sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Invoke.Time }) {

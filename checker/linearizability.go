@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,8 +77,8 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	found := ev.sweep().first
 	side(len(tasks), func(i int) { tasks[i].search(ctx, found) })
 	for _, t := range tasks {
-		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Clear() && loose(t.Lock) {
-			t.verdict = Invalid // the search allows orders that the lines rule out
+		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Unclear == "" && t.Capacities != nil {
+			t.verdict = Invalid // the search takes the greatest capacity
 		}
 		ev.searched[t.Lock] = t.verdict
 		f.used(t.memory * runtime.GOMAXPROCS(0))
@@ -203,13 +202,13 @@ func unexplained(ev *evidence, l *holding.Lock) Violation {
 
 // disagreements compares the two engines where both are exact.
 func disagreements(f *findings, ev *evidence) {
-	if ev.searched == nil || ev.swept == nil {
-		return
-	}
 	for _, l := range ev.Locks() {
 		verdict, judged := ev.searched[l]
-		_, bad := ev.swept.first[l]
-		if !judged || verdict == Unknown || !l.Clear() || bad == (verdict == Invalid) || loose(l) {
+		if !judged || verdict == Unknown || l.Unclear != "" {
+			continue
+		}
+		_, bad := ev.sweep().first[l]
+		if bad == (verdict == Invalid) || l.Capacities != nil {
 			continue
 		}
 		sweep := Valid
@@ -219,22 +218,4 @@ func disagreements(f *findings, ev *evidence) {
 		f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history",
 			l.Name, sweep, verdict)
 	}
-}
-
-// loose reports whether the search allows more than the sweep: one owner of the lock did two things in the same
-// instant, which porcupine takes for concurrent, or its capacity changed, of which the search takes the greatest.
-func loose(l *holding.Lock) bool {
-	type act struct {
-		at    time.Duration
-		owner int32
-	}
-	seen := map[act]bool{}
-	twice := func(at time.Duration, owner int32) bool {
-		before := seen[act{at, owner}]
-		seen[act{at, owner}] = true
-		return before
-	}
-	return l.Capacities != nil || slices.ContainsFunc(l.Ops, func(op *holding.Op) bool {
-		return twice(op.Invoke.Time, op.Owner) || !op.Open() && twice(op.Complete.Time, op.Owner)
-	}) || slices.ContainsFunc(l.Losts, func(op *holding.Op) bool { return twice(op.Invoke.Time, op.Owner) })
 }

@@ -20,7 +20,7 @@ import (
 // they were confirmed. An unknown acquire that a later confirmation proves
 // happened before that confirmation.
 func requestsOf(l *holding.Lock) []request {
-	granted := make([]bool, l.Accounts())
+	granted := make([]bool, len(l.Accounts))
 	proofs, proving := map[*holding.Op]time.Duration{}, map[*holding.Op]bool{}
 	for _, h := range l.Holds {
 		granted[h.Account] = true
@@ -31,7 +31,7 @@ func requestsOf(l *holding.Lock) []request {
 	requests := make([]request, 0, len(l.Ops))
 	add := func(op *holding.Op, account int32) {
 		r := request{
-			op: op, until: op.Complete.Time, done: op.OK(), account: account, again: l.Reentrant || l.Reads(account),
+			op: op, until: op.Complete.Time, done: op.OK(), account: account, again: l.Reentrant || l.Accounts[account],
 		}
 		r.proves = proving[op]
 		switch {
@@ -58,7 +58,7 @@ func requestsOf(l *holding.Lock) []request {
 		if op.Account >= 0 {
 			add(op, op.Account)
 		}
-		for _, account := range l.Also(op) {
+		for _, account := range l.Also[op] {
 			add(op, account)
 		}
 	}

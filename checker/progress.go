@@ -243,19 +243,19 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 		}
 	}
 	for _, op := range l.Ops {
-		if op.Verb == holding.Release && !op.Unknown() && l.Disordered(op.Owner) {
+		if op.Verb == holding.Release && !op.Unknown() && l.Disordered[op.Owner] {
 			released[op.Owner] = append(released[op.Owner], op)
 		}
 	}
 	for _, op := range l.Ops {
-		if op.Verb == holding.Release || op.Failed() || known[op] {
+		if op.Verb == holding.Release || op.Failed() || op.Unknown() && known[op] {
 			continue
 		}
 		if op.Verb == holding.Acquire && op.Unknown() {
 			doubted[op.Owner] = true
 		}
 		// What an owner may have been granted, an extension with an unknown outcome may have extended.
-		counts := l.Disordered(op.Owner) || op.Unknown() && doubted[op.Owner]
+		counts := l.Disordered[op.Owner] || op.Unknown() && doubted[op.Owner]
 		at, until, is := p.carriedOut(op, l.Drift)
 		if !counts || !is {
 			continue
@@ -374,7 +374,7 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	requests := filter(w.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
+	requests := holding.Filter(w.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 	if len(requests) == 0 {
 		return
 	}

@@ -103,7 +103,7 @@ func (g *guarded) lostUpdates() []Violation {
 	var found []Violation
 	seen := map[int32]int{}
 	for i, u := range g.updates {
-		wrote := filter(writers[u.Read], func(w *holding.Op) bool { return w.Invoke.Time <= u.Complete.Time }) // else it can't have read it
+		wrote := holding.Filter(writers[u.Read], func(w *holding.Op) bool { return w.Invoke.Time <= u.Complete.Time }) // else it can't have read it
 		if v := g.lost(i, latest, wrote, readers[u.Read], seen); v != nil {
 			found = append(found, *v)
 		}

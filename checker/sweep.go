@@ -28,13 +28,10 @@ type sweepResult struct {
 }
 
 // sweep is what was found in all locks.
-func (ev *evidence) sweep() *sweepResult {
-	if ev.swept != nil {
-		return ev.swept
-	}
+func sweep(r *holding.Record) *sweepResult {
 	s := &sweepResult{first: map[*holding.Lock]Violation{}}
-	for _, l := range ev.Locks() {
-		w := lockSweep{Lock: l, until: ev.End}
+	for _, l := range r.Locks() {
+		w := lockSweep{Lock: l, until: r.End}
 		w.run()
 		for _, list := range [...][]Violation{w.exclusion, w.capacity, w.ownership} {
 			for _, v := range list {
@@ -47,7 +44,6 @@ func (ev *evidence) sweep() *sweepResult {
 		s.capacity = append(s.capacity, w.capacity...)
 		s.ownership = append(s.ownership, w.ownership...)
 	}
-	ev.swept = s
 	return s
 }
 
@@ -127,7 +123,7 @@ func (l *lockSweep) checkFreeTime(spans []holdSpan) {
 			continue
 		}
 		if leased == nil {
-			leased, all = l.room(filter(spans, byLease)), l.room(entire(l.Holds))
+			leased, all = l.room(holding.Filter(spans, byLease)), l.room(entire(l.Holds))
 		}
 		end, sent := h.End, h.Acquire.Invoke.Time
 		if h.Proof.Verb == holding.Acquire { // granted in that time
@@ -167,7 +163,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 	for first > 0 && r.reach[first-1] >= s.From {
 		first--
 	}
-	by = filter(r.spans[first:last], func(p holdSpan) bool {
+	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool {
 		switch {
 		case p.hold == h || p.Until < s.From:
 			return false
@@ -197,7 +193,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 		return nil, false
 	}
 	if !r.Semaphore() {
-		by = filter(by, func(p holdSpan) bool { return p.From < s.From && p.Until > s.From })
+		by = holding.Filter(by, func(p holdSpan) bool { return p.From < s.From && p.Until > s.From })
 	}
 	return by, true
 }
@@ -223,14 +219,4 @@ func (l *lockSweep) upTo(t time.Duration) string {
 		t = history.Never
 	}
 	return seconds(t)
-}
-
-// filter is a list of those that are kept.
-func filter[T any](list []T, keep func(T) bool) (kept []T) {
-	for _, e := range list {
-		if keep(e) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }

@@ -117,8 +117,8 @@ func TestEveryLockHasAWorkload(t *testing.T) {
 // refusedAccesses counts the accesses that the resource refused.
 func refusedAccesses(h *history.History) int {
 	refused := 0
-	for _, op := range h.Operations() {
-		if op.Invoke.Op == history.Access && op.Failed() {
+	for _, e := range h.Events {
+		if e.Op == history.Access && e.Type == history.Fail {
 			refused++
 		}
 	}
@@ -178,9 +178,9 @@ func audited(t *testing.T, dir string, run history.Run, h *history.History, fenc
 	t.Helper()
 	done := map[string]int{} // by owner
 	changes := 0
-	for _, op := range h.Operations() {
-		if op.Invoke.Op == history.Access && op.OK() {
-			done[op.Invoke.Owner]++
+	for _, e := range h.Events {
+		if e.Op == history.Access && e.Type == history.OK {
+			done[e.Owner]++
 			changes++
 		}
 	}

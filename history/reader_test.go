@@ -287,5 +287,5 @@ func TestAProcessMayInjectAndHealFaults(t *testing.T) {
 	const fault = `{"time":1,"process":3,"type":"invoke","op":"inject","fault":"pause"}` + "\n" + `{"time":2,"process":3,"type":"ok","op":"inject","fault":"pause"}` + "\n"
 	h, err := history.ReadAll(strings.NewReader(fault + strings.NewReplacer("inject", "heal", `"time":1`, `"time":3`, `"time":2`, `"time":4`).Replace(fault)))
 	require.NoError(t, err)
-	require.Len(t, h.Operations(), 2)
+	require.Len(t, h.Events, 4)
 }

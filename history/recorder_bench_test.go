@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"io"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,31 +24,21 @@ func BenchmarkRecord(b *testing.B) {
 	invoke := history.Event{Process: 1, Op: history.Acquire, Type: history.Invoke, Lock: "lock-1", Owner: "zone-a.1#17", Lease: time.Second}
 	ok := invoke
 	ok.Type, ok.Expires, ok.Token, ok.Holds, ok.Node = history.OK, time.Second, 1234567, 1, "redis-1"
-	for name, run := range map[string]func(b *testing.B, operation func()){
-		"alone": func(b *testing.B, operation func()) {
-			b.Helper()
-			for b.Loop() {
-				operation()
-			}
-		},
-		"together": func(b *testing.B, operation func()) {
-			b.Helper()
-			b.SetParallelism(4)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					operation()
-				}
-			})
-		},
-	} {
+	for name, clients := range map[string]int{"alone": 1, "together": 8} {
 		b.Run(name, func(b *testing.B) {
 			r := history.NewRecorder(io.Discard)
 			b.ReportAllocs()
 			before := processor()
-			run(b, func() {
-				r.Record(invoke)
-				r.Record(ok)
-			})
+			var together sync.WaitGroup
+			for client := range clients {
+				together.Go(func() {
+					for n := client; n < b.N; n += clients {
+						r.Record(invoke)
+						r.Record(ok)
+					}
+				})
+			}
+			together.Wait()
 			b.ReportMetric(float64(processor()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}

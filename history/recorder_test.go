@@ -43,7 +43,6 @@ func TestRecorderStampsStrictlyIncreaseOverAllProcesses(t *testing.T) {
 			require.Greater(t, e.Time, h.Events[i-1].Time)
 		}
 	}
-	require.Len(t, h.Operations(), processes*rounds)
 }
 
 func TestRecorderClosesOpenOperationsAsInfo(t *testing.T) {

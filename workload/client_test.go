@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -87,9 +88,8 @@ func TestASecondReleaseIsRecordedForWhatItShows(t *testing.T) {
 			require.False(t, c.Holding())
 			require.Equal(t, history.Fail, c.ExtendReleased(t.Context(), time.Minute), "a handle that was released extends nothing")
 			h := end()
-			for _, op := range h.Operations() {
-				require.Equal(t, "l", op.Invoke.Lock)
-				require.Equal(t, "a#1", op.Invoke.Owner)
+			for _, e := range h.Events {
+				require.Equal(t, history.Owner{Lock: "l", Name: "a#1"}, history.Owner{Lock: e.Lock, Name: e.Owner})
 			}
 			require.Equal(t, tt.want, outcomes(h, history.Release))
 			report := checker.Check(t.Context(), h, checker.Ownership(), checker.MutualExclusion(), checker.Linearizability())
@@ -190,13 +190,16 @@ func reentries(t *testing.T, careless bool, then func(c *workload.Client)) (h *h
 	return h
 }
 
-// outcomes are those of the operations of a kind, in the order of their invokes.
+// answers are the events of a kind with which an operation ended.
+func answers(h *history.History, op history.Op) []history.Event {
+	return slices.DeleteFunc(slices.Clone(h.Events), func(e history.Event) bool { return e.Op != op || e.Type == history.Invoke })
+}
+
+// outcomes are those of the operations of a kind.
 func outcomes(h *history.History, op history.Op) []history.Type {
 	var all []history.Type
-	for _, o := range h.Operations() {
-		if o.Invoke.Op == op {
-			all = append(all, o.Complete.Type)
-		}
+	for _, e := range answers(h, op) {
+		all = append(all, e.Type)
 	}
 	return all
 }
@@ -273,8 +276,8 @@ func TestAClientBelievesNoLongerThanItsRecordClaims(t *testing.T) {
 	})
 	report := checker.Check(t.Context(), h, checker.UseWithinLease(), checker.Ownership(), checker.MutualExclusion(), checker.Linearizability())
 	require.Equal(t, checker.Valid, report.Verdict, "%+v", report)
-	ops := h.Operations()
-	require.Equal(t, ops[1].Complete.Expires, ops[2].Complete.Expires, "the first end, after the third grant")
-	require.Equal(t, ops[0].Invoke.Owner, ops[1].Invoke.Owner)
-	require.Equal(t, 2, ops[1].Complete.Holds)
+	grants := answers(h, history.Acquire)
+	require.Equal(t, grants[1].Expires, grants[2].Expires, "the first end, after the third grant")
+	require.Equal(t, grants[0].Owner, grants[1].Owner)
+	require.Equal(t, 2, grants[1].Holds)
 }

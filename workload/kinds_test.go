@@ -103,10 +103,8 @@ func TestARequestForSeveralLocksIsAnOperationOnEach(t *testing.T) {
 	require.Equal(t, 1, met(t, report)[history.MetSeveral])
 	require.Equal(t, 2, met(t, report)[history.MetRefusals])
 	used := map[string]string{} // under which lock each resource was used
-	for _, op := range h.Operations() {
-		if op.Invoke.Op == history.Access {
-			used[op.Invoke.Resource] = op.Invoke.Lock
-		}
+	for _, e := range answers(h, history.Access) {
+		used[e.Resource] = e.Lock
 	}
 	require.Equal(t, map[string]string{"x": "x", "y": "y"}, used)
 }

@@ -31,6 +31,7 @@ type ownerState struct {
 	busy      int64         // index of the latest completion of an acquire or release
 	asked     []*Op         // its acquires that were not refused, in order of their invokes
 	behind    []*Op         // its extends that were answered after others that were sent later
+	parts     []int         // the processes that may have part in what it holds
 	space     open          // for the hold
 }
 
@@ -53,8 +54,8 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	if len(ops) == 0 {
 		return
 	}
-	id := int32(len(l.accounts)) //nolint:gosec // fewer than operations, which fit into memory
-	l.accounts = append(l.accounts, reads)
+	id := int32(len(l.Accounts)) //nolint:gosec // fewer than operations, which fit into memory
+	l.Accounts = append(l.Accounts, reads)
 	behind := byAnswers(ops)
 	*a = ownerState{
 		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0], behind: behind,
@@ -66,10 +67,8 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 			continue
 		case op.Account < 0:
 			op.Account = id
-		case l.also == nil:
-			l.also = map[*Op][]int32{op: {id}}
 		default:
-			l.also[op] = append(l.also[op], id)
+			l.Also[op] = append(l.Also[op], id)
 		}
 		if op.Verb == Acquire && !op.Failed() {
 			a.asked = append(a.asked, op)
@@ -77,6 +76,9 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	}
 	slices.SortFunc(a.asked, func(x, y *Op) int { return cmp.Compare(x.Invoke.Index, y.Invoke.Index) })
 	for _, op := range ops {
+		if len(a.record.Crashes) > 0 {
+			a.crashes(op)
+		}
 		switch op.Verb {
 		case Acquire:
 			a.acquire(op)
@@ -141,6 +143,11 @@ func (a *ownerState) begin(acquire, proof *Op, most int, again bool) {
 	a.space = open{Grant: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: history.Never, told: proof.Complete.Time}
 	a.hold = &a.space
 	a.joins(acquire)
+	if proof != acquire { // one of those that are not proven, it is not known which
+		for _, op := range append(slices.Clip(a.unproven), acquire) {
+			a.parts = append(a.parts, op.Process)
+		}
+	}
 	if a.hold.lease = a.lease(proof); proof.Verb == Release {
 		a.hold.lease = lease{certain: history.Never, validity: history.Never, lost: -1}
 	}
@@ -340,6 +347,41 @@ func (a *ownerState) close(end time.Duration, why string, by int64) {
 	a.hold, a.last, a.before = nil, nil, h.Grant
 }
 
+// crashes cuts what an acquire or extend without a lease gave where a process crashed that has part in the hold: one that
+// sent an acquire that belongs to it, and was not refused. Where it is not known which of them renews it, the first that
+// crashes may end it, of which its holder is not told.
+func (a *ownerState) crashes(op *Op) {
+	if op.Failed() || op.Verb != Acquire && op.Verb != Extend {
+		return
+	}
+	if op.Verb == Acquire {
+		if op.OK() && (!a.reentrant || a.hold == nil) {
+			a.ended()
+		}
+		if op.OK() || a.reentrant || a.hold == nil { // else it has no part in what is held
+			a.parts = append(a.parts, op.Process)
+		}
+	}
+	parts := a.parts
+	for _, x := range a.unproven {
+		if a.hold == nil && op.Verb == Extend { // it may belong to any of them
+			parts = append(slices.Clip(parts), x.Process)
+		}
+	}
+	for _, process := range parts {
+		if at, crashed := a.record.crash(process, op.Invoke.Time); crashed && op.Expires() == 0 {
+			op.Ends = min(op.Ends, at)
+		}
+	}
+}
+
+// ended forgets who had part in a hold, unless an inner acquire with an unknown outcome may keep it alive.
+func (a *ownerState) ended() {
+	if !a.reentrant || len(a.unproven) == 0 {
+		a.parts = nil
+	}
+}
+
 func (a *ownerState) release(op *Op) {
 	if op.Unknown() {
 		a.pending = append(a.pending, op.Invoke)
@@ -402,12 +444,14 @@ func (a *ownerState) releasedBy(op *Op) {
 	h.Release, a.lapse = op, h.lease.certain
 	a.close(max(op.Invoke.Time, h.alive), EndReleased, op.Invoke.Index)
 	a.last, a.gone = a.before, op.Complete.Time
+	a.ended()
 }
 
 // denied judges the answer "not held", after which there is no hold.
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
 	a.hold.endBelief(at)
+	a.ended()
 	if good <= op.Complete.Time {
 		a.endAt(good, why, ender)
 		return

@@ -15,12 +15,13 @@ import (
 type Lock struct {
 	Name string
 	history.Guarantees
-	Declared *history.Event // as Guarantees say; nil if it was not
-	Used     bool           // it was declared, or an event says something of who holds it
-	Ops      []*Op          // acquires, releases and extends, in order of their invokes
-	Requests []*Op          // the acquires in order of their answers; those that had none are the last
-	Accesses []*Op          // that name it, in order of their invokes
-	Losts    []*Op          // in order
+	Declared *history.Event  // as Guarantees say; nil if it was not
+	Changes  []history.Event // the later declarations, of another capacity
+	Used     bool            // it was declared, or an event says something of who holds it
+	Ops      []*Op           // acquires, releases and extends, in order of their invokes
+	Requests []*Op           // the acquires in order of their answers; those that had none are the last
+	Accesses []*Op           // that name it, in order of their invokes
+	Losts    []*Op           // in order
 
 	// Holds are all holds in order of their Start.
 	Holds []*Grant
@@ -37,15 +38,17 @@ type Lock struct {
 	Unclear string
 	// Doubtful are the owners whose accounts can't be told, and why.
 	Doubtful map[int32]string
+	// Disordered are those of which not even the order of what they did is known.
+	Disordered map[int32]bool
+	// Accounts are how matters stand between an owner and the lock, and whether each is of reads: of a read-write lock
+	// the reads of an owner have an account of their own, and of a semaphore each of the grants that it has at a time.
+	Accounts []bool
+	// Also are the accounts of an operation beside its first.
+	Also map[*Op][]int32
 
 	record     *Record
 	number     int32
 	acts, uses int
-	// Accounts are how matters stand between an owner and the lock, and whether each is of reads: of a read-write lock
-	// the reads of an owner have an account of their own, and of a semaphore each of the grants that it has at a time.
-	accounts   []bool
-	also       map[*Op][]int32 // more accounts of an operation
-	disordered map[int32]bool  // owners of which not even the order of what they did is known
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -147,15 +150,6 @@ func (g *Grant) Span() Span { return Span{From: g.Start, Until: g.End} }
 // Certain reports whether it was held for certain for some time.
 func (g *Grant) Certain() bool { return g.End > g.Start }
 
-// Reads reports whether an account is of the reads of an owner.
-func (l *Lock) Reads(account int32) bool { return l.accounts[account] }
-
-// Accounts is how many accounts there are.
-func (l *Lock) Accounts() int { return len(l.accounts) }
-
-// Also are the accounts of an operation beside its first.
-func (l *Lock) Also(op *Op) []int32 { return l.also[op] }
-
 // Record is what the lock is part of.
 func (l *Lock) Record() *Record { return l.record }
 
@@ -181,33 +175,13 @@ func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
 	return least, most
 }
 
-// Clear reports whether the account of every owner can be told.
-func (l *Lock) Clear() bool { return l.Unclear == "" }
-
-// Disordered reports whether not even the order of what an owner did is known.
-func (l *Lock) Disordered(owner int32) bool { return l.disordered[owner] }
-
 // Holds are those of all locks in order of their Start.
-func (r *Record) Holds() []*Grant { return merged(r.locks) }
-
-func merged(locks []*Lock) []*Grant {
-	switch len(locks) {
-	case 0:
-		return nil
-	case 1:
-		return locks[0].Holds
+func (r *Record) Holds() (all []*Grant) {
+	for _, l := range r.locks {
+		all = append(all, l.Holds...)
 	}
-	half := len(locks) / 2
-	a, b := merged(locks[:half]), merged(locks[half:])
-	all := make([]*Grant, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if byStart(a[0], b[0]) <= 0 {
-			all, a = append(all, a[0]), a[1:]
-		} else {
-			all, b = append(all, b[0]), b[1:]
-		}
-	}
-	return append(append(all, a...), b...)
+	slices.SortStableFunc(all, byStart)
+	return all
 }
 
 func byStart(x, y *Grant) int {
@@ -279,7 +253,7 @@ func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
 func (l *Lock) divide(ops []*Op, a *ownerState) {
 	switch l.Kind {
 	case history.KindSemaphore:
-		p := permits{Lock: l, owner: ops[0].Owner, losts: filter(ops, func(op *Op) bool { return op.Verb == Lost })}
+		p := permits{Lock: l, owner: ops[0].Owner, losts: Filter(ops, func(op *Op) bool { return op.Verb == Lost })}
 		for _, op := range ops {
 			if op.Verb != Lost {
 				p.take(op)
@@ -337,9 +311,6 @@ func index(is bool) int {
 
 // doubt says why the account of an owner can't be told, with its name.
 func (l *Lock) doubt(owner int32, format string) {
-	if l.Doubtful == nil {
-		l.Doubtful = map[int32]string{}
-	}
 	l.Unclear = strings.Replace(format, "%s", l.record.Name(owner), 1)
 	l.Doubtful[owner] = l.Unclear
 }
@@ -347,10 +318,7 @@ func (l *Lock) doubt(owner int32, format string) {
 // confused leaves an owner out of the account, of whom not even the order of what it did is known.
 func (l *Lock) confused(owner int32, format string) {
 	l.doubt(owner, format)
-	if l.disordered == nil {
-		l.disordered = map[int32]bool{}
-	}
-	l.disordered[owner] = true
+	l.Disordered[owner] = true
 }
 
 // leaveOut drops what was concluded of owners whose account can't be told.
@@ -359,7 +327,7 @@ func (l *Lock) leaveOut() {
 		return
 	}
 	doubtful := func(owner int32) bool { return l.Doubtful[owner] != "" }
-	l.Excluded = filter(l.Holds, func(h *Grant) bool { return doubtful(h.Owner()) && !l.disordered[h.Owner()] })
+	l.Excluded = Filter(l.Holds, func(h *Grant) bool { return doubtful(h.Owner()) && !l.Disordered[h.Owner()] })
 	l.Holds = slices.DeleteFunc(l.Holds, func(h *Grant) bool { return doubtful(h.Owner()) })
 	l.Uncovered = slices.DeleteFunc(l.Uncovered, func(op *Op) bool { return doubtful(op.Owner) })
 	l.Denied = slices.DeleteFunc(l.Denied, func(d Denial) bool { return doubtful(d.Hold.Owner()) })
@@ -370,7 +338,7 @@ func (l *Lock) leaveOut() {
 // unknown outcome: what the new process gives back or prolongs without having asked for
 // it, or is granted again, may be what the old one holds.
 func (l *Lock) renamed() {
-	retired := filter(l.Ops, func(op *Op) bool { return op.Unknown() && !op.Open() && op.Unnamed() })
+	retired := Filter(l.Ops, func(op *Op) bool { return op.Unknown() && !op.Open() && op.Unnamed() })
 	asked := map[int32]bool{}
 	for _, op := range l.Ops {
 		if len(retired) == 0 || op.Failed() || !op.Unnamed() {
@@ -392,8 +360,8 @@ func (l *Lock) renamed() {
 	}
 }
 
-// filter is a list of those that are kept.
-func filter[T any](list []T, keep func(T) bool) (kept []T) {
+// Filter is a list of those that are kept.
+func Filter[T any](list []T, keep func(T) bool) (kept []T) {
 	for _, e := range list {
 		if keep(e) {
 			kept = append(kept, e)

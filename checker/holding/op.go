@@ -107,7 +107,7 @@ type Op struct {
 	Owner   int32 // if it names none, that which has the name of its process
 	Permits int32 // as the event says; 0 if it does not
 	// Account is the account of its owner that an acquire, release or extend belongs to; -1
-	// for none. A release that gives back several grants has more: see [Lock.Accounts].
+	// for none. A release that gives back several grants has more: see [Lock.Also].
 	Account int32
 
 	Resource      int32 // of an access
