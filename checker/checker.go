@@ -45,8 +45,7 @@ type Violation struct {
 	Until time.Duration `json:"until"`
 	// Least is for how long two clients held a lock at the least, where the stamps are of clocks that may be wrong
 	// ([CheckWithin]) and say more; else 0.
-	Least   time.Duration `json:"least,omitempty"`
-	overlap time.Duration // the same by the stamps alone, however soon the history ended
+	Least time.Duration `json:"least,omitempty"`
 	// Explanation says it in a sentence, with the times and the owners.
 	Explanation string `json:"explanation"`
 	// Minimal is a part of the history, whole operations only, that on its own

@@ -56,8 +56,11 @@ type skewed struct {
 	clocks            map[string]string // by owner
 }
 
-// mostInvolved bounds the events that are judged again for one violation.
-const mostInvolved = 2000
+// Bounds of what is tried for one violation.
+const (
+	mostOrders   = 4096
+	mostInvolved = 2000 // events
+)
 
 func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 	switch r.Verdict {
@@ -70,19 +73,20 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 			r.Summary = fmt.Sprintf("no violation by the stamps, but clocks that are wrong by %v may hide one: %s", w.off, why)
 		}
 	case Invalid:
-		found, list, first := r.Total, r.Violations, r.Violations[0].Explanation
+		found, first := r.Total, r.Violations[0].Explanation
 		tried := true
 		if c.stretched != nil {
 			r.Violations = holding.Filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, w.ofClients)
 			tried = false
 		} else {
-			r.Violations = nil
-			for _, v := range list {
-				stands, possible := w.stands(ctx, c, &v)
-				if tried = tried && possible; stands {
-					r.Violations = append(r.Violations, v)
-				}
-			}
+			r.Violations = holding.Filter(r.Violations, func(v Violation) bool {
+				stands, possible := w.stands(ctx, c, v)
+				tried = tried && possible
+				return stands
+			})
+		}
+		for i := range r.Violations {
+			w.least(&r.Violations[i])
 		}
 		if r.Total = len(r.Violations); r.Total > 0 {
 			r.Summary = fmt.Sprintf("%d of %d violations are there even if each clock is wrong by %v, the first: %s", r.Total, found, w.off, r.Violations[0].Explanation)
@@ -188,71 +192,41 @@ func extent(g *holding.Grant) holding.Span {
 	return holding.Span{From: min(g.Start, g.End), Until: max(g.Start, g.End)}
 }
 
-// stands reports whether a violation is there however wrong the clocks are, and whether that could be tried. It notes in
-// one for how long two clients held the lock at the least.
-//
-// All that an owner did moves as one where its clock is shifted, and a violation is there while some instants of one owner
-// are before some of another. So the shifts that show the same violation are one stretch: if the stamps and the furthest
-// shift to either side show it, all shifts between them do.
-func (w *skewed) stands(ctx context.Context, c Checker, v *Violation) (stands, tried bool) {
-	events := w.involved(*v)
-	clocks := clocksOf(events)
-	if len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 || !w.rigid(*v, events) {
-		return false, false
+// least says for how long two clients held a lock at the least, if the clocks are as wrong as they may be. The time for
+// which two holds overlap is least where one of them is shifted as far as it may be, to either side.
+func (w *skewed) least(v *Violation) {
+	l := w.record.Lock(v.Lock)
+	if v.Kind != DoubleGrant || l == nil {
+		return
 	}
+	two := holding.Filter(l.Holds, func(g *holding.Grant) bool { return slices.Contains(v.Events, g.Proof.Complete.Index) && g.Certain() })
+	if len(two) != 2 || w.clocks[w.record.Name(two[0].Owner())] == w.clocks[w.record.Name(two[1].Owner())] {
+		return
+	}
+	a, b := extent(two[0]), extent(two[1])
 	least := history.Never
 	for _, shift := range []time.Duration{-2 * w.off, 0, 2 * w.off} {
-		h, was := shifted(events, append(clocks, "", "")[1], shift, 2*w.off)
-		ev := evidenceOf(h)
-		found, sweep := c.find(ctx, ev).violations, ev.sweep()
-		if v.Kind == NotLinearizable && len(found) > 0 { // it points at one of those that the sweep finds
-			found = slices.Concat(sweep.exclusion, sweep.capacity, sweep.ownership)
-		}
-		at := slices.IndexFunc(found, func(o Violation) bool {
-			var events []int64
-			for _, e := range o.Events {
-				events = append(events, was[e])
-			}
-			return (o.Kind == v.Kind || v.Kind == NotLinearizable) && slices.Equal(w.answers(v.Events), w.answers(events))
-		})
-		if at < 0 {
-			return false, true
-		}
-		least = min(least, found[at].overlap)
+		least = min(least, min(a.Until, b.Until+shift)-max(a.From, b.From+shift))
 	}
-	if v.Kind == DoubleGrant && least > 0 && least < v.Until-v.From {
+	if least > 0 && least < v.Until-v.From {
 		v.Least = least
 		v.Explanation += fmt.Sprintf(", by the stamps; for %s at the least, if each clock is wrong by %v", say.Span(least), w.off)
 	}
-	return true, true
 }
 
-// rigid reports whether what proves a violation is of one clock for each owner, and in one piece for each hold: a hold of which
-// a part is confirmed late alone is none.
-func (w *skewed) rigid(v Violation, events []history.Event) bool {
-	of := map[string]string{}
-	if slices.ContainsFunc(events, func(e history.Event) bool {
-		clock, owner := clockOf(&e), e.LockOwner()
-		if e.Op == history.Declare {
-			return v.Kind == NotLinearizable && e.From > 0 // the capacity of a semaphore, at an instant of no clock
-		}
-		of[owner] = cmp.Or(of[owner], clock)
-		return of[owner] != clock && e.Op != history.Crash
-	}) {
-		return false
+// stands reports whether a violation is there however wrong the clocks are, and whether that could be tried.
+func (w *skewed) stands(ctx context.Context, c Checker, v Violation) (stands, tried bool) {
+	events := w.involved(v)
+	clocks := clocksOf(events)
+	changes := func(e history.Event) bool { return e.Op == history.Declare && e.From > 0 } // the capacity of a semaphore, at an instant of no clock
+	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
+		return false, false
 	}
-	l := w.record.Lock(v.Lock)
-	return v.Kind != DoubleGrant && v.Kind != NotLinearizable || !slices.ContainsFunc(l.Holds, func(g *holding.Grant) bool {
-		return len(g.Late) > 0 && slices.Contains(v.Events, g.Proof.Complete.Index)
-	})
-}
-
-// answers are the events that prove a violation but for those that began something: which of two holds began first, and so
-// whose end is told, may depend on the clocks.
-func (w *skewed) answers(events []int64) []int64 {
-	answers := holding.Filter(events, func(at int64) bool { return w.history.Events[at].Type != history.Invoke })
-	slices.Sort(answers)
-	return answers
+	p := newPair(events, append(clocks, "", "")[1], 2*w.off)
+	shifts, ok := p.shifts(2 * w.off)
+	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
+		return c.Check(ctx, p.history(shift)).Verdict != Invalid
+	}), ok
 }
 
 // involved are the events that prove a violation, and all others of those who made
@@ -341,31 +315,99 @@ func SeveralClocks(events []history.Event) error {
 		len(names), cmp.Or(names[0], "one without a name"), names[1])
 }
 
-// shifted is a history of events in which all of a clock are later by some time, and which of the events each is. All are so
-// late that no shift up to the most leads before 0.
-func shifted(events []history.Event, clock string, by, most time.Duration) (h *history.History, was []int64) {
-	h = &history.History{Events: slices.Clone(events)}
-	for i := range h.Events {
-		e, later := &h.Events[i], most+2
-		switch clockOf(e) {
-		case "":
-			e.Time = 0
-			continue
-		case clock:
-			later += by
-		}
-		e.Time += later
+// A pair is the events of one or two clocks, with declarations among those of the first.
+type pair struct {
+	first, second []history.Event
+	drifts        []time.Duration
+}
+
+// newPair makes all times so late that no shift up to most leads before 0.
+func newPair(events []history.Event, second string, most time.Duration) *pair {
+	p := &pair{drifts: []time.Duration{0}}
+	for _, e := range events {
 		if e.Expires > 0 {
-			e.Expires += later
+			e.Expires += most + 2
 		}
 		if e.Op == history.Crash && e.From > 0 {
-			e.From += later
+			e.From += most + 2
+		}
+		e.Time += most + 2
+		switch clockOf(&e) {
+		case "":
+			e.Time = 0
+			p.drifts = append(p.drifts, e.Drift)
+			p.first = slices.Insert(p.first, len(p.drifts)-2, e)
+		case second:
+			p.second = append(p.second, e)
+		default:
+			p.first = append(p.first, e)
 		}
 	}
-	slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range h.Events {
-		was = append(was, h.Events[i].Index)
-		h.Events[i].Index = int64(i)
+	return p
+}
+
+// shifts are those of the second clock, up to most in both directions, that together
+// make all orders of the events. There is false if there are too many.
+func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
+	if len(p.second) == 0 {
+		return []time.Duration{0}, true
 	}
-	return h, was
+	all = []time.Duration{-most, most} // which most often show that the order matters
+	mine := instants(p.second, p.drifts)
+	for _, a := range instants(p.first, p.drifts) {
+		from, _ := slices.BinarySearch(mine, a-most)
+		for _, b := range mine[from:] {
+			if b > a+most || len(all) > 64*mostOrders {
+				break
+			}
+			all = append(all, max(a-b-1, -most), a-b, min(a-b+1, most))
+		}
+	}
+	slices.Sort(all[2:])
+	all = slices.Compact(all)
+	return all, len(all) <= mostOrders
+}
+
+// history is that of the pair if the second clock is shifted.
+func (p *pair) history(shift time.Duration) *history.History {
+	events := slices.Concat(p.first, p.second)
+	for i := range p.second {
+		e := &events[len(events)-len(p.second)+i]
+		e.Time += shift
+		if e.Expires > 0 {
+			e.Expires = max(e.Expires+shift, 1)
+		}
+		if e.Op == history.Crash && e.From > 0 {
+			e.From = max(e.From+shift, 1)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range events {
+		events[i].Index = int64(i)
+	}
+	return &history.History{Events: events}
+}
+
+// instants are the moments that the judgement of events compares, in order.
+func instants(events []history.Event, drifts []time.Duration) (all []time.Duration) {
+	for i := range events {
+		e := &events[i]
+		if e.Op == history.Declare {
+			continue
+		}
+		all = append(all, e.Time)
+		if e.From > 0 {
+			all = append(all, e.From)
+		}
+		for _, drift := range drifts {
+			if e.Expires > 0 {
+				all = append(all, e.Expires-drift)
+			}
+			if e.Lease > 0 {
+				all = append(all, e.Time+e.Lease-drift)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
