@@ -55,11 +55,8 @@ func failoverSpecs() []Spec {
 			Name: "planned-failover", Summary: "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single",
 			Needs:  []topologies.Capability{topologies.Settings},
 			Target: AtDeployment,
-			Params: []Param{
-				{Name: "how", Values: []string{byFailover, byReplicaOf}, Default: byFailover, Draw: byFailover + "|" + byReplicaOf},
-				{Name: "pubsub", Values: []string{"keep", "close"}, Default: "keep", Draw: "keep|close"},
-			},
-			Life: history.Momentary, Effects: []history.Effect{history.Promotes},
+			Params: []Param{{Name: "pubsub", Values: []string{"keep", "close"}, Default: "keep", Draw: "keep|close"}},
+			Life:   history.Momentary, Effects: []history.Effect{history.Promotes},
 			Check: func(t topologies.Topology, _ Step) error {
 				if len(t.Shards()) == 0 || t.Elects() {
 					return fmt.Errorf("needs servers that replace no master by themselves, and clients that find it by a name: topology %s with access %s",
@@ -293,18 +290,6 @@ func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Ste
 	return being(cut.Effect + ", " + old + " is master of " + side + ", %s of the rest"), undo, nil
 }
 
-// The ways in which an operator moves the role of a master. Neither loses a write
-// that was answered: the old master takes none from the moment on at which the new
-// one must have them all.
-const (
-	// byFailover is the command FAILOVER, of Redis 6.2 and later.
-	byFailover = "failover"
-	// byReplicaOf is by hand: writes to the master are paused, a replica that has
-	// all of them becomes the master by REPLICAOF NO ONE, and the old one its
-	// replica. Then the paused writes are refused.
-	byReplicaOf = "replicaof"
-)
-
 type planned struct {
 	topologies.Replicated
 
@@ -312,19 +297,16 @@ type planned struct {
 }
 
 // planFailover makes a replica the master, as an operator does for maintenance: one that
-// has every write of the old master, which becomes its replica, as the others do.
+// has every write of the old master, which becomes its replica, as the others do. No write is lost that was
+// answered: the old master takes none from the moment on at which the new one must have them all (FAILOVER).
 // What changed is written into the servers' configuration, so that a restart keeps it.
 func planFailover(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
 	f := planned{d, d.Topology().Members(shard)}
-	move := f.fail
-	if s.Params["how"] == byReplicaOf {
-		move = f.swap
-	}
 	target, err := f.best(ctx, old)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := move(ctx, old, target); err != nil {
+	if err := f.move(ctx, old, target); err != nil {
 		return nil, nil, fmt.Errorf("make %s the master: %w", target.name, err)
 	}
 	return func(ctx context.Context, master string) (string, error) {
@@ -380,18 +362,19 @@ func (f planned) best(ctx context.Context, master string) (best replica, err err
 // takeoverLimit bounds how long the two servers may take. Milliseconds are usual.
 const takeoverLimit = 10 * time.Second
 
-// fail has the master do it.
-func (f planned) fail(ctx context.Context, old string, target replica) error {
+// move has the master change places with a replica.
+func (f planned) move(ctx context.Context, old string, target replica) error {
 	rdb := f.rdb(old)
 	if err := rdb.Do(ctx, "FAILOVER", "TO", target.host, target.port, "TIMEOUT", takeoverLimit.Milliseconds()).Err(); err != nil {
 		return err
 	}
 	var final error
 	err := await.Until(ctx, func() error {
-		info, err := f.info(ctx, old)
+		text, err := rdb.Info(ctx, "replication").Result()
 		if err != nil {
 			return err
 		}
+		info := fieldsOf(text)
 		switch over := info["master_failover_state"] == "no-failover"; {
 		case over && info["role"] == "slave":
 			return nil
@@ -408,61 +391,6 @@ func (f planned) fail(ctx context.Context, old string, target replica) error {
 		err = errors.Join(err, rdb.Do(undo, "FAILOVER", "ABORT").Err())
 	}
 	return errors.Join(final, err)
-}
-
-// swap does it by hand.
-func (f planned) swap(ctx context.Context, old string, target replica) (err error) {
-	rdb := f.rdb(old)
-	paused := time.Now()
-	if err := rdb.Do(ctx, "CLIENT", "PAUSE", takeoverLimit.Milliseconds(), "WRITE").Err(); err != nil {
-		return err
-	}
-	defer func() {
-		undo, cancel := undoing(ctx)
-		defer cancel()
-		err = errors.Join(err, rdb.Do(undo, "CLIENT", "UNPAUSE").Err())
-	}()
-	limited, cancel := context.WithDeadlineCause(ctx, paused.Add(takeoverLimit/2), errors.New("it does not have all writes"))
-	defer cancel()
-	info, err := f.info(limited, old)
-	if err != nil {
-		return err
-	}
-	want, err := strconv.ParseInt(info["master_repl_offset"], 10, 64)
-	if err != nil {
-		return fmt.Errorf("read the offset of %s: %w", old, err)
-	}
-	err = await.Until(limited, func() error {
-		info, err := f.info(limited, target.name)
-		if err != nil {
-			return err
-		}
-		if has, err := strconv.ParseInt(info["slave_repl_offset"], 10, 64); err != nil || has < want {
-			return fmt.Errorf("it is at %s of %d", info["slave_repl_offset"], want)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if info, err = f.info(ctx, target.name); err != nil {
-		return err
-	}
-	next := f.rdb(target.name)
-	err = next.Do(ctx, "REPLICAOF", "NO", "ONE").Err()
-	if err == nil {
-		err = rdb.Do(ctx, "REPLICAOF", target.host, target.port).Err()
-	}
-	if took := time.Since(paused); err == nil && took >= takeoverLimit {
-		err = fmt.Errorf("it took %v, and %s took writes again after %v", took, old, takeoverLimit)
-	}
-	if err != nil {
-		undo, cancel := undoing(ctx)
-		defer cancel()
-		err = errors.Join(err, rdb.Do(undo, "REPLICAOF", "NO", "ONE").Err(),
-			next.Do(undo, "REPLICAOF", info["master_host"], info["master_port"]).Err())
-	}
-	return err
 }
 
 // settle has all others follow the new master, and every server write down who
@@ -496,13 +424,4 @@ func (f planned) subscribers(ctx context.Context, old string, closes bool) (stri
 	}
 	list, err := rdb.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
 	return fmt.Sprintf("%d connections of subscribers left open", strings.Count(list, "\n")), err
-}
-
-// info is what a server says of its replication.
-func (f planned) info(ctx context.Context, server string) (map[string]string, error) {
-	text, err := f.rdb(server).Info(ctx, "replication").Result()
-	if err != nil {
-		return nil, err
-	}
-	return fieldsOf(text), nil
 }
