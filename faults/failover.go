@@ -36,7 +36,7 @@ func failoverSpecs() []Spec {
 			Observed: "the majority has another master", Healed: "the old master runs and follows the new one",
 			Pitfall: "what a replica had is not lost: cut `redis>MASTER` first, if it is to be",
 			Aim:     master,
-			New:     takeover(byElection(crash)),
+			New:     takeover(crash),
 		},
 		{
 			Name: "failover", Summary: "ask the servers for a failover that nothing forces",
@@ -49,7 +49,7 @@ func failoverSpecs() []Spec {
 			},
 			Observed: "the majority has another master",
 			Pitfall:  "takes about a second, in which the old master takes writes that are lost",
-			New:      takeover(byElection(handOver)),
+			New:      takeover(handOver),
 		},
 		{
 			Name: "planned-failover", Summary: "move the master's role to a replica that has all its writes, as an operator does; with --access name on topology single",
@@ -94,7 +94,7 @@ func failoverSpecs() []Spec {
 				name, _ := minority(d, old, s.Target)
 				return name
 			},
-			New: takeover(byElection(splitBrain)),
+			New: takeover(splitBrain),
 		},
 	}
 	for i := range specs {
@@ -140,15 +140,11 @@ func ofShards(e Environment, c Candidate) []Candidate {
 // master is the master of the shard that a step is aimed at; empty if that can't be
 // told.
 func master(ctx context.Context, d topologies.Deployment, s Step) string {
-	r, ok := d.(topologies.Replicated)
-	if !ok {
-		return ""
-	}
 	shard, err := ShardOf(d.Topology(), s)
 	if err != nil {
 		return ""
 	}
-	name, err := MasterNow(ctx, r, shard)
+	name, err := MasterNow(ctx, d, shard)
 	if err != nil {
 		return ""
 	}
@@ -170,7 +166,7 @@ func minority(d topologies.Deployment, master, zone string) (name string, links 
 // MasterNow is the master of a shard before a fault: it asks until the servers agree, for five seconds
 // at most, as a server on a busy machine may be late to answer one look. The error is what was
 // lacking last.
-func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (master string, err error) {
+func MasterNow(ctx context.Context, d topologies.Deployment, shard string) (master string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = await.Until(ctx, func() (err error) {
@@ -180,9 +176,9 @@ func MasterNow(ctx context.Context, d topologies.Replicated, shard string) (mast
 	return master, err
 }
 
-// A cause is what a shard's master is replaced for. It returns how it is undone, nil for what
-// has no duration, and says of the new master what was observed.
-type cause = func(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effect effectOf, undo func(context.Context) error, err error)
+// A cause is what a shard's master is replaced for. It returns what finds out its effect once there is
+// a new master, and how it is undone; nil for what has no duration.
+type cause = func(ctx context.Context, d topologies.Deployment, shard, old string, s Step) (effect effectOf, undo func(context.Context) error, err error)
 
 type effectOf = func(ctx context.Context, master string) (string, error)
 
@@ -192,18 +188,8 @@ type effectOf = func(ctx context.Context, master string) (string, error)
 // there is one master, with all the others attached.
 func takeover(begin cause) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
-		d, ok := site.Deployment.(topologies.Replicated)
-		if !ok {
-			return nil, fmt.Errorf("topology %s has nothing to fail over to", site.Deployment.Topology().Name)
-		}
-		disarm := func(context.Context) error { return nil }
-		if f, ok := d.(topologies.Failover); ok {
-			disarm = f.Disarm
-		}
+		d := site.Deployment
 		shard, err := ShardOf(d.Topology(), s)
-		if err != nil {
-			return nil, err
-		}
 		return func(ctx context.Context) (Injection, error) {
 			old, err := MasterNow(ctx, d, shard)
 			if err != nil {
@@ -218,10 +204,10 @@ func takeover(begin cause) func(Site, Step) (inject, error) {
 			defer cancel()
 			effect, undo, err := begin(through, d, shard, old, s)
 			if err != nil {
-				return Injection{}, errors.Join(err, disarm(undos))
+				return Injection{}, errors.Join(err, d.Disarm(undos))
 			}
 			master, err := d.AwaitMaster(through, shard, old)
-			err = errors.Join(err, disarm(undos))
+			err = errors.Join(err, d.Disarm(undos))
 			if err != nil && undo != nil {
 				err = errors.Join(err, undo(undos))
 			}
@@ -239,7 +225,7 @@ func takeover(begin cause) func(Site, Step) (inject, error) {
 			}
 			injection.Effect, err = effect(through, master)
 			return injection, err
-		}, nil
+		}, err
 	}
 }
 
@@ -248,19 +234,8 @@ func being(format string) effectOf {
 	return func(_ context.Context, master string) (string, error) { return fmt.Sprintf(format, master), nil }
 }
 
-// byElection is a cause for servers that replace a master by themselves.
-func byElection(begin func(ctx context.Context, d topologies.Failover, shard, old string, s Step) (effectOf, func(context.Context) error, error)) cause {
-	return func(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
-		f, ok := d.(topologies.Failover)
-		if !ok {
-			return nil, nil, fmt.Errorf("the servers of topology %s replace no master", d.Topology().Name)
-		}
-		return begin(ctx, f, shard, old, s)
-	}
-}
-
 // crash kills the master.
-func crash(ctx context.Context, d topologies.Failover, _, old string, _ Step) (effectOf, func(context.Context) error, error) {
+func crash(ctx context.Context, d topologies.Deployment, _, old string, _ Step) (effectOf, func(context.Context) error, error) {
 	p := d.Server(old)
 	if err := d.Arm(ctx); err != nil {
 		return nil, nil, err
@@ -269,12 +244,12 @@ func crash(ctx context.Context, d topologies.Failover, _, old string, _ Step) (e
 }
 
 // handOver asks for a failover that nothing forces.
-func handOver(ctx context.Context, d topologies.Failover, shard, old string, _ Step) (effectOf, func(context.Context) error, error) {
+func handOver(ctx context.Context, d topologies.Deployment, shard, old string, _ Step) (effectOf, func(context.Context) error, error) {
 	return being("%s took over from " + old), nil, d.Promote(ctx, shard)
 }
 
 // splitBrain cuts the master off, together with some clients and a minority of those who vote.
-func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Step) (effectOf, func(context.Context) error, error) {
+func splitBrain(ctx context.Context, d topologies.Deployment, _, old string, s Step) (effectOf, func(context.Context) error, error) {
 	side, links := minority(d, old, s.Target)
 	if err := d.Arm(ctx); err != nil {
 		return nil, nil, err
@@ -291,7 +266,7 @@ func splitBrain(ctx context.Context, d topologies.Failover, _, old string, s Ste
 }
 
 type planned struct {
-	topologies.Replicated
+	topologies.Deployment
 
 	servers []string // of the shard
 }
@@ -300,7 +275,7 @@ type planned struct {
 // has every write of the old master, which becomes its replica, as the others do. No write is lost that was
 // answered: the old master takes none from the moment on at which the new one must have them all (FAILOVER).
 // What changed is written into the servers' configuration, so that a restart keeps it.
-func planFailover(ctx context.Context, d topologies.Replicated, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
+func planFailover(ctx context.Context, d topologies.Deployment, shard, old string, s Step) (effectOf, func(context.Context) error, error) {
 	f := planned{d, d.Topology().Members(shard)}
 	target, err := f.best(ctx, old)
 	if err != nil {

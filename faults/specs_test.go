@@ -16,7 +16,7 @@ import (
 
 // stub is a deployment that can have every fault, as long as none is injected.
 type stub struct {
-	topologies.Failover
+	topologies.Deployment
 
 	topology topologies.Topology
 }

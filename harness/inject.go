@@ -123,7 +123,7 @@ func (st *Session) prepare(ctx context.Context, s faults.Step) (faults.Fault, *a
 	a.target = a.step.Target
 	f, err := st.build(a.step)
 	if err == nil {
-		err = checkClaim(st.deployment)
+		err = st.deployment.CheckClaim()
 	}
 	if err == nil {
 		a.step.Target = a.spec.AimOf(ctx, st.deployment, a.step)
@@ -172,14 +172,6 @@ func (st *Session) try(ctx context.Context, spec faults.Spec, f faults.Fault) (f
 			return injection, err
 		}
 	}
-}
-
-// checkClaim fails once another run has claimed the deployment, where that can happen.
-func checkClaim(d topologies.Deployment) error {
-	if o, ok := d.(topologies.Claimed); ok {
-		return o.CheckClaim()
-	}
-	return nil
 }
 
 // landed records that a fault took effect.

@@ -40,7 +40,7 @@ type pool struct {
 
 // A pooled deployment waits for the next run.
 type pooled struct {
-	topologies.Reusable
+	topologies.Deployment
 
 	wanted topologies.Topology
 	unused *time.Timer // stops it
@@ -69,12 +69,12 @@ func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Dep
 		d := r.idle[at]
 		d.unused.Stop()
 		r.idle = slices.Delete(r.idle, at, at+1)
-		return d.Reusable, nil
+		return d.Deployment, nil
 	}
 	r.mu.Unlock()
 	d, err := r.inner.Start(ctx, t)
-	if again, ok := d.(topologies.Reusable); ok {
-		again.Reuse(func() error { return r.put(&pooled{Reusable: again, wanted: t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
+	if err == nil {
+		d.Reuse(func() error { return r.put(&pooled{Deployment: d, wanted: t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
 	}
 	return d, err
 }
@@ -137,14 +137,10 @@ func (r *pool) put(d *pooled) error {
 // reset removes what a run left in the servers, and proves the deployment whole.
 func (d *pooled) reset(ctx context.Context) error {
 	if d.Topology().Consensus() {
-		e, ok := d.Reusable.(topologies.Emptied)
-		if !ok {
-			return errors.New("it can't be emptied")
-		}
 		if err := d.AwaitReady(ctx); err != nil {
 			return err
 		}
-		return e.Empty(ctx)
+		return d.Empty(ctx)
 	}
 	if why, lacks := d.Topology().Unsupported()[topologies.Settings]; lacks {
 		return errors.New(why) // so that its locks stay

@@ -343,7 +343,6 @@ func TestRunsReuseADeployment(t *testing.T) {
 	keys, err := d.Server("redis-1").Observer().Keys(t.Context(), "*lock-*").Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
-	require.Implements(t, (*topologies.Failover)(nil), d)
 	require.NoError(t, d.Close())
 	h := play("crash-failover")
 	require.Empty(t, runtest.FailedFaults(h))

@@ -357,10 +357,10 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	before = errors.Join(before, st.keep(ctx))
 	healed := st.HealAll(ctx)
 	st.recordLingering()
-	if d, ok := st.deployment.(topologies.Reusable); ok && (healed != nil || st.moved) {
-		d.Reuse(nil)
+	if healed != nil || st.moved {
+		st.deployment.Reuse(nil)
 	}
-	if err := checkClaim(st.deployment); err != nil {
+	if err := st.deployment.CheckClaim(); err != nil {
 		st.run.ClaimLostTo = err.Error()
 	}
 	if st.run.Scenario != "" && len(st.missed) > 0 && st.run.Unsuited == "" && st.run.Spared == "" {

@@ -22,8 +22,8 @@ func (st *Session) resolve(ctx context.Context, target string) (string, error) {
 		st.aimed++
 		return servedBy(ctx, st.deployment, st.keyOf(lock))
 	}
-	if d, ok := st.deployment.(topologies.Replicated); ok {
-		return faults.MasterNow(ctx, d, t.Shards()[0])
+	if shards := t.Shards(); len(shards) > 0 {
+		return faults.MasterNow(ctx, st.deployment, shards[0])
 	}
 	servers := t.Servers() // which all have all locks
 	st.aimed++

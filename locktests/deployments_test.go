@@ -144,9 +144,9 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 				t.Run("a slot moves", func(t *testing.T) { slotMoves(t, d) })
 				t.Run("a slot stays moving", func(t *testing.T) { slotStaysMoving(t, d) })
 			}
-			if f, ok := d.(topologies.Failover); ok {
-				t.Run("a graceful failover", func(t *testing.T) { gracefulFailover(t, f) })
-				t.Run("a crash of the master", func(t *testing.T) { masterCrashes(t, f) })
+			if d.Topology().Elects() {
+				t.Run("a graceful failover", func(t *testing.T) { gracefulFailover(t, d) })
+				t.Run("a crash of the master", func(t *testing.T) { masterCrashes(t, d) })
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestLocksOnEveryDeployment(t *testing.T) {
 
 // A hold that replicas have outlives a failover that nothing forces, and its
 // watchdog goes on renewing it on the new master.
-func gracefulFailover(t *testing.T, d topologies.Failover) {
+func gracefulFailover(t *testing.T, d topologies.Deployment) {
 	t.Helper()
 	// The failover may take a second, in which no renewal succeeds.
 	c := newClient(t, clients(t, d, "zone-a")[0], lock.Config{ReplicaAcks: 1, AckTimeout: 2 * time.Second, Watchdog: 15 * time.Second})
@@ -179,7 +179,7 @@ func gracefulFailover(t *testing.T, d topologies.Failover) {
 
 // After a crash of the master the lock can be had again, by any client that asks: a
 // failover leaves no orphan behind (redisson #4822).
-func masterCrashes(t *testing.T, d topologies.Failover) {
+func masterCrashes(t *testing.T, d topologies.Deployment) {
 	t.Helper()
 	a := newClient(t, clients(t, d, "zone-a")[0], lock.Config{Watchdog: shortWatchdog})
 	b := newClient(t, clients(t, d, "zone-b")[0], lock.Config{Watchdog: shortWatchdog})
@@ -213,7 +213,7 @@ func masterCrashes(t *testing.T, d topologies.Failover) {
 }
 
 // lockAt is the name of a lock that lives on a server.
-func lockAt(t *testing.T, d topologies.Failover, server string) string {
+func lockAt(t *testing.T, d topologies.Deployment, server string) string {
 	t.Helper()
 	at := d.Server(server).Observer()
 	for i := range 1000 {

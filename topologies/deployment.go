@@ -100,6 +100,31 @@ type Deployment interface {
 	// shard, all servers attached, replication proven, every zone served. It
 	// has a bound of its own, and its error says what it waited for last.
 	AwaitReady(ctx context.Context) error
+	// Master is the server that the majority takes for a shard's master and
+	// that takes itself for one. A shard is named by its boot master, one of
+	// [Topology.Shards]; any other is an error, here and below.
+	Master(ctx context.Context, shard string) (string, error)
+	// AwaitMaster blocks until the majority agrees on a master other than old,
+	// and the name leads there, if clients go by one.
+	AwaitMaster(ctx context.Context, shard, old string) (string, error)
+	// Arm makes the servers quick to declare a master down and to replace it;
+	// Disarm makes them slow again, so that nothing else fails over. Where the
+	// servers have one speed only, as in a cluster, both do nothing.
+	Arm(ctx context.Context) error
+	Disarm(ctx context.Context) error
+	// Promote asks for a graceful failover of a shard, and does not wait for
+	// it; Disarm must follow once the master has changed. It fails where the
+	// servers replace no master by themselves ([Topology.Elects]), or without [Failovers].
+	Promote(ctx context.Context, shard string) error
+	// CheckClaim fails once another run has the deployment, as it can that of another
+	// operator. It asks no server, and says nothing of whether the deployment is whole.
+	CheckClaim() error
+	// Empty removes all that clients wrote, past every fault, for another run. It fails where
+	// the servers are not the harness's own, or their store has no such thing.
+	Empty(ctx context.Context) error
+	// Reuse has Close do something else from now on, for a deployment that outlives its
+	// user; nil: it closes.
+	Reuse(instead func() error)
 	Close() error
 }
 
@@ -123,10 +148,10 @@ const (
 	// Workers: clients are told from others by the address that they dial from,
 	// and so may be processes of their own.
 	Workers Capability = "workers"
-	// Failovers: the deployment is a [Failover], if its topology is one whose
-	// servers replace their masters.
+	// Failovers: the servers can be had to replace their masters, if their topology is
+	// one that does.
 	Failovers Capability = "failovers"
-	// HandOvers: a server that is in office can be asked to hand over: [Failover.Promote].
+	// HandOvers: a server that is in office can be asked to hand over: [Deployment.Promote].
 	HandOvers Capability = "hand-overs"
 	// Messages: what clients and servers send each other can be read and changed: the
 	// [Proxy] of every such link is an [Interceptor].
@@ -138,55 +163,6 @@ const (
 	// Isolation: a server whose links are cut is out of touch with all others.
 	Isolation Capability = "isolation"
 )
-
-// A Reusable deployment can outlive its user.
-type Reusable interface {
-	Deployment
-	// Reuse has Close do something else from now on; nil: it closes.
-	Reuse(instead func() error)
-}
-
-// A Claimed deployment can be taken over by another run.
-type Claimed interface {
-	Deployment
-	// CheckClaim fails once another run has the deployment. It asks no server, and says
-	// nothing of whether the deployment is whole.
-	CheckClaim() error
-}
-
-// An Emptied deployment can be emptied of all that clients wrote, for another run.
-type Emptied interface {
-	Deployment
-	// Empty removes it, past every fault. It fails where the servers are not the
-	// harness's own, or their store has no such thing.
-	Empty(ctx context.Context) error
-}
-
-// A Replicated deployment has shards whose masters can change. A shard is
-// named by its boot master, one of [Topology.Shards]; any other is an error.
-type Replicated interface {
-	Deployment
-	// Master is the server that the majority takes for a shard's master and
-	// that takes itself for one.
-	Master(ctx context.Context, shard string) (string, error)
-	// AwaitMaster blocks until the majority agrees on a master other than old,
-	// and the name leads there, if clients go by one.
-	AwaitMaster(ctx context.Context, shard, old string) (string, error)
-}
-
-// A Failover is a deployment whose servers replace a master that is gone, and can
-// be asked to: see [Topology.Elects].
-type Failover interface {
-	Replicated
-	// Arm makes the servers quick to declare a master down and to replace it;
-	// Disarm makes them slow again, so that nothing else fails over. Where the
-	// servers have one speed only, as in a cluster, both do nothing.
-	Arm(ctx context.Context) error
-	Disarm(ctx context.Context) error
-	// Promote asks for a graceful failover of a shard, and does not wait for
-	// it; Disarm must follow once the master has changed.
-	Promote(ctx context.Context, shard string) error
-}
 
 // A Server is one process of a deployment.
 type Server interface {

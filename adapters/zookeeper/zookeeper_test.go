@@ -194,7 +194,7 @@ func (e ensemble) empties(t *testing.T) {
 	nodes, _, err := watcher.Children("/")
 	require.NoError(t, err)
 	require.Greater(t, len(nodes), 1)
-	require.NoError(t, e.Deployment.(topologies.Emptied).Empty(ctx))
+	require.NoError(t, e.Empty(ctx))
 	_, err = watcher.Sync("/")
 	require.NoError(t, err)
 	nodes, _, err = watcher.Children("/")

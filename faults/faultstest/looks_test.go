@@ -174,8 +174,8 @@ func (s *scene) prepare(ctx context.Context) (err error) {
 	if s.runID, err = s.process(ctx); err != nil {
 		return err
 	}
-	if d, ok := s.d.(topologies.Replicated); ok && s.shard != "" {
-		s.master, err = d.Master(ctx, s.shard)
+	if s.shard != "" {
+		s.master, err = s.d.Master(ctx, s.shard)
 	}
 	return err
 }
@@ -522,7 +522,7 @@ func late(ctx context.Context, s *scene, e entry) error {
 // promotes wants the servers to agree on another master than before.
 func promotes(ctx context.Context, s *scene, _ entry) error {
 	return await.Until(ctx, func() error { // a server that is asked may be late to answer
-		now, err := s.d.(topologies.Replicated).Master(ctx, s.shard)
+		now, err := s.d.Master(ctx, s.shard)
 		if err == nil && now == s.master {
 			err = fmt.Errorf("%s is still the master", now)
 		}

@@ -146,9 +146,8 @@ func withoutLeave(t *testing.T, i *installation) {
 	b := i.backend()
 	b.Yes = false
 	d := attached(t, i, b)
-	_, replicated := d.(topologies.Failover)
-	require.False(t, replicated)
 	require.Contains(t, d.Unsupported()[topologies.Failovers], "leave")
+	require.ErrorContains(t, d.Promote(within(t), d.Topology().Shards()[0]), "leave")
 }
 
 func failoversPutTheSentinelsBack(t *testing.T, i *installation) {
@@ -173,7 +172,7 @@ func failoversPutTheSentinelsBack(t *testing.T, i *installation) {
 	before := settings()
 	require.Contains(t, before, "down-after-milliseconds:60000 quorum:2")
 
-	d := attached(t, i, i.backend()).(topologies.Failover)
+	d := attached(t, i, i.backend())
 	shard := d.Topology().Shards()[0]
 	first := topologiestest.MasterOf(ctx, t, d, shard)
 	promote(t, d, shard)
@@ -255,14 +254,14 @@ func fewRightsAreEnough(t *testing.T, i *installation) {
 	b := i.backend()
 	b.Username, b.Password, b.SentinelUsername, b.SentinelPassword = "few", "few-secret", "few", "few-secret"
 	d := attached(t, i, b)
-	if f, ok := d.(topologies.Failover); ok {
+	if d.Topology().Elects() {
 		shard := d.Topology().Shards()[0]
-		old := topologiestest.MasterOf(ctx, t, f, shard)
-		require.NoError(t, f.Arm(ctx))
-		promote(t, f, shard)
-		_, err := f.AwaitMaster(ctx, shard, old)
+		old := topologiestest.MasterOf(ctx, t, d, shard)
+		require.NoError(t, d.Arm(ctx))
+		promote(t, d, shard)
+		_, err := d.AwaitMaster(ctx, shard, old)
 		require.NoError(t, err)
-		require.NoError(t, f.Disarm(ctx))
+		require.NoError(t, d.Disarm(ctx))
 		require.NoError(t, d.AwaitReady(ctx))
 	}
 }
@@ -279,7 +278,7 @@ func (i *installation) named(d topologies.Deployment, server string) string {
 
 // promote asks for a failover until it is granted: servers that were just
 // started may not count on each other yet.
-func promote(t *testing.T, d topologies.Failover, shard string) {
+func promote(t *testing.T, d topologies.Deployment, shard string) {
 	t.Helper()
 	ctx := within(t)
 	require.NoError(t, await.Until(ctx, func() error { return d.Promote(ctx, shard) }))

@@ -85,7 +85,7 @@ func TestAClaimOutlivesAFailoverOfACluster(t *testing.T) {
 	t.Parallel()
 	i := install(t, topologies.Cluster)
 	ctx := within(t)
-	d := attached(t, i, i.backend()).(topologies.Failover)
+	d := attached(t, i, i.backend())
 	shard := d.Topology().Shards()[0]
 	old := topologiestest.MasterOf(ctx, t, d, shard)
 	require.NoError(t, d.Arm(ctx))

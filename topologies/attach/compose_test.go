@@ -199,8 +199,7 @@ func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
 						d, err = b.Start(ctx, topologies.Topology{Name: topologies.Sentinels})
 						return err
 					}))
-					f := d.(topologies.Failover)
-					require.NoError(t, f.Arm(within(t)))
+					require.NoError(t, d.Arm(within(t)))
 					require.NotEqual(t, leader, p.leader(t))
 					ctx, cancel := context.WithTimeout(t.Context(), after)
 					defer cancel()

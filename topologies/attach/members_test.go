@@ -168,7 +168,7 @@ func membersAreFoundOut(t *testing.T, e *ensemble) {
 	require.Regexp(t, `^\d+\.\d+\.\d+$`, d.Version())
 	require.Equal(t, e.topology.Store(), d.Product())
 
-	leader := topologiestest.MasterOf(within(t), t, d.(topologies.Replicated), d.Topology().Shards()[0])
+	leader := topologiestest.MasterOf(within(t), t, d, d.Topology().Shards()[0])
 	require.Contains(t, e.topology.Servers(), leader)
 	watching, stop := context.WithCancel(within(t))
 	leads := make(chan string, 100)
@@ -195,8 +195,8 @@ func membersAreFoundOut(t *testing.T, e *ensemble) {
 		require.ErrorContains(t, do(within(t)), without[topologies.Processes])
 	}
 	require.ErrorContains(t, s.Observer().Ping(within(t)).Err(), "is no Redis server")
-	require.Error(t, d.(topologies.Emptied).Empty(within(t)))
-	require.Error(t, d.(topologies.Failover).Promote(within(t), d.Topology().Shards()[0]), "nothing gave leave to move the leader")
+	require.Error(t, d.Empty(within(t)))
+	require.Error(t, d.Promote(within(t), d.Topology().Shards()[0]), "nothing gave leave to move the leader")
 
 	o := d.ClientOptions("zone-a")
 	require.ElementsMatch(t, e.endpoints(), o.Addrs)

@@ -136,8 +136,7 @@ func TestBackendKeepsTheContract(t *testing.T) {
 		options topologies.Options
 	}{
 		{topologies.Single, topologies.Options{Persistence: topologies.PersistAlways}},
-		{topologies.Single, topologies.Options{Access: topologies.AccessName}},
-		{topologies.Sentinels, topologies.Options{Persistence: topologies.PersistAlways}},
+		{topologies.Sentinels, topologies.Options{Persistence: topologies.PersistAlways, Access: topologies.AccessName}},
 		{topologies.Cluster, topologies.Options{NodeTimeout: time.Second}}, // so that it does not fail over only because the machine is busy
 		{topologies.Independent, topologies.Options{Persistence: topologies.PersistAlways, Nodes: 3}},
 	} {
@@ -165,7 +164,7 @@ func TestBackendKeepsTheContract(t *testing.T) {
 func TestEtcdElects(t *testing.T) {
 	t.Parallel()
 	c := engine(t)
-	d := start(t, Backend{}, topologies.EtcdCluster).(topologies.Failover)
+	d := start(t, Backend{}, topologies.EtcdCluster)
 	shard := d.Topology().Shards()[0]
 	leader := topologiestest.MasterOf(within(t), t, d, shard)
 	require.Regexp(t, `^3\.\d+\.\d+$`, d.Version())
@@ -217,7 +216,7 @@ func TestZooKeeperElects(t *testing.T) {
 		runtest.Lacks(t, fmt.Errorf("image %s has no ZooKeeper", i.name))
 	}
 	began := time.Now()
-	d := start(t, Backend{}, topologies.ZooKeeperEnsemble).(topologies.Failover)
+	d := start(t, Backend{}, topologies.ZooKeeperEnsemble)
 	t.Logf("whole after %v", time.Since(began))
 	o := d.ClientOptions("zone-a")
 	locker, err := zookeeper.Open(zookeeper.Config{Servers: o.Addrs, Dial: o.Dialer})

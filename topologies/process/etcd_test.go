@@ -25,7 +25,7 @@ import (
 )
 
 // startMembers starts a consensus store.
-func startMembers(t *testing.T, name string) (topologies.Failover, error) {
+func startMembers(t *testing.T, name string) (topologies.Deployment, error) {
 	t.Helper()
 	topology, err := topologies.ByName(name)
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func startMembers(t *testing.T, name string) (topologies.Failover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.(topologies.Failover), nil
+	return d, nil
 }
 
 // A cluster of etcd elects another leader whatever becomes of the one that it has, is
@@ -79,14 +79,14 @@ func etcdEmpties(t *testing.T, d topologies.Deployment) {
 	ask("kv/put", `{"key": "Yg=="}`)
 	const all = `{"key": "AA==", "range_end": "AA=="}`
 	require.Contains(t, ask("kv/range", all), `"count":"2"`)
-	require.NoError(t, d.(topologies.Emptied).Empty(t.Context()))
+	require.NoError(t, d.Empty(t.Context()))
 	require.NotContains(t, ask("kv/range", all), `"count"`)
 	require.NotContains(t, ask("lease/leases", "{}"), `"ID"`)
 }
 
 // membersKeepTheContract does so with the members of a consensus store, looks at them, and
 // ends them.
-func membersKeepTheContract(t *testing.T, d topologies.Failover, look func()) {
+func membersKeepTheContract(t *testing.T, d topologies.Deployment, look func()) {
 	t.Helper()
 	first := d.Topology().Servers()[0]
 	dir := filepath.Dir(filepath.Dir(d.Server(first).Log()))

@@ -30,7 +30,7 @@ func fault(t *testing.T, d topologies.Deployment, name, target string, params ..
 // would replace the new master, too, before it is disarmed.
 func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 	t.Parallel()
-	d := start(t, "sentinel").(topologies.Failover)
+	d := start(t, "sentinel")
 	ctx := within(t)
 	downAfter := func() (all []string) {
 		for _, name := range d.Topology().Of(topologies.Sentinel) {
@@ -58,7 +58,7 @@ func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 
 func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	d := start(t, "sentinel").(topologies.Failover)
+	d := start(t, "sentinel")
 	ctx := within(t)
 	_, err := fault(t, d, "reset", "redis-3>redis-2").Inject(ctx)
 	require.ErrorContains(t, err, "no connection was open")
@@ -99,7 +99,7 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 // A look at the master that comes while the sentinels don't answer fails; a fault asks until they do.
 func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
 	t.Parallel()
-	d := start(t, "sentinel").(topologies.Failover)
+	d := start(t, "sentinel")
 	ctx := within(t)
 	shard := d.Topology().Shards()[0]
 	master := topologiestest.MasterOf(ctx, t, d, shard)
@@ -109,7 +109,7 @@ func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
 	}
 	missed, found := make(chan error), make(chan error, 1)
 	go func() {
-		now, err := faults.MasterNow(ctx, &missing{Failover: d, missed: missed}, shard)
+		now, err := faults.MasterNow(ctx, &missing{Deployment: d, missed: missed}, shard)
 		if err == nil && now != master {
 			err = fmt.Errorf("%s is the master, not %s", now, master)
 		}
@@ -124,13 +124,13 @@ func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
 
 // missing passes the error of the first look at the master on.
 type missing struct {
-	topologies.Failover
+	topologies.Deployment
 	once   sync.Once
 	missed chan<- error
 }
 
 func (m *missing) Master(ctx context.Context, shard string) (string, error) {
-	name, err := m.Failover.Master(ctx, shard)
+	name, err := m.Deployment.Master(ctx, shard)
 	m.once.Do(func() { m.missed <- err })
 	return name, err
 }

@@ -64,7 +64,7 @@ func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
 // although it was none at boot.
 func TestAPromotedServerStaysOneWhenItIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	d := start(t, "sentinel").(topologies.Failover)
+	d := start(t, "sentinel")
 	ctx := within(t)
 	require.NoError(t, d.Promote(ctx, "redis-1"))
 	master, err := d.AwaitMaster(ctx, "redis-1", "redis-1")

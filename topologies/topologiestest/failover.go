@@ -1,9 +1,9 @@
 package topologiestest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,42 +16,46 @@ import (
 // failovers checks that a shard's master changes, and that all nodes learn of
 // it.
 func (s suite) failovers() {
-	d, ok := s.d.(topologies.Failover)
-	if !ok {
+	if !s.d.Topology().Elects() {
 		s.t.Skipf("topology %s has no master that could change", s.d.Topology().Name)
 	}
-	shards := d.Topology().Shards()
-	if _, err := d.Master(s.t.Context(), "no-such"); err == nil {
+	shards := s.d.Topology().Shards()
+	if _, err := s.d.Master(s.t.Context(), "no-such"); err == nil {
 		s.t.Error("there is a master of an unknown shard")
 	}
 	if s.without(topologies.Processes) {
 		s.t.Logf("no crash, without %s", topologies.Processes)
 	} else {
-		s.changes(d, shards[0], func(old string) {
-			s.do("arm", d.Arm)
-			s.do("kill "+old, d.Server(old).Kill)
+		s.changes(shards[0], func(old string) {
+			s.do("arm", s.d.Arm)
+			s.do("kill "+old, s.d.Server(old).Kill)
 		}, func(old string) {
-			s.do("restart "+old, d.Server(old).Restart)
+			s.do("restart "+old, s.d.Server(old).Restart)
 		})
 	}
 	shard := shards[len(shards)-1]
-	s.changes(d, shard, func(string) {
-		s.do("promote", func(ctx context.Context) error { return d.Promote(ctx, shard) })
+	s.changes(shard, func(string) {
+		s.do("promote", func(ctx context.Context) error { return s.d.Promote(ctx, shard) })
 	}, func(string) {})
 }
 
-// changes makes a shard fail over and sees what comes of it.
-func (s suite) changes(d topologies.Failover, shard string, begin, end func(old string)) {
+// master is that of a shard, once the servers have agreed on it.
+func (s suite) master(shard string) string {
 	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	return MasterOf(ctx, s.t, s.d, shard)
+}
+
+// changes makes a shard fail over and sees what comes of it.
+func (s suite) changes(shard string, begin, end func(old string)) {
+	s.t.Helper()
+	d := s.d
 	var clients []redis.UniversalClient
 	for _, zone := range d.Topology().Of(topologies.Zone) {
 		clients = append(clients, s.client(zone)...)
 	}
-	var old, master string
-	s.await("the master", func(ctx context.Context) (err error) {
-		old, err = d.Master(ctx, shard)
-		return err
-	})
+	old := s.master(shard)
 	key := s.keyOf(d.Server(old).Observer())
 	// What a client writes while the old master still takes itself for one is
 	// lost, so that each goes on until it is seen on the new one.
@@ -76,6 +80,7 @@ func (s suite) changes(d topologies.Failover, shard string, begin, end func(old 
 	s.await("Watch to report every server", func(context.Context) error { return seen.complete(d.Topology()) })
 
 	begin(old)
+	var master string
 	s.do("await another master", func(ctx context.Context) (err error) {
 		master, err = d.AwaitMaster(ctx, shard, old)
 		return err
@@ -88,12 +93,7 @@ func (s suite) changes(d topologies.Failover, shard string, begin, end func(old 
 	s.await("Watch to report it", func(context.Context) error { return seen.promotion(d.Topology(), old, master) })
 	end(old)
 	s.whole()
-	var now string
-	s.await("the master that is left", func(ctx context.Context) (err error) {
-		now, err = d.Master(ctx, shard)
-		return err
-	})
-	if now != master {
+	if now := s.master(shard); now != master {
 		s.t.Fatalf("%s replaced %s again", now, master)
 	}
 	write("at last", master)
@@ -126,56 +126,50 @@ func (s suite) watch() *record {
 	return r
 }
 
-// complete fails unless every server was reported once.
-func (r *record) complete(t topologies.Topology) error {
+// of is what was reported of a node first, and last.
+func (r *record) of(node, what string) (first, last string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	whats := []string{"role"}
-	if t.HasSlots() {
-		whats = append(whats, "epoch")
+	for _, o := range r.seen {
+		if o.Node == node && o.What == what {
+			first, last = cmp.Or(first, o.Value), o.Value
+		}
 	}
+	return first, last
+}
+
+// complete fails unless every server was reported once.
+func (r *record) complete(t topologies.Topology) error {
 	for _, server := range t.Of(topologies.Redis) {
-		for _, what := range whats {
-			if !slices.ContainsFunc(r.seen, func(o topologies.Observation) bool { return o.Node == server && o.What == what }) {
-				return fmt.Errorf("the %s of %s was not reported", what, server)
-			}
+		if _, role := r.of(server, "role"); role == "" {
+			return fmt.Errorf("the role of %s was not reported", server)
+		}
+		if _, epoch := r.of(server, "epoch"); epoch == "" && t.HasSlots() {
+			return fmt.Errorf("the epoch of %s was not reported", server)
 		}
 	}
 	return nil
 }
 
-// promotion fails unless a promotion was reported as far as it could be seen
-// it: the new master's role, every sentinel's opinion, a higher epoch.
+// promotion fails unless a promotion was reported as far as it could be seen: the new
+// master's role, every sentinel's opinion, a higher epoch.
 func (r *record) promotion(t topologies.Topology, old, master string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := func(node, what string) (first, last string) {
-		for _, o := range r.seen {
-			if o.Node != node || o.What != what {
-				continue
-			}
-			if first == "" {
-				first = o.Value
-			}
-			last = o.Value
-		}
-		return first, last
-	}
-	if _, role := last(master, "role"); role != topologies.Master {
+	if _, role := r.of(master, "role"); role != topologies.Master {
 		return fmt.Errorf("%s is reported as %q", master, role)
 	}
 	for _, sentinel := range t.Of(topologies.Sentinel) {
-		if _, seen := last(sentinel, "master"); seen != master {
+		if _, seen := r.of(sentinel, "master"); seen != master {
 			return fmt.Errorf("%s is reported to take %q for the master", sentinel, seen)
 		}
 	}
-	if t.HasSlots() {
-		before, after := last(master, "epoch")
-		b, errBefore := strconv.Atoi(before)
-		a, errAfter := strconv.Atoi(after)
-		if errBefore != nil || errAfter != nil || a <= b {
-			return fmt.Errorf("the epoch of %s went from %q to %q when it replaced %s", master, before, after, old)
-		}
+	if !t.HasSlots() {
+		return nil
+	}
+	before, after := r.of(master, "epoch")
+	b, errBefore := strconv.Atoi(before)
+	a, errAfter := strconv.Atoi(after)
+	if errBefore != nil || errAfter != nil || a <= b {
+		return fmt.Errorf("the epoch of %s went from %q to %q when it replaced %s", master, before, after, old)
 	}
 	return nil
 }

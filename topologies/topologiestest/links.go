@@ -16,91 +16,51 @@ const (
 	delay = 40 * time.Millisecond
 )
 
-// links checks the faults of links.
+// links checks the faults of links: that each is there, and gone once it was mended. To mend twice does nothing.
 func (s suite) links() {
+	refuses := func(_ time.Duration, err error) bool { return err != nil && !silent(err) }
+	late := func(took time.Duration, err error) bool { return err == nil && took >= delay }
 	sampled := map[topologies.LinkKind]bool{}
 	for _, l := range s.d.Topology().Links {
 		w := s.d.Proxy(l.Name())
-		s.cut(w)
+		s.shows(w, "cut", answer, refuses, func() (func(), error) { return w.Cut(), nil })
 		if sampled[l.Kind] {
 			continue
 		}
 		sampled[l.Kind] = true
 		for _, stream := range []topologies.Stream{topologies.Upstream, topologies.Downstream, topologies.Both} {
-			s.hold(w, stream)
-			s.delay(w, stream)
-		}
-		if _, err := w.Hold("sideways"); err == nil {
-			s.t.Errorf("%s has an unknown stream", l.Name())
+			s.shows(w, "held "+stream, silence, func(_ time.Duration, err error) bool { return silent(err) }, func() (func(), error) { return w.Hold(stream) })
+			s.shows(w, "slow "+stream, answer, late, func() (func(), error) { return w.Delay(stream, delay, 0) })
 		}
 	}
 	s.zones()
 }
 
-func (s suite) probe(w topologies.Proxy, limit time.Duration) (time.Duration, error) {
+// shows puts a fault on a link that works, looks at a probe of it, and mends the link.
+func (s suite) shows(w topologies.Proxy, fault string, within time.Duration, seen func(took time.Duration, err error) bool, put func() (mend func(), err error)) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
-	defer cancel()
-	return w.Probe(ctx)
-}
-
-// works waits until a link answers. It may refuse for a moment, when the
-// server behind it just came back.
-func (s suite) works(w topologies.Proxy) {
-	s.t.Helper()
-	s.await(w.Name()+" to answer", func(context.Context) error {
-		_, err := s.probe(w, answer)
-		return err
-	})
-}
-
-func (s suite) cut(w topologies.Proxy) {
-	s.t.Helper()
-	s.works(w)
-	mend := w.Cut()
-	again := w.Cut()
-	for range 2 {
-		if _, err := s.probe(w, answer); err == nil {
-			s.t.Errorf("%s is cut, and answers", w.Name())
-		} else if silent(err) {
-			s.t.Errorf("%s is cut, and does not refuse: %v", w.Name(), err)
-		}
-		mend()
-		mend() // a second time does nothing
+	probe := func(limit time.Duration) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+		defer cancel()
+		return w.Probe(ctx)
 	}
-	again()
-	s.works(w)
-}
-
-func (s suite) hold(w topologies.Proxy, stream topologies.Stream) {
-	s.t.Helper()
-	mend, err := w.Hold(stream)
+	works := func() {
+		s.await(w.Name()+" to answer", func(context.Context) error { // it may refuse for a moment, when the server behind it just came back
+			_, err := probe(answer)
+			return err
+		})
+	}
+	works()
+	mend, err := put()
 	if err != nil {
-		s.t.Fatalf("hold %s: %v", w.Name(), err)
+		s.t.Fatalf("%s is not to be %s: %v", w.Name(), fault, err)
 	}
-	if _, err := s.probe(w, silence); !silent(err) {
-		s.t.Errorf("%s is held %s, and not silent: %v", w.Name(), stream, err)
+	if took, err := probe(within); !seen(took, err) {
+		s.t.Errorf("%s is %s, and a probe took %v: %v", w.Name(), fault, took, err)
 	}
 	mend()
-	s.works(w)
-}
-
-func (s suite) delay(w topologies.Proxy, stream topologies.Stream) {
-	s.t.Helper()
-	mend, err := w.Delay(stream, delay, 0)
-	if err != nil {
-		s.t.Fatalf("delay %s: %v", w.Name(), err)
-	}
-	var took time.Duration
-	s.await(w.Name()+" to answer late", func(context.Context) (err error) {
-		took, err = s.probe(w, answer)
-		return err
-	})
-	if took < delay {
-		s.t.Errorf("%s is slower by %v %s, and answers after %v", w.Name(), delay, stream, took)
-	}
 	mend()
-	s.works(w)
+	works()
 }
 
 // zones checks that a zone that is cut off knows it, and leaves the others

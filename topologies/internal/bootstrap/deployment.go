@@ -66,19 +66,6 @@ func assemble(p Parts) *deployment {
 	return d
 }
 
-// public is the deployment as its user sees it.
-func (d *deployment) public() topologies.Deployment {
-	_, without := d.parts.Without[topologies.Failovers]
-	switch {
-	case d.elector == nil || len(d.topology.Shards()) == 0:
-		return d
-	case !d.topology.Elects() || without:
-		return &replicated{d}
-	default:
-		return &electing{replicated{d}}
-	}
-}
-
 // bring makes the deployment ready, or closes it.
 func (d *deployment) bring(ctx context.Context, first func(context.Context) error) (topologies.Deployment, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
@@ -91,7 +78,7 @@ func (d *deployment) bring(ctx context.Context, first func(context.Context) erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start topology %s: %w", d.topology.Name, err), d.Close())
 	}
-	return d.public(), nil
+	return d, nil
 }
 
 // start starts the servers. A replica that finds no master waits a second
@@ -267,6 +254,26 @@ func (d *deployment) Close() error {
 
 // Reuse has Close do something else.
 func (d *deployment) Reuse(instead func() error) { d.instead = instead }
+
+// CheckClaim fails once another run has the deployment, as one that is attached to
+// can become.
+func (d *deployment) CheckClaim() error {
+	if d.parts.Check == nil {
+		return nil
+	}
+	return d.parts.Check()
+}
+
+// Empty removes what clients wrote to a consensus store.
+func (d *deployment) Empty(ctx context.Context) error {
+	switch {
+	case d.parts.Foreign:
+		return errors.New("what is in servers that are not ours stays there")
+	case d.members == nil:
+		return errors.New("the servers are of no consensus store")
+	}
+	return d.members.store.Empty(ctx, d.parts.Nodes[d.topology.Servers()[0]].At)
+}
 
 // tearDown restores before it disarms: the sentinel that was armed may be among
 // those that are killed or paused.

@@ -24,7 +24,7 @@ type Etcd struct {
 	direct *http.Client // past every link
 }
 
-var _ HandsOver = (*Etcd)(nil)
+var _ Consensus = (*Etcd)(nil)
 
 // NewEtcd returns one, for one deployment.
 func NewEtcd() *Etcd {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,13 +37,8 @@ func (steady) arm(context.Context) error    { return nil }
 func (steady) disarm(context.Context) error { return nil }
 func (steady) changed(string)               {}
 
-// replicated is a deployment whose masters can change.
-type replicated struct{ *deployment }
-
-// electing is one whose servers see to that.
-type electing struct{ replicated }
-
-func (d *replicated) check(shard string) error {
+// check refuses what is no shard whose master can change.
+func (d *deployment) check(shard string) error {
 	if shards := d.topology.Shards(); !slices.Contains(shards, shard) {
 		return names.Unknown("shard", shard, shards)
 	}
@@ -51,7 +47,7 @@ func (d *replicated) check(shard string) error {
 
 // Master is the server that a majority takes for a shard's master and that
 // takes itself for one.
-func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
+func (d *deployment) Master(ctx context.Context, shard string) (string, error) {
 	if err := d.check(shard); err != nil {
 		return "", err
 	}
@@ -77,7 +73,7 @@ func (d *replicated) Master(ctx context.Context, shard string) (string, error) {
 
 // AwaitMaster blocks until a majority agrees on another master than old, and the
 // name leads there.
-func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string, error) {
+func (d *deployment) AwaitMaster(ctx context.Context, shard, old string) (string, error) {
 	if err := d.check(shard); err != nil {
 		return "", err
 	}
@@ -100,18 +96,34 @@ func (d *replicated) AwaitMaster(ctx context.Context, shard, old string) (string
 }
 
 // Arm makes the servers quick to replace a master that is down.
-func (d *electing) Arm(ctx context.Context) error { return d.elector.arm(ctx) }
+func (d *deployment) Arm(ctx context.Context) error {
+	if d.elector == nil {
+		return nil
+	}
+	return d.elector.arm(ctx)
+}
 
 // Disarm undoes Arm and Promote. After a failover it must come at once: the
 // short limit would soon replace the new master too.
-func (d *electing) Disarm(ctx context.Context) error { return d.elector.disarm(ctx) }
+func (d *deployment) Disarm(ctx context.Context) error {
+	if d.elector == nil {
+		return nil
+	}
+	return d.elector.disarm(ctx)
+}
 
 // Promote asks for a failover that nothing forces.
-func (d *electing) Promote(ctx context.Context, shard string) error {
-	if err := d.check(shard); err != nil {
-		return err
+func (d *deployment) Promote(ctx context.Context, shard string) error {
+	err := d.check(shard)
+	for _, needed := range []topologies.Capability{topologies.Failovers, topologies.HandOvers} {
+		if why, without := d.parts.Without[needed]; without && err == nil {
+			err = errors.New(why)
+		}
 	}
-	if err := d.elector.promote(ctx, shard); err != nil {
+	if err == nil {
+		err = d.elector.promote(ctx, shard)
+	}
+	if err != nil {
 		return fmt.Errorf("ask for a failover: %w", err)
 	}
 	return nil

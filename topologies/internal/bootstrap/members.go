@@ -140,11 +140,7 @@ func (m *members) serve(ctx context.Context, dial Dialer, name string) error {
 
 // promote has the leader hand over to the next member that answers.
 func (m *members) promote(ctx context.Context, shard string) error {
-	store, ok := m.store.(HandsOver)
-	if why, without := m.parts.Without[topologies.HandOvers]; without || !ok {
-		return errors.New(why)
-	}
-	leader, err := (&replicated{m.deployment}).Master(ctx, shard)
+	leader, err := m.Master(ctx, shard)
 	if err != nil {
 		return err
 	}
@@ -160,7 +156,7 @@ func (m *members) promote(ctx context.Context, shard string) error {
 			}
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			return store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
+			return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
 		}
 	}
 	return fmt.Errorf("no member but %s answers", leader)

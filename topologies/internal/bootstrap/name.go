@@ -37,13 +37,13 @@ func (n *name) begin(d *deployment) {
 		cancel()
 		<-done
 	}
-	r, shard := &replicated{d}, d.topology.Shards()[0]
+	shard := d.topology.Shards()[0]
 	go func() {
 		defer close(done)
 		ticker := time.NewTicker(nameEvery)
 		defer ticker.Stop()
 		for ctx.Err() == nil {
-			if master, err := r.Master(ctx, shard); err == nil && n.leadsTo(master) != nil {
+			if master, err := d.Master(ctx, shard); err == nil && n.leadsTo(master) != nil {
 				n.Point(master)
 				n.mu.Lock()
 				n.to = master

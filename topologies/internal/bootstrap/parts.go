@@ -89,10 +89,8 @@ type Name struct {
 // A Dialer opens connections, as [net.Dialer.DialContext] does.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Boot starts the servers and returns the deployment once it is ready: a
-// [topologies.Replicated] if the topology has shards, and a [topologies.Failover] if
-// its servers elect masters and the parts are not without [topologies.Failovers]. If
-// that fails, the parts are closed.
+// Boot starts the servers and returns the deployment once it is ready. If that fails, the
+// parts are closed.
 func Boot(ctx context.Context, p Parts) (topologies.Deployment, error) {
 	d := assemble(p)
 	return d.bring(ctx, d.start)

@@ -130,10 +130,8 @@ func wontPass(err error) bool {
 }
 
 func (d *deployment) ready(ctx context.Context) error {
-	if d.parts.Check != nil {
-		if err := d.parts.Check(); err != nil {
-			return &lacking{"", "the deployment to be ours", err}
-		}
+	if err := d.CheckClaim(); err != nil {
+		return &lacking{"", "the deployment to be ours", err}
 	}
 	masters, err := d.agreed(ctx)
 	if err != nil {

@@ -45,17 +45,11 @@ type Consensus interface {
 	// Patience is how long a connection between two members waits on its link for the
 	// other one to listen.
 	Patience() time.Duration
+	// HandOver asks the leader that listens there to make another member the leader,
+	// named by its [MemberState.ID]. It is not called where a topology is without [topologies.HandOvers].
+	HandOver(ctx context.Context, at Address, to string) error
 	// Close ends what the store keeps open to the members.
 	Close()
-}
-
-// A HandsOver is a store whose leader can be asked to hand over; without it, a topology is
-// without [topologies.HandOvers].
-type HandsOver interface {
-	Consensus
-	// HandOver asks the leader that listens there to make another member the leader,
-	// named by its [MemberState.ID].
-	HandOver(ctx context.Context, at Address, to string) error
 }
 
 // NewConsensus returns the consensus store of that name, for one deployment; nil if it is

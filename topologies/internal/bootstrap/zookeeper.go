@@ -33,6 +33,9 @@ var _ Consensus = ZooKeeper{}
 // Close does nothing: no connection outlasts a question.
 func (ZooKeeper) Close() {}
 
+// HandOver fails: ZooKeeper has no such request.
+func (ZooKeeper) HandOver(context.Context, Address, string) error { return errors.ErrUnsupported }
+
 // A tick is ZooKeeper's unit of time. A member that was silent for so many ticks is given
 // up, and the leader with it; a session is two ticks at the least.
 const (
