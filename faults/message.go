@@ -28,7 +28,7 @@ func messageSpecs() []Spec {
 		Name: "command", About: "the name of a command or script, or a script's SHA-1, and words of its arguments",
 		Ask: "which command", Default: "",
 	}
-	late := number("for", "ms").required("for how many ms").drawn("100-1500")
+	lateBy := number("for", "ms").required("for how many ms").drawn("100-1500")
 	then := Param{Name: "then", Values: []string{"reset", "silent"}, Default: "reset", Draw: "reset|silent", About: "what becomes of the connection"}
 	words := Param{Name: "command", About: "words of its channel or text"}
 	fewer := nth
@@ -44,7 +44,7 @@ func messageSpecs() []Spec {
 	}
 	// A release that reaches its server only once the lease is over may end the next hold. It takes
 	// a third of a short run, in which nothing else happens to the lock.
-	held := func(e Environment) []Candidate {
+	heldBack := func(e Environment) []Candidate {
 		all := until(e)
 		if e.Lock.Own {
 			all = append(all, Candidate{
@@ -57,52 +57,52 @@ func messageSpecs() []Spec {
 	specs := []Spec{
 		{
 			Name: "delay-command", Summary: "deliver one command late, and what follows it on its connection",
-			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
+			Params: []Param{command, nth, lateBy}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
-			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).late(s.millis("for")) }),
+			New:     onMessages(traffic.Command, late),
 		},
 		{
 			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
-			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
+			Params: []Param{command, nth, lateBy}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
-			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).late(s.millis("for")) }),
+			New:     onMessages(traffic.Reply, late),
 		},
 		{
 			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the command was seen, and taken out", Healed: bySelf,
 			Pitfall: "to the client it looks like `drop-reply`; that is the point",
-			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).lose(endOf(s)) }),
+			New:     onMessages(traffic.Command, lost),
 		},
 		{
 			Name: "drop-message", Summary: "lose one message to a subscriber", Hits: HitsSubscribers,
 			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: once("zone>redis", 1, never),
 			Observed: "the message was seen, and taken out", Healed: bySelf,
 			Pitfall: "waiters that ask again now and then only become slow",
-			New:     onMessages(dropMessage),
+			New:     onMessages(traffic.Published, lost),
 		},
 		{
 			Name: "drop-reply", Summary: "lose the reply to one command that was carried out, and reset its connection, or leave it silent",
 			Params: []Param{command, nth, then}, Effects: []history.Effect{history.Loses}, Candidates: passing,
 			Observed: "the reply was seen, and taken out", Healed: bySelf,
 			Pitfall: "a Redis client that asks again by itself hides it: set `retries`",
-			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).lose(endOf(s)) }),
+			New:     onMessages(traffic.Reply, lost),
 		},
 		{
 			Name: "hold-command", Summary: "keep one command from the server until the heal, and what follows it on its connection",
-			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: held,
+			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: heldBack,
 			Observed: "the command was seen, and kept", Healed: "it is delivered, even if its client has gone",
 			Pitfall: "the first use of a script is two commands: EVALSHA that the server does not know, then EVAL; use it once before",
-			New:     onMessages(holdCommand),
+			New:     onMessages(traffic.Command, held),
 		},
 		{
 			Name: "hold-reply", Summary: "keep the reply to one command from the client until the heal, and what follows it",
 			Params: []Param{command, nth}, Effects: []history.Effect{history.Delays}, Candidates: until,
 			Observed: "the reply was seen, and kept", Healed: "it is delivered, unless the client hung up",
 			Pitfall: "a reply that the server does not know the script does not count",
-			New:     onMessages(func(p pattern, _ Step) *trigger { return replies(p).keep() }),
+			New:     onMessages(traffic.Reply, held),
 		},
 	}
 	for i := range specs {
@@ -134,15 +134,19 @@ func (e Environment) ofRequests(least, most time.Duration, params map[string]str
 	return all
 }
 
-// onMessages makes a fault of a message on the links that a step's target selects.
-func onMessages(of func(p pattern, s Step) *trigger) func(Site, Step) (inject, error) {
+// onMessages makes a fault of one message of a kind, on the links that a step's target selects, and says what
+// becomes of it.
+func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
 		links, err := selected(site, s)
 		if err != nil {
 			return nil, err
 		}
-		t := of(pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s)
-		t.name, t.links = s.Fault, links
+		t := &trigger{
+			name: s.Fault, links: links, kind: kind,
+			pattern: pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts},
+		}
+		fate(t, s)
 		return t.inject, nil
 	}
 }
@@ -202,48 +206,62 @@ func (p pattern) script(words []string) (name, digest string) {
 
 // announces reports whether a published message is one of those.
 func (p pattern) announces(words []string) bool {
-	if len(words) == 0 {
-		return false
-	}
 	for _, want := range p.Words {
-		if !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
+		if len(words) == 0 || !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
 			return false
 		}
 	}
-	return true
+	return len(words) > 0
 }
 
-// String is the pattern in words: "second SET orders".
-func (p pattern) String() string {
-	what := strings.Join(p.Words, " ")
-	switch {
-	case p.Nth < 2:
-		return strings.TrimSpace("first " + what)
-	case p.Nth == 2:
-		return strings.TrimSpace("second " + what)
-	case p.Nth == 3:
-		return strings.TrimSpace("third " + what)
-	default:
-		return strings.TrimSpace(fmt.Sprintf("%dth %s", p.Nth, what))
+// of is the message in words: "second SET orders", with what it is behind the number.
+func (p pattern) of(what string) string {
+	nth := fmt.Sprintf("%dth", p.Nth)
+	if at := max(p.Nth, 1); at < len(ordinals) {
+		nth = ordinals[at]
 	}
+	return strings.Join(append(strings.Fields(nth+" "+what), p.Words...), " ")
 }
+
+var ordinals = [...]string{"", "first", "second", "third"} //nolint:gochecknoglobals // a constant
 
 // A trigger waits on some links for one message.
 type trigger struct {
-	name  string
-	links []topologies.Proxy // each a [topologies.Interceptor]
-	// wanted finds the message, of which what says what it is.
-	wanted func(traffic.Message) bool
-	what   string
-	nth    int
+	name    string
+	links   []topologies.Proxy // each a [topologies.Interceptor]
+	kind    traffic.Kind
+	pattern pattern
 	// fate is what becomes of it until it is freed, and did says that.
 	fate  func(freed context.Context) traffic.Action
 	did   string
 	keeps bool // it is passed on in the end
-	must  bool // that it is lost instead is an error
 	// after is how long it takes from then until the fault is over; negative: it
 	// lasts until the heal.
 	after time.Duration
+}
+
+// wanted reports whether a message is one of those. A reply that says that the server does not know the script is none:
+// nothing was carried out.
+func (t *trigger) wanted(m traffic.Message) bool {
+	if m.Kind != t.kind || strings.HasPrefix(m.Error, "NOSCRIPT") {
+		return false
+	}
+	if t.kind == traffic.Published {
+		return t.pattern.announces(m.Words)
+	}
+	return t.pattern.matches(m.Words)
+}
+
+// what says what the message is.
+func (t *trigger) what() string {
+	switch t.kind {
+	case traffic.Reply:
+		return "reply to the " + t.pattern.of("")
+	case traffic.Published:
+		return t.pattern.of("message")
+	default:
+		return t.pattern.of("")
+	}
 }
 
 // inject arms the trigger, and fails if no link answers before: nothing could pass
@@ -264,7 +282,7 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 		s.stops = append(s.stops, stop)
 	}
 	return Injection{
-		Effect:      "waits for the " + t.what + " on " + count(len(t.links), "link"),
+		Effect:      "waits for the " + t.what() + " on " + count(len(t.links), "link"),
 		AwaitFiring: s.awaitFiring,
 		OneShot:     t.after >= 0,
 		Heal: Once(func(ctx context.Context) (string, error) {
@@ -302,7 +320,7 @@ func (s *armed) judge(link string, m traffic.Message) traffic.Action {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen++; s.seen != max(s.nth, 1) || s.freed.Err() != nil {
+	if s.seen++; s.seen != max(s.pattern.Nth, 1) || s.freed.Err() != nil {
 		return traffic.Action{}
 	}
 	s.fired <- link
@@ -336,7 +354,7 @@ func (s *armed) awaitFiring(ctx context.Context) (string, error) {
 		s.mu.Lock() // no judge is at it any more
 		defer s.mu.Unlock()
 		if !s.over {
-			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what, s.seen)
+			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what(), s.seen)
 		}
 		link = <-s.fired
 	}
@@ -348,7 +366,7 @@ func (s *armed) awaitFiring(ctx context.Context) (string, error) {
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Sprintf("the %s on %s was %s", s.what, link, s.did), nil
+	return fmt.Sprintf("the %s on %s was %s", s.what(), link, s.did), nil
 }
 
 // delivered waits until what was kept was passed on, if it can be.
@@ -365,92 +383,45 @@ func (s *armed) delivered(ctx context.Context) (string, error) {
 		again := s.lost
 		switch s.lost = !passed; {
 		case passed:
-			return "the " + s.what + " was delivered, ", nil
-		case s.must && !again: // a second heal can do no more
-			return "", fmt.Errorf("the %s is lost with its connection", s.what)
+			return "the " + s.what() + " was delivered, ", nil
+		case s.kind == traffic.Command && s.after < 0 && !again: // a second heal can do no more
+			return "", fmt.Errorf("the %s is lost with its connection", s.what())
 		}
-		return "the " + s.what + " is lost with its connection, ", nil
+		return "the " + s.what() + " is lost with its connection, ", nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("the %s was not delivered: %w", s.what, ctx.Err())
+		return "", fmt.Errorf("the %s was not delivered: %w", s.what(), ctx.Err())
 	}
 }
 
-// commands is a trigger for the nth command that matches.
-func commands(p pattern) *trigger {
-	return &trigger{
-		nth: p.Nth, what: p.String(), after: -1,
-		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Command && p.matches(m.Words) },
-	}
-}
-
-// replies is a trigger for the reply to the nth command that matches and that the
-// server carried out: one that says that it does not know the script is none.
-func replies(p pattern) *trigger {
-	return &trigger{
-		nth: p.Nth, what: "reply to the " + p.String(), after: -1,
-		wanted: func(m traffic.Message) bool {
-			return m.Kind == traffic.Reply && p.matches(m.Words) && !strings.HasPrefix(m.Error, "NOSCRIPT")
-		},
-	}
-}
-
-// keep holds the message, and what follows it, back.
-func (t *trigger) keep() *trigger {
-	t.did, t.keeps = "held back", true
+// held keeps the message, and what follows it on its connection, until the heal. A command is delivered then even
+// if the client has given up and closed the connection: a request that is late.
+func held(t *trigger, _ Step) {
+	t.did, t.keeps, t.after = "held back", true, -1
 	t.fate = func(freed context.Context) traffic.Action { return traffic.Action{Until: freed.Done()} }
-	return t
 }
 
 // late holds the message, and what follows it, back for so long.
-func (t *trigger) late(d time.Duration) *trigger {
-	t.did, t.after, t.keeps = fmt.Sprintf("held back for %v", d), d, true
+func late(t *trigger, s Step) {
+	t.after, t.keeps = s.millis("for"), true
+	t.did = fmt.Sprintf("held back for %v", t.after)
 	t.fate = func(freed context.Context) traffic.Action {
-		until, cancel := context.WithTimeout(freed, d)
+		until, cancel := context.WithTimeout(freed, t.after)
 		context.AfterFunc(until, cancel)
 		return traffic.Action{Until: until.Done()}
 	}
-	return t
 }
 
-// lose takes the message out of its stream.
-func (t *trigger) lose(end traffic.End) *trigger {
-	t.after = 0
-	switch end {
-	case traffic.Resets:
-		t.did = "lost, and the connection reset"
-	case traffic.GoesSilent:
-		t.did = "lost, and the connection silent from then on"
+// lost takes the message out of its stream. One to a subscriber is lost as if it had been published while
+// the subscriber had no connection.
+func lost(t *trigger, s Step) {
+	end := traffic.GoesOn
+	switch s.Params["then"] {
+	case "reset":
+		end, t.did = traffic.Resets, "lost, and the connection reset"
+	case "silent":
+		end, t.did = traffic.GoesSilent, "lost, and the connection silent from then on"
 	default:
 		t.did = "lost"
 	}
 	t.fate = func(context.Context) traffic.Action { return traffic.Action{Lost: true, Ends: end} }
-	return t
-}
-
-// holdCommand keeps a command, and all that follows it on its connection, from
-// the server until the heal. It is delivered then even if the client has given
-// up and closed the connection: a request that is late.
-func holdCommand(p pattern, _ Step) *trigger {
-	t := commands(p).keep()
-	t.must = true
-	return t
-}
-
-// endOf is what becomes of a connection on which a step loses a message.
-func endOf(s Step) traffic.End {
-	if s.Params["then"] == "silent" {
-		return traffic.GoesSilent
-	}
-	return traffic.Resets
-}
-
-// dropMessage loses one message to a subscriber, as if it had been published
-// while the subscriber had no connection.
-func dropMessage(p pattern, _ Step) *trigger {
-	t := &trigger{
-		nth: p.Nth, after: -1,
-		wanted: func(m traffic.Message) bool { return m.Kind == traffic.Published && p.announces(m.Words) },
-	}
-	t.what = strings.TrimSuffix(strings.Fields(p.String())[0]+" message "+strings.Join(p.Words, " "), " ")
-	return t.lose(traffic.GoesOn)
 }
