@@ -128,11 +128,7 @@ func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
 				if errors.Is(err, context.DeadlineExceeded) {
 					err = errUnread
 				}
-				word := "ahead of"
-				if direction < 0 {
-					word = "behind"
-				}
-				return fmt.Sprintf("reads a wall clock that is %v %s the true time", s.millis("by"), word), err
+				return "reads a wall clock that is " + aside(direction*s.millis("by")), err
 			},
 			end: func(context.Context) (string, error) {
 				if !changed {

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -27,31 +26,27 @@ func clockSpecs() []Spec {
 			Name: "clock-back", Summary: "set a server's wall clock back, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys live longer by as much; a sentinel whose clock jumps does nothing for a while (TILT)",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
-				return stepClock(s, c, -step.millis("by"))
-			}),
+			New:      onClock(func(s Step) wrong { return stepped(-s.millis("by")) }),
 		},
 		{
 			Name: "clock-forward", Summary: "set a server's wall clock forward, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys that were due in between are gone for good, and no heal brings them back",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
-				return stepClock(s, c, step.millis("by"))
-			}),
+			New:      onClock(func(s Step) wrong { return stepped(s.millis("by")) }),
 		},
 		{
 			Name: "clock-freeze", Summary: "stop a server's wall clock, and set it to the true time at the heal",
 			Observed: "the server's TIME, twice the same",
 			Pitfall:  "nothing runs out; a client's own clock goes on",
-			New:      onClock(func(s topologies.Server, c topologies.Clock, _ Step) act { return freezeClock(s, c) }),
+			New:      onClock(func(Step) wrong { return frozen() }),
 		},
 		{
 			Name: "clock-rate", Summary: "let a server's wall clock run too fast, or too slowly, and set it to the true time at the heal", Params: []Param{percent},
 			Observed: "the server's TIME moves away from the true one",
 			Pitfall:  "a lock that leaves room for drift withstands a small one",
-			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
-				faster, _ := percentage(step.Params["percent"]) // it was checked
-				return setClockRate(s, c, faster)
+			New: onClock(func(s Step) wrong {
+				faster, _ := percentage(s.Params["percent"]) // it was checked
+				return running(faster)
 			}),
 		},
 	}
@@ -78,15 +73,38 @@ func percentage(value string) (float64, error) {
 	return percent, nil
 }
 
+// wrong is how a clock is: ahead by some time, with a rate, as [topologies.Clock] has them. It is seen
+// to be so by what it shows, and how far ahead that is; words say so.
+type wrong struct {
+	by    time.Duration
+	rate  float64
+	seen  func(ahead time.Duration, at time.Time) bool
+	words func(ahead time.Duration) string
+}
+
 // onClock makes a fault of the clock of the server that a step's target names. A clock
 // that is wrong already is an error, and is left as it is.
-func onClock(of func(s topologies.Server, c topologies.Clock, step Step) act) func(Site, Step) (inject, error) {
+func onClock(of func(s Step) wrong) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
-		server, c := site.Deployment.Server(s.Target), site.Deployment.Clock(s.Target)
+		server, c, w := site.Deployment.Server(s.Target), site.Deployment.Clock(s.Target), of(s)
 		if server == nil || c == nil {
 			return nil, fmt.Errorf("%s has its machine's clock", s.Target)
 		}
 		changed := false
+		set := func(ctx context.Context, to wrong) (ahead time.Duration, err error) {
+			if err := c.Set(to.by, to.rate); err != nil {
+				return 0, err
+			}
+			err = await.Until(ctx, func() error {
+				var at time.Time
+				var err error
+				if ahead, at, err = shown(ctx, server); err == nil && !to.seen(ahead, at) {
+					err = fmt.Errorf("its clock is %v ahead of the true time", ahead)
+				}
+				return err
+			})
+			return ahead, err
+		}
 		return change{
 			begin: func(ctx context.Context) (string, error) {
 				ahead, err := ClockAhead(ctx, server)
@@ -97,16 +115,14 @@ func onClock(of func(s topologies.Server, c topologies.Clock, step Step) act) fu
 					return "", err
 				}
 				changed = true
-				return of(server, c, s)(ctx)
+				ahead, err = set(ctx, w)
+				return w.words(ahead), err
 			},
 			end: func(ctx context.Context) (string, error) {
 				if !changed {
 					return "", nil
 				}
-				if err := c.Set(0, 1); err != nil {
-					return "", err
-				}
-				_, err := awaitAhead(ctx, server, func(ahead time.Duration) bool { return ahead.Abs() < leastError })
+				_, err := set(ctx, wrong{rate: 1, seen: func(ahead time.Duration, _ time.Time) bool { return ahead.Abs() < leastError }})
 				return "has the true time again", err
 			},
 		}.of(s.Fault, s.Target), nil
@@ -121,102 +137,78 @@ const (
 	leastError = 3 * time.Millisecond
 )
 
-// stepClock sets a server's clock forward, or back for a negative step, once.
-func stepClock(s topologies.Server, c topologies.Clock, by time.Duration) act {
+// stepped is a clock that was set forward, or back for a negative step, once.
+func stepped(by time.Duration) wrong {
+	return wrong{
+		by: by, rate: 1,
+		seen:  func(ahead time.Duration, _ time.Time) bool { return (ahead - by).Abs() < clockSlack },
+		words: func(ahead time.Duration) string { return "is " + aside(ahead.Round(10*time.Millisecond)) },
+	}
+}
+
+// aside says how far a clock is off.
+func aside(ahead time.Duration) string {
 	word := "ahead of"
-	if by < 0 {
+	if ahead < 0 {
 		word = "behind"
 	}
-	return func(ctx context.Context) (string, error) {
-		if err := c.Set(by, 1); err != nil {
-			return "", err
-		}
-		seen, err := awaitAhead(ctx, s, func(ahead time.Duration) bool { return (ahead - by).Abs() < clockSlack })
-		return fmt.Sprintf("is %v %s the true time", seen.Abs().Round(10*time.Millisecond), word), err
-	}
+	return fmt.Sprintf("%v %s the true time", ahead.Abs(), word)
 }
 
-// setClockRate makes a server's clock run too fast, or too slowly for a negative
-// percentage.
-func setClockRate(s topologies.Server, c topologies.Clock, percent float64) act {
-	return func(ctx context.Context) (string, error) {
-		if err := c.Set(0, 1+percent/100); err != nil {
-			return "", err
-		}
-		seen, err := awaitAhead(ctx, s, func(ahead time.Duration) bool {
+// running is a clock that runs too fast, or too slowly for a negative percentage.
+func running(percent float64) wrong {
+	return wrong{
+		rate: 1 + percent/100,
+		seen: func(ahead time.Duration, _ time.Time) bool {
 			return ahead.Abs() >= leastError && (ahead > 0) == (percent > 0)
-		})
-		return fmt.Sprintf("has a clock that runs %+g %% fast, and is %v off already", percent, seen.Round(time.Millisecond)), err
+		},
+		words: func(ahead time.Duration) string {
+			return fmt.Sprintf("has a clock that runs %+g %% fast, and is %v off already", percent, ahead.Round(time.Millisecond))
+		},
 	}
 }
 
-// freezeClock makes a server's clock stand still.
-func freezeClock(s topologies.Server, c topologies.Clock) act {
-	return func(ctx context.Context) (string, error) {
-		if err := c.Set(0, 0); err != nil {
-			return "", err
-		}
-		seen, err := awaitAhead(ctx, s, func(ahead time.Duration) bool { return ahead <= -leastError })
-		if err != nil {
-			return "", err
-		}
-		first, err := timeShown(ctx, s)
-		if err != nil {
-			return "", err
-		}
-		second, err := awaitAhead(ctx, s, func(ahead time.Duration) bool { return ahead <= seen-leastError })
-		if err != nil {
-			return "", err
-		}
-		if last, err := timeShown(ctx, s); err != nil || !last.Equal(first) {
-			return "", fmt.Errorf("its clock went on from %v to %v (%w)", first, last, cmp.Or(err, errNone))
-		}
-		return fmt.Sprintf("has a clock that stands still, and is %v behind already", second.Abs().Round(time.Millisecond)), nil
+// frozen is a clock that stands still: it shows the same time twice, and is behind.
+func frozen() wrong {
+	var last time.Time
+	return wrong{
+		seen: func(ahead time.Duration, at time.Time) bool {
+			same := at.Equal(last)
+			last = at
+			return same && ahead <= -leastError
+		},
+		words: func(ahead time.Duration) string {
+			return fmt.Sprintf("has a clock that stands still, and is %v behind already", ahead.Abs().Round(time.Millisecond))
+		},
 	}
-}
-
-// awaitAhead waits until a server's clock is as far ahead as is wanted, and
-// returns how far it is.
-func awaitAhead(ctx context.Context, s topologies.Server, want func(ahead time.Duration) bool) (seen time.Duration, err error) {
-	err = await.Until(ctx, func() error {
-		var err error
-		if seen, err = ClockAhead(ctx, s); err == nil && !want(seen) {
-			err = fmt.Errorf("its clock is %v ahead of the true time", seen)
-		}
-		return err
-	})
-	return seen, err
 }
 
 // ClockAhead is how far a server's clock is ahead of ours, negative for behind. What
 // the time between question and answer may explain does not count.
 func ClockAhead(ctx context.Context, s topologies.Server) (time.Duration, error) {
-	before := time.Now()
-	at, err := timeShown(ctx, s)
-	after := time.Now()
-	switch {
-	case err != nil:
-		return 0, err
-	case at.Before(before):
-		return at.Sub(before), nil
-	case at.After(after):
-		return at.Sub(after), nil
-	default:
-		return 0, nil
-	}
+	ahead, _, err := shown(ctx, s)
+	return ahead, err
 }
 
-// timeShown is the time that a server says it is. A sentinel knows no TIME.
-func timeShown(ctx context.Context, s topologies.Server) (at time.Time, err error) {
+// shown is the time that a server says it is, and how far that is ahead of ours. A sentinel knows no TIME.
+func shown(ctx context.Context, s topologies.Server) (ahead time.Duration, at time.Time, err error) {
 	rdb := s.Observer().WithTimeout(patience)
+	before := time.Now()
 	at, err = rdb.Time(ctx).Result()
 	if err != nil && strings.Contains(err.Error(), "unknown command") {
 		var usec int64
+		before = time.Now()
 		usec, err = infoNumber(ctx, rdb, "server", "server_time_usec")
 		at = time.UnixMicro(usec)
 	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
+	after := time.Now()
+	switch {
+	case err != nil:
+		return 0, at, fmt.Errorf("ask %s for the time: %w", s.Name(), err)
+	case at.Before(before):
+		ahead = at.Sub(before)
+	case at.After(after):
+		ahead = at.Sub(after)
 	}
-	return at, nil
+	return ahead, at, nil
 }
