@@ -31,7 +31,7 @@ func DrawEnvironments() []string {
 func Draws() ([]Drawn, error) {
 	var all []Drawn
 	for column, environment := range DrawEnvironments() {
-		seen := map[int]map[setting]bool{}
+		tried := map[int][]setting{} // by the row
 		for kept, persistence := range topologies.Persistences() {
 			for _, acked := range []bool{false, true} {
 				e, err := environmentOf(environment, persistence, acked)
@@ -47,28 +47,23 @@ func Draws() ([]Drawn, error) {
 					if row < 0 {
 						row, all = len(all), append(all, d)
 					}
-					if seen[row] == nil {
-						seen[row] = map[setting]bool{}
-					}
-					seen[row][setting{kept, acked}] = c.Breaks == ""
+					tried[row] = append(tried[row], setting{kept, acked, c.Breaks == ""})
 				}
 			}
 		}
-		for row, safe := range seen {
-			all[row].On[column] = leastSafe(safe)
+		for row, settings := range tried {
+			all[row].On[column] = leastSafe(settings)
 		}
 	}
+	slices.SortFunc(all, func(a, b Drawn) int { return strings.Compare(a.Faults[0], b.Faults[0]) })
 	var merged []Drawn
 	for _, d := range all {
 		same := slices.IndexFunc(merged, func(o Drawn) bool { return o.like(d) && slices.Equal(o.On, d.On) })
 		if same < 0 {
 			merged = append(merged, d)
-			continue
+		} else {
+			merged[same].Faults = append(merged[same].Faults, d.Faults[0])
 		}
-		merged[same].Faults = append(merged[same].Faults, d.Faults...)
-	}
-	for _, d := range merged {
-		slices.Sort(d.Faults)
 	}
 	slices.SortFunc(merged, func(a, b Drawn) int {
 		order := Mixes()
@@ -122,38 +117,32 @@ func (e Environment) kindOfTarget(target string) string {
 	}
 }
 
-// A setting is what servers keep, by its place in [topologies.Persistences], and
-// whether grants wait for every replica.
+// A setting is what servers keep, by its place in [topologies.Persistences], whether grants wait for every
+// replica, and whether a correct lock stays valid with both.
 type setting struct {
-	kept  int
-	acked bool
+	kept        int
+	acked, safe bool
 }
 
-// leastSafe says with which setting at the least a fault leaves a correct lock valid.
-func leastSafe(safe map[setting]bool) string {
-	broken, needsAcks, kept := false, true, len(topologies.Persistences())
-	for s, is := range safe {
-		if is {
-			kept, needsAcks = min(kept, s.kept), needsAcks && s.acked
-		}
-		broken = broken || !is
-	}
+// leastSafe says with which setting at the least a fault leaves a correct lock valid. Those that keep less come first.
+func leastSafe(tried []setting) string {
+	broken := slices.DeleteFunc(slices.Clone(tried), func(s setting) bool { return s.safe })
+	safe := slices.DeleteFunc(tried, func(s setting) bool { return !s.safe })
 	switch {
-	case !broken:
+	case len(broken) == 0:
 		return "safe"
-	case kept == len(topologies.Persistences()):
+	case len(safe) == 0:
 		return "unsafe"
 	}
 	var needs []string
-	for s, is := range safe {
-		if name := topologies.Persistences()[kept]; !is && s.kept < kept && needs == nil {
-			if name == topologies.PersistNo {
-				name = "any"
-			}
-			needs = []string{"persistence " + name}
+	if kept := safe[0].kept; broken[0].kept < kept {
+		name := topologies.Persistences()[kept]
+		if name == topologies.PersistNo {
+			name = "any"
 		}
+		needs = append(needs, "persistence "+name)
 	}
-	if needsAcks {
+	if !slices.ContainsFunc(safe, func(s setting) bool { return !s.acked }) {
 		needs = append(needs, "acks of all")
 	}
 	return "safe with " + strings.Join(needs, ", ")

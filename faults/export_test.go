@@ -4,5 +4,5 @@ import "github.com/lockchaos/lockchaos/topologies"
 
 // MigrateSlot moves the slot of a key between some servers of a cluster.
 func MigrateSlot(servers []topologies.Server, key string) Fault {
-	return named{"migrate-slot", (&slotMigration{servers, key}).inject}
+	return Fault{"migrate-slot", (&slotMigration{servers, key}).inject}
 }

@@ -11,14 +11,13 @@ import (
 )
 
 // A Fault is one thing that can go wrong in one place.
-//
-// Inject makes it happen, waits until its effect was observed, and returns
-// that. An error means that the effect was not observed; what had been begun
-// is undone then.
-type Fault interface {
+type Fault struct {
 	// Name is the fault's name: cut, kill, crash-failover, …
-	Name() string
-	Inject(ctx context.Context) (Injection, error)
+	Name string
+	// Inject makes it happen, waits until its effect was observed, and returns
+	// that. An error means that the effect was not observed; what had been begun
+	// is undone then.
+	Inject func(ctx context.Context) (Injection, error)
 }
 
 // An Injection is a fault that took effect.

@@ -101,8 +101,7 @@ const turns, othersTurn = 3, 2
 
 // lateBy is by how much a fault has a message be late.
 func (s Step) lateBy() time.Duration {
-	ms, _ := strconv.Atoi(s.Params["for"])
-	return time.Duration(ms) * time.Millisecond
+	return s.millis("for")
 }
 
 // begin is what a seed draws from, and what it draws first: a seldom one in its seeds, and else

@@ -44,20 +44,8 @@ func Once(heal Heal) Heal {
 	}
 }
 
-// inject makes a fault happen: see [Fault].
+// inject makes a fault happen: see [Fault.Inject].
 type inject = func(ctx context.Context) (Injection, error)
-
-// named is a fault with the name of its spec.
-type named struct {
-	name   string
-	inject inject
-}
-
-// Name is the name of its spec.
-func (f named) Name() string { return f.name }
-
-// Inject makes it happen.
-func (f named) Inject(ctx context.Context) (Injection, error) { return f.inject(ctx) }
 
 // An act does something, and says what was observed of it.
 type act = func(ctx context.Context) (effect string, err error)

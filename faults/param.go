@@ -69,25 +69,16 @@ func (p Param) check(value string) error {
 	case p.Most > 0:
 		n, err := strconv.Atoi(value)
 		if err != nil || n < p.Least || n > p.Most {
-			return fmt.Errorf("%s must be %s, not %q", p.Name, p.wanted(), value)
+			unit := ""
+			if p.Unit != "" {
+				unit = " of " + p.Unit
+			}
+			return fmt.Errorf("%s must be a whole number%s from %d, not %q", p.Name, unit, p.Least, value)
 		}
 	case p.Values != nil && !slices.Contains(p.Values, value):
 		return names.Unknown(p.Name, value, p.Values)
 	}
 	return nil
-}
-
-// wanted is what a number must be.
-func (p Param) wanted() string {
-	s := "a whole number"
-	if p.Unit != "" {
-		s += " of " + p.Unit
-	}
-	s += fmt.Sprintf(" from %d", p.Least)
-	if p.Most != most {
-		s += fmt.Sprintf(" to %d", p.Most)
-	}
-	return s
 }
 
 // checkParams says what is wrong with the parameters of a step.
@@ -134,10 +125,7 @@ func (spec Spec) withDefaults(s Step) Step {
 
 // whole is a parameter that was checked to be a whole number; 0 if it is not there.
 func (s Step) whole(name string) int {
-	n, err := strconv.Atoi(s.Params[name])
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(s.Params[name]) // 0 with an error
 	return n
 }
 

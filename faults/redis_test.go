@@ -36,11 +36,11 @@ func TestFaultsWithoutEffect(t *testing.T) {
 		built(t, d, "flush", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"),
 		built(t, d, "kill-pubsub", server.Name()), built(t, d, "evict", server.Name()),
 	} {
-		t.Run(f.Name(), func(t *testing.T) {
+		t.Run(f.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, err := f.Inject(ctx)
-			require.ErrorContains(t, err, f.Name()+" on redis-1: ")
+			require.ErrorContains(t, err, f.Name+" on redis-1: ")
 			require.Equal(t, before, settings(t, server.Observer()))
 		})
 	}

@@ -172,11 +172,8 @@ func (spec Spec) OnLinks() bool {
 
 // Validate checks that a topology can have a step with the fault.
 func (spec Spec) Validate(t topologies.Topology, s Step) error {
-	without := t.Unsupported()
-	for _, c := range spec.Needs {
-		if why, lacks := without[c]; lacks {
-			return fmt.Errorf("%s: %s", spec.Name, why)
-		}
+	if err := spec.lacking(t.Unsupported()); err != nil {
+		return fmt.Errorf("%s: %w", spec.Name, err)
 	}
 	if err := spec.aimed(t, s.Target); err != nil {
 		return err
@@ -245,8 +242,9 @@ func (spec Spec) AimOf(ctx context.Context, d topologies.Deployment, s Step) str
 }
 
 // Lacks says why a deployment can't have the fault at all; nil if it can.
-func (spec Spec) Lacks(d topologies.Deployment) error {
-	without := d.Unsupported()
+func (spec Spec) Lacks(d topologies.Deployment) error { return spec.lacking(d.Unsupported()) }
+
+func (spec Spec) lacking(without map[topologies.Capability]string) error {
 	for _, c := range spec.Needs {
 		if why, lacks := without[c]; lacks {
 			return errors.New(why)
@@ -259,7 +257,7 @@ func (spec Spec) Lacks(d topologies.Deployment) error {
 func New(site Site, s Step) (Fault, error) {
 	spec, err := ByName(s.Fault)
 	if err != nil {
-		return nil, err
+		return Fault{}, err
 	}
 	if spec.Target == AtClient { // it needs nothing of a topology
 		err = spec.checkParams(s.Params)
@@ -267,11 +265,11 @@ func New(site Site, s Step) (Fault, error) {
 		err = spec.Lacks(site.Deployment)
 	}
 	if err != nil {
-		return nil, err
+		return Fault{}, err
 	}
 	f, err := spec.New(site, spec.withDefaults(s))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", spec.Name, err)
+		return Fault{}, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	return named{spec.Name, f}, nil
+	return Fault{spec.Name, f}, nil
 }

@@ -113,7 +113,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 					}
 					f, err := faults.New(site, step)
 					require.NoError(t, err, "%+v", step)
-					require.Equal(t, step.Fault, f.Name())
+					require.Equal(t, step.Fault, f.Name)
 				}
 			}
 			made[c.Fault] = true
@@ -123,7 +123,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 		if spec.Target == faults.AtClient {
 			f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": struct{ faults.ClientProcess }{}}}, faults.Step{Fault: spec.Name, Target: "a"})
 			require.NoError(t, err)
-			require.Equal(t, spec.Name, f.Name())
+			require.Equal(t, spec.Name, f.Name)
 			continue
 		}
 		require.True(t, made[spec.Name], "no environment can have %s", spec.Name)

@@ -112,13 +112,13 @@ func (st *Session) prepare(ctx context.Context, s faults.Step) (faults.Fault, *a
 	a := &activeFault{step: s}
 	var err error
 	if a.spec, err = faults.ByName(s.Fault); err != nil {
-		return nil, a, err
+		return faults.Fault{}, a, err
 	}
 	if a.step, err = st.aimAtLock(s); err != nil {
-		return nil, a, err
+		return faults.Fault{}, a, err
 	}
 	if a.step.Target, err = st.resolve(ctx, s.Target); err != nil {
-		return nil, a, err
+		return faults.Fault{}, a, err
 	}
 	a.target = a.step.Target
 	f, err := st.build(a.step)

@@ -125,19 +125,6 @@ func (e entry) inject(ctx context.Context, d topologies.Deployment) (faults.Inje
 	return f.Inject(ctx)
 }
 
-// A timed fault knows how long it took to inject.
-type timed struct {
-	faults.Fault
-	took time.Duration
-}
-
-// Inject injects the fault.
-func (f *timed) Inject(ctx context.Context) (faults.Injection, error) {
-	began := time.Now()
-	defer func() { f.took = time.Since(began) }()
-	return f.Fault.Inject(ctx)
-}
-
 // keepsTheContract injects the fault to the end, and then calls it off at several moments.
 func (e entry) keepsTheContract(t *testing.T, d topologies.Deployment) {
 	t.Helper()
@@ -149,9 +136,14 @@ func (e entry) keepsTheContract(t *testing.T, d topologies.Deployment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, s := &timed{Fault: made}, newScene(t, d, e)
-	Run(t, f, func(ctx context.Context) error { return look(ctx, s, e) }, s.whole)
-	took := f.took
+	var took time.Duration
+	s, inject := newScene(t, d, e), made.Inject
+	made.Inject = func(ctx context.Context) (faults.Injection, error) {
+		began := time.Now()
+		defer func() { took = time.Since(began) }()
+		return inject(ctx)
+	}
+	Run(t, made, func(ctx context.Context) error { return look(ctx, s, e) }, s.whole)
 	moments := []float64{0, 0.2, 0.4, 0.6, 0.8}
 	switch {
 	case e.again:

@@ -92,7 +92,7 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 	const dead = "zone-a>redis-3"
 	for _, f := range []faults.Fault{fault(t, d, "cut", dead), fault(t, d, "stall", dead)} {
 		_, err := f.Inject(ctx)
-		require.ErrorContains(t, err, "no link answered before", f.Name())
+		require.ErrorContains(t, err, "no link answered before", f.Name)
 	}
 }
 
