@@ -6,31 +6,17 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// settings are those that some fault changes.
-func settings(t *testing.T, rdb *goredis.Client) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, name := range []string{"maxmemory", "maxmemory-policy", "busy-reply-threshold"} {
-		got, err := rdb.WithTimeout(time.Minute).ConfigGet(t.Context(), name).Result() // it may be slow
-		require.NoError(t, err)
-		all[name] = got[name]
-	}
-	return all
-}
-
-// What has no effect is an error, and leaves the server as it was.
+// What has no effect is an error. (That it leaves nothing behind, faultstest checks of what is called off.)
 func TestFaultsWithoutEffect(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, topologies.Single)
 	server := d.Server("redis-1")
-	before := settings(t, server.Observer())
 	require.NoError(t, server.Observer().FlushAll(t.Context()).Err())
 	for _, f := range []faults.Fault{
 		built(t, d, "flush", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"),
@@ -41,7 +27,6 @@ func TestFaultsWithoutEffect(t *testing.T) {
 			defer cancel()
 			_, err := f.Inject(ctx)
 			require.ErrorContains(t, err, f.Name+" on redis-1: ")
-			require.Equal(t, before, settings(t, server.Observer()))
 		})
 	}
 }
@@ -84,6 +69,4 @@ func TestFaultsOfAClustersNode(t *testing.T) {
 			require.NoError(t, d.AwaitReady(t.Context()))
 		})
 	}
-	_, err := faults.MigrateSlot(masters[:1], "orders").Inject(t.Context())
-	require.ErrorContains(t, err, "no master to move from")
 }

@@ -33,10 +33,6 @@ import (
 // collector would close it.
 var kept topologies.Deployment
 
-// memberPaused is that of a consensus store a member is stopped, which must end all the
-// same.
-const memberPaused = "member-paused"
-
 // harness is another program that this test binary is: it injects a fault, says
 // so, and panics when it is told to.
 func harness(topology, fault string) error {
@@ -64,18 +60,17 @@ func harness(topology, fault string) error {
 	kept = d
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	effect := fault
-	if fault == memberPaused {
-		err = d.Server(plan.Servers()[0]).Pause(ctx)
-	} else {
-		var i faults.Injection
+	var i faults.Injection
+	var f faults.Fault
+	if !plan.Consensus() {
 		i, err = faultstest.Inject(ctx, d, fault)
-		effect = i.Effect
+	} else if f, err = faults.New(faults.Site{Deployment: d}, faults.Step{Fault: fault, Target: plan.Servers()[0]}); err == nil {
+		i, err = f.Inject(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Println(effect); err != nil { //nolint:forbidigo // to the test
+	if _, err := fmt.Println(i.Effect); err != nil { //nolint:forbidigo // to the test
 		return err
 	}
 	go func() {
@@ -96,7 +91,7 @@ func TestHarness_killedDuringAFaultLeavesNothing(t *testing.T) {
 		"partition-bridge": topologies.Independent, "partition-halves": topologies.Independent,
 	}
 	type killed struct{ topology, fault string }
-	every := []killed{{topologies.EtcdCluster, memberPaused}, {topologies.ZooKeeperEnsemble, memberPaused}}
+	every := []killed{{topologies.EtcdCluster, "pause"}, {topologies.ZooKeeperEnsemble, "pause"}}
 	last := map[string]killed{topologies.EtcdCluster: every[0], topologies.ZooKeeperEnsemble: every[1]}
 	for _, spec := range faults.All() {
 		if spec.Life != history.Momentary && slices.Contains(faultstest.Names(), spec.Name) {

@@ -91,16 +91,6 @@ func (s *scene) whole(ctx context.Context) error {
 	return s.ready(ctx)
 }
 
-// mustBeReady is ready, or fails the test.
-func (s *scene) mustBeReady(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := s.ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // ready waits until there is what faults can hit.
 func (s *scene) ready(ctx context.Context) error {
 	return await.Until(ctx, func() error {

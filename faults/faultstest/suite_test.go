@@ -43,8 +43,8 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 					if e.on == "" && where(topology) != where(ts[0]) || e.on != "" && e.on != where(topology) {
 						continue
 					}
-					if why := lacks(d, e); why != "" {
-						t.Logf("without %s: %s", e.Fault, why)
+					if _, err := e.make(d); err != nil {
+						t.Logf("without %s: %v", e.Fault, err)
 						continue
 					}
 					t.Run(e.Fault, func(t *testing.T) { e.keepsTheContract(t, d) })
@@ -63,21 +63,6 @@ func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment
 		}
 	})
 	return seen
-}
-
-// lacks is why a deployment can't have a fault; empty if it can.
-func lacks(d topologies.Deployment, e entry) string {
-	spec, err := faults.ByName(e.Fault)
-	if err != nil {
-		return err.Error()
-	}
-	if lack := spec.Lacks(d); lack != nil {
-		return lack.Error()
-	}
-	if _, err := e.make(d); err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // deployed starts a deployment until the test ends.
@@ -205,7 +190,9 @@ func closed(t *testing.T, b topologies.Backend, topology topologies.Topology, le
 		}
 	})
 	d := deployed(t, b, topology, left)
-	newScene(t, d, list[0]).mustBeReady(t)
+	if err := newScene(t, d, list[0]).ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range list {
 		within := limit
 		if n > 0 {
