@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,34 +31,19 @@ const (
 // An engine is a Docker engine, as attach uses it.
 type engine struct{ docker *client.Client }
 
-// newEngine is the engine that DOCKER_HOST names, or the local one. As with Docker's
-// own client, DOCKER_TLS_VERIFY asks for TLS, with the certificates in
-// DOCKER_CERT_PATH or else in ~/.docker. The client keeps no connection open, so that
-// there is nothing to close.
+// newEngine is the engine that DOCKER_HOST names, or the local one; with TLS, if the certificates are in
+// DOCKER_CERT_PATH. The client keeps no connection open, so that there is nothing to close.
 func newEngine() (*engine, error) {
 	host := cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)
-	scheme, _, _ := strings.Cut(host, "://")
-	if scheme != "unix" && scheme != "tcp" {
+	if scheme, _, _ := strings.Cut(host, "://"); scheme != "unix" && scheme != "tcp" {
 		return nil, fmt.Errorf("DOCKER_HOST is %q: only unix:// and tcp:// can be used", host)
 	}
 	// With HTTP/2 a copy of the transport has a TLS configuration, which the client
 	// takes for a wish to use TLS.
 	transport := &http.Transport{DisableKeepAlives: true, Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP1(true)
-	options := []client.Opt{client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect})}
-	if scheme == "tcp" && os.Getenv(client.EnvTLSVerify) != "" {
-		folder := os.Getenv(client.EnvOverrideCertPath)
-		if folder == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil, fmt.Errorf("find the certificates for Docker: %w", err)
-			}
-			folder = filepath.Join(home, ".docker")
-		}
-		options = append(options, client.WithTLSClientConfig(
-			filepath.Join(folder, "ca.pem"), filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")))
-	}
-	docker, err := client.New(append(options, client.WithHost(host), client.WithAPIVersionFromEnv())...)
+	docker, err := client.New(client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
+		client.WithTLSClientConfigFromEnv(), client.WithHost(host), client.WithAPIVersionFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("DOCKER_HOST is %q: %w", host, err)
 	}

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -221,41 +220,6 @@ func TestAProjectThatIsNotThereIsRefused(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 	_, err := attach.Backend{Compose: "nothing"}.Start(within(t), topologies.Topology{Name: topologies.Single})
 	require.ErrorIs(t, err, topologies.ErrMissing)
-}
-
-// An engine elsewhere is reached by TLS, with the certificates that Docker's own client
-// takes, and not without.
-func TestAnEngineIsReachedByTLS(t *testing.T) {
-	asked := make(chan string, 100)
-	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.Query().Get("filters")
-		_, _ = w.Write([]byte("[]"))
-	}))
-	defer engine.Close()
-	dir := t.TempDir()
-	own := engine.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	require.NoError(t, err)
-	for name, block := range map[string]*pem.Block{
-		"ca.pem":   {Type: "CERTIFICATE", Bytes: own.Certificate[0]},
-		"cert.pem": {Type: "CERTIFICATE", Bytes: own.Certificate[0]},
-		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
-	}
-	t.Setenv("DOCKER_HOST", "tcp://"+engine.Listener.Addr().String())
-	t.Setenv("DOCKER_TLS_VERIFY", "1")
-	t.Setenv("DOCKER_CERT_PATH", dir)
-	refused(t, attach.Backend{Compose: "nothing"}, topologies.Single, "there is no container of a compose project nothing")
-	close(asked)
-	var filters []string
-	for f := range asked {
-		filters = append(filters, f)
-	}
-	require.Contains(t, strings.Join(filters, ""), "com.docker.compose.project=nothing")
-
-	t.Setenv("DOCKER_CERT_PATH", filepath.Join(dir, "nowhere"))
-	refused(t, attach.Backend{Compose: "nothing"}, topologies.Single, "ca.pem")
 }
 
 // certify makes a certificate for 127.251.x.y that signs itself.
