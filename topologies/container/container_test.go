@@ -19,10 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/runtest"
-	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
@@ -159,98 +157,47 @@ func TestBackendKeepsTheContract(t *testing.T) {
 	}
 }
 
-// The members of an etcd cluster elect another leader when the one that they have is cut
-// off, or killed, and are whole again afterwards.
-func TestEtcdElects(t *testing.T) {
+// The members of a consensus store elect another leader when theirs is killed, each of them told from the others
+// by the address of its container, and are whole again afterwards.
+func TestMembersElect(t *testing.T) {
 	t.Parallel()
 	c := engine(t)
-	d := start(t, Backend{}, topologies.EtcdCluster)
-	shard := d.Topology().Shards()[0]
-	leader := topologiestest.MasterOf(within(t), t, d, shard)
-	require.Regexp(t, `^3\.\d+\.\d+$`, d.Version())
-
-	var mends []func()
-	for _, l := range d.Topology().Across([]string{leader}) {
-		if l.Kind == topologies.Peer { // each is told apart by the address of its container
-			require.NoError(t, await.Until(within(t), func() error {
-				if d.Proxy(l.Name()).Reset() == 0 {
-					return fmt.Errorf("no connection of %s was seen on its link", l.Name())
+	for _, name := range []string{topologies.EtcdCluster, topologies.ZooKeeperEnsemble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i, err := findImage(t.Context(), c, "", topologies.StoreOf(name), quiet())
+			require.NoError(t, err)
+			if i.version == "" {
+				runtest.Lacks(t, fmt.Errorf("image %s has no %s", i.name, name))
+			}
+			d := start(t, Backend{}, name)
+			shard := d.Topology().Shards()[0]
+			leader := topologiestest.MasterOf(within(t), t, d, shard)
+			for _, follower := range d.Topology().Servers() {
+				if follower != leader {
+					require.NoError(t, await.Until(within(t), func() error {
+						if d.Proxy(follower+">"+leader).Reset() == 0 {
+							return fmt.Errorf("no connection of %s was seen on its link", follower)
+						}
+						return nil
+					}))
 				}
-				return nil
-			}))
-		}
-		mends = append(mends, d.Proxy(l.Name()).Cut())
+			}
+			require.NoError(t, d.AwaitReady(within(t)))
+			leader = topologiestest.MasterOf(within(t), t, d, shard)
+			require.NoError(t, d.Server(leader).Kill(within(t)))
+			_, err = d.AwaitMaster(within(t), shard, leader)
+			require.NoError(t, err)
+			if _, without := d.Unsupported()[topologies.Wiping]; !without {
+				require.NoError(t, d.Server(leader).Wipe(within(t)))
+			}
+			require.NoError(t, d.Server(leader).Restart(within(t)))
+			require.NoError(t, d.AwaitReady(within(t)))
+			removedAll(t, d.Close())
+			require.Empty(t, leftOfDeployment(t, c, d))
+			require.NoDirExists(t, folderOf(d))
+		})
 	}
-	second, err := d.AwaitMaster(within(t), shard, leader)
-	require.NoError(t, err)
-	require.NotEqual(t, leader, second)
-	for _, mend := range mends {
-		mend()
-	}
-	require.NoError(t, d.AwaitReady(within(t)))
-
-	second = topologiestest.MasterOf(within(t), t, d, shard)
-	require.NoError(t, d.Server(second).Kill(within(t)))
-	_, err = d.AwaitMaster(within(t), shard, second)
-	require.NoError(t, err)
-	require.NoError(t, d.Server(second).Restart(within(t)))
-	require.NoError(t, d.AwaitReady(within(t)))
-	removedAll(t, d.Close())
-	require.Empty(t, leftOfDeployment(t, c, d))
-	require.NoDirExists(t, folderOf(d))
-
-	none := Backend{Image: variant(t, c, "LABEL org.lockchaos.etcd=", "ENV PATH=/bin")}
-	_, err = none.Start(within(t), d.Topology())
-	require.ErrorIs(t, err, topologies.ErrUnusable)
-	require.ErrorContains(t, err, "`make etcd image` puts that of this machine into "+LocalImage)
-}
-
-// An ensemble of ZooKeeper grants a lock, also after its leader was killed. Every connection
-// between its members passes a link.
-func TestZooKeeperElects(t *testing.T) {
-	t.Parallel()
-	c := engine(t)
-	i, err := findImage(t.Context(), c, "", topologies.StoreZooKeeper, quiet())
-	require.NoError(t, err)
-	if i.version == "" {
-		runtest.Lacks(t, fmt.Errorf("image %s has no ZooKeeper", i.name))
-	}
-	began := time.Now()
-	d := start(t, Backend{}, topologies.ZooKeeperEnsemble)
-	t.Logf("whole after %v", time.Since(began))
-	o := d.ClientOptions("zone-a")
-	locker, err := zookeeper.Open(zookeeper.Config{Servers: o.Addrs, Dial: o.Dialer})
-	require.NoError(t, err)
-	defer locker.Close()
-	grant := func() {
-		hold, err := locker.Acquire(within(t), "a", lock.Options{Wait: lock.Forever})
-		require.NoError(t, err)
-		require.NoError(t, hold.Release(within(t)))
-	}
-	grant()
-
-	shard := d.Topology().Shards()[0]
-	leader := topologiestest.MasterOf(within(t), t, d, shard)
-	for _, follower := range d.Topology().Servers() {
-		if follower != leader {
-			require.Positive(t, d.Proxy(follower+">"+leader).Reset(), "no connection of %s was seen on its link", follower)
-		}
-	}
-	require.NoError(t, d.AwaitReady(within(t)))
-	leader = topologiestest.MasterOf(within(t), t, d, shard)
-	began = time.Now()
-	require.NoError(t, d.Server(leader).Kill(within(t)))
-	next, err := d.AwaitMaster(within(t), shard, leader)
-	require.NoError(t, err)
-	t.Logf("%s is killed, and %s leads after %v", leader, next, time.Since(began))
-	grant()
-	require.NoError(t, d.Server(leader).Wipe(within(t)))
-	require.NoError(t, d.Server(leader).Restart(within(t)))
-	require.NoError(t, d.AwaitReady(within(t)))
-	locker.Close()
-	removedAll(t, d.Close())
-	require.Empty(t, leftOfDeployment(t, c, d))
-	require.NoDirExists(t, folderOf(d))
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {

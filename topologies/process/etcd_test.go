@@ -24,40 +24,26 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
-// startMembers starts a consensus store.
-func startMembers(t *testing.T, name string) (topologies.Deployment, error) {
-	t.Helper()
-	topology, err := topologies.ByName(name)
-	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// A cluster of etcd elects another leader whatever becomes of the one that it has, is
-// whole again afterwards, and leaves nothing behind.
-func TestEtcdKeepsTheContract(t *testing.T) {
+// The members of a consensus store elect another leader whatever becomes of the one that they have, are
+// whole again afterwards, and leave nothing behind. Each is told from the others by its process, or its address.
+func TestMembersKeepTheContract(t *testing.T) {
 	t.Parallel()
-	runtest.NeedStore(t, topologies.StoreEtcd)
-	began := time.Now()
-	d, err := startMembers(t, topologies.EtcdCluster)
-	require.NoError(t, err)
-	t.Logf("whole after %v", time.Since(began))
-	membersKeepTheContract(t, d, func() {
-		etcdEmpties(t, d)
-		for _, l := range d.Topology().Links {
-			if l.Kind == topologies.Peer { // members are told apart by their processes
-				require.NoError(t, await.Until(t.Context(), func() error {
-					if d.Proxy(l.Name()).Reset() == 0 {
-						return assert.AnError
-					}
-					return nil
-				}), "no connection of %s was seen on its link", l.Name())
+	for _, name := range []string{topologies.EtcdCluster, topologies.ZooKeeperEnsemble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runtest.NeedStore(t, topologies.StoreOf(name))
+			if name == topologies.ZooKeeperEnsemble {
+				runtest.NeedCompiler(t)
 			}
-		}
-	})
+			topology, err := topologies.ByName(name)
+			require.NoError(t, err)
+			began := time.Now()
+			d, err := process.Backend{}.Start(t.Context(), topology)
+			require.NoError(t, err)
+			t.Logf("whole after %v", time.Since(began))
+			membersKeepTheContract(t, d)
+		})
+	}
 }
 
 // Nothing of what clients wrote is left for the next run.
@@ -84,9 +70,8 @@ func etcdEmpties(t *testing.T, d topologies.Deployment) {
 	require.NotContains(t, ask("lease/leases", "{}"), `"ID"`)
 }
 
-// membersKeepTheContract does so with the members of a consensus store, looks at them, and
-// ends them.
-func membersKeepTheContract(t *testing.T, d topologies.Deployment, look func()) {
+// membersKeepTheContract does so, and ends them.
+func membersKeepTheContract(t *testing.T, d topologies.Deployment) {
 	t.Helper()
 	first := d.Topology().Servers()[0]
 	dir := filepath.Dir(filepath.Dir(d.Server(first).Log()))
@@ -101,7 +86,20 @@ func membersKeepTheContract(t *testing.T, d topologies.Deployment, look func()) 
 		_, reads := d.Proxy(l.Name()).(topologies.Interceptor)
 		require.False(t, reads, "what passes %s is not Redis", l.Name())
 	}
-	look()
+	if d.Topology().Store() == topologies.StoreEtcd {
+		etcdEmpties(t, d)
+	}
+	servers := d.Topology().Servers()
+	for i, a := range servers {
+		for _, b := range servers[i+1:] {
+			require.NoError(t, await.Until(ctx, func() error {
+				if d.Proxy(a+">"+b).Reset()+d.Proxy(b+">"+a).Reset() == 0 {
+					return assert.AnError
+				}
+				return nil
+			}), "%s and %s are not connected by their links", a, b)
+		}
+	}
 	require.Contains(t, d.Unsupported(), topologies.Settings)
 	require.ErrorContains(t, d.Server(first).Observer().Ping(ctx).Err(), first+" is no Redis server")
 	require.Equal(t, d.Topology().Servers()[1], d.NodeAt(d.ClientOptions("zone-a").Addrs[1]))

@@ -3,7 +3,6 @@ package process_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -94,43 +93,4 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 		_, err := f.Inject(ctx)
 		require.ErrorContains(t, err, "no link answered before", f.Name)
 	}
-}
-
-// A look at the master that comes while the sentinels don't answer fails; a fault asks until they do.
-func TestMasterNowAsksUntilTheServersAgree(t *testing.T) {
-	t.Parallel()
-	d := start(t, "sentinel")
-	ctx := within(t)
-	shard := d.Topology().Shards()[0]
-	master := topologiestest.MasterOf(ctx, t, d, shard)
-	sentinels := d.Topology().Of(topologies.Sentinel)
-	for _, name := range sentinels {
-		require.NoError(t, d.Server(name).Pause(ctx))
-	}
-	missed, found := make(chan error), make(chan error, 1)
-	go func() {
-		now, err := faults.MasterNow(ctx, &missing{Deployment: d, missed: missed}, shard)
-		if err == nil && now != master {
-			err = fmt.Errorf("%s is the master, not %s", now, master)
-		}
-		found <- err
-	}()
-	require.ErrorContains(t, <-missed, "do not agree")
-	for _, name := range sentinels {
-		require.NoError(t, d.Server(name).Resume(ctx))
-	}
-	require.NoError(t, <-found)
-}
-
-// missing passes the error of the first look at the master on.
-type missing struct {
-	topologies.Deployment
-	once   sync.Once
-	missed chan<- error
-}
-
-func (m *missing) Master(ctx context.Context, shard string) (string, error) {
-	name, err := m.Deployment.Master(ctx, shard)
-	m.once.Do(func() { m.missed <- err })
-	return name, err
 }
