@@ -198,7 +198,7 @@ func shown(ctx context.Context, s topologies.Server) (ahead time.Duration, at ti
 	if err != nil && strings.Contains(err.Error(), "unknown command") {
 		var usec int64
 		before = time.Now()
-		usec, err = infoNumber(ctx, rdb, "server", "server_time_usec")
+		usec, err = infoNumber(ctx, rdb, "Server", "server_time_usec")
 		at = time.UnixMicro(usec)
 	}
 	after := time.Now()

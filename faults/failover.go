@@ -153,14 +153,14 @@ func master(ctx context.Context, d topologies.Deployment, s Step) string {
 
 // minority is the master's side of a split brain, by its name and by the links between it and
 // all others: one zone of clients stays with it, and the first sentinel, if there is one.
-func minority(d topologies.Deployment, master, zone string) (name string, links []topologies.Proxy) {
+func minority(d topologies.Deployment, master, zone string) (name string, links []topologies.Link) {
 	t := d.Topology()
 	group := []string{master}
 	if sentinels := t.Of(topologies.Sentinel); len(sentinels) > 0 {
 		group = append(group, sentinels[0])
 	}
 	group = append(group, cmp.Or(zone, t.Of(topologies.Zone)[0]))
-	return "{" + strings.Join(group, " ") + "}", wires(d, t.Across(group))
+	return "{" + strings.Join(group, " ") + "}", t.Across(group)
 }
 
 // MasterNow is the master of a shard before a fault: it asks until the servers agree, for five seconds
@@ -250,8 +250,12 @@ func handOver(ctx context.Context, d topologies.Deployment, shard, old string, _
 
 // splitBrain cuts the master off, together with some clients and a minority of those who vote.
 func splitBrain(ctx context.Context, d topologies.Deployment, _, old string, s Step) (effectOf, func(context.Context) error, error) {
-	side, links := minority(d, old, s.Target)
-	if err := d.Arm(ctx); err != nil {
+	side, across := minority(d, old, s.Target)
+	links, err := wires(d, across, side)
+	if err == nil {
+		err = d.Arm(ctx)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	cut, err := cutting().on("cut", links)(ctx)
@@ -345,11 +349,11 @@ func (f planned) move(ctx context.Context, old string, target replica) error {
 	}
 	var final error
 	err := await.Until(ctx, func() error {
-		text, err := rdb.Info(ctx, "replication").Result()
+		all, err := rdb.InfoMap(ctx, "Replication").Result()
 		if err != nil {
 			return err
 		}
-		info := fieldsOf(text)
+		info := all["Replication"]
 		switch over := info["master_failover_state"] == "no-failover"; {
 		case over && info["role"] == "slave":
 			return nil

@@ -267,7 +267,7 @@ func (t *trigger) what() string {
 // inject arms the trigger, and fails if no link answers before: nothing could pass
 // there.
 func (t *trigger) inject(ctx context.Context) (Injection, error) {
-	working := proxies(probed(ctx, t.links))
+	working, _ := probed(ctx, t.links)
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
 	}

@@ -185,15 +185,12 @@ func partitionSpecs() []Spec {
 			if err != nil {
 				return nil, err
 			}
-			links := wires(site.Deployment, chosen)
-			if len(links) == 0 {
-				return nil, errors.New("nothing can be done to those here")
-			}
 			f := cutting()
 			if step.Params["how"] == "stall" {
 				f = stalling(topologies.Both)
 			}
-			return f.on(name, links), nil
+			links, err := wires(site.Deployment, chosen, "those")
+			return f.on(name, links), err
 		}
 	}
 	return specs
@@ -297,10 +294,7 @@ func nodeNames(t topologies.Topology) []string {
 func onLinks(of func(s Step) linkFault) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
 		links, err := selected(site, s)
-		if err != nil {
-			return nil, err
-		}
-		return of(s).on(s.Fault, links), nil
+		return of(s).on(s.Fault, links), err
 	}
 }
 
@@ -310,22 +304,20 @@ func selected(site Site, s Step) ([]topologies.Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	links := wires(site.Deployment, chosen)
-	if len(links) == 0 {
-		return nil, fmt.Errorf("nothing can be done to %s here", s.Target)
-	}
-	return links, nil
+	return wires(site.Deployment, chosen, s.Target)
 }
 
-// wires are links that can be broken.
-func wires(d topologies.Deployment, links []topologies.Link) []topologies.Proxy {
-	var ws []topologies.Proxy
+// wires are links that can be broken; none is an error, which says what they are.
+func wires(d topologies.Deployment, links []topologies.Link, what string) (ws []topologies.Proxy, err error) {
 	for _, l := range links {
 		if w := d.Proxy(l.Name()); w != nil {
 			ws = append(ws, w)
 		}
 	}
-	return ws
+	if len(ws) == 0 {
+		err = fmt.Errorf("nothing can be done to %s here", what)
+	}
+	return ws, err
 }
 
 const (
@@ -353,8 +345,7 @@ type linkFault struct {
 // before. If none did, nothing can be seen, and it fails.
 func (f linkFault) on(name string, links []topologies.Proxy) inject {
 	return func(ctx context.Context) (Injection, error) {
-		answered := probed(ctx, links)
-		working := proxies(answered)
+		working, took := probed(ctx, links)
 		if len(working) == 0 {
 			return Injection{}, fmt.Errorf("%s shows no effect: no link answered before it", name)
 		}
@@ -373,8 +364,8 @@ func (f linkFault) on(name string, links []topologies.Proxy) inject {
 			mends = append(mends, m)
 		}
 		group, seeing := errgroup.WithContext(ctx)
-		for _, l := range answered {
-			group.Go(func() error { return f.seen(seeing, l.Proxy, l.took) })
+		for _, l := range working {
+			group.Go(func() error { return f.seen(seeing, l, took[l]) })
 		}
 		if err := errors.Join(group.Wait(), ctx.Err()); err != nil {
 			mend()
@@ -427,34 +418,27 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// An answer is a link that answered a probe, and how long that took.
-type answer struct {
-	topologies.Proxy
-
-	took time.Duration
-}
-
-func proxies(answers []answer) []topologies.Proxy {
-	var all []topologies.Proxy
-	for _, a := range answers {
-		all = append(all, a.Proxy)
-	}
-	return all
-}
-
-// probed are the links that answer.
-func probed(ctx context.Context, links []topologies.Proxy) []answer {
-	answers := make([]answer, len(links))
+// probed are the links that answer, and how long each took.
+func probed(ctx context.Context, links []topologies.Proxy) (working []topologies.Proxy, took map[topologies.Proxy]time.Duration) {
+	took = map[topologies.Proxy]time.Duration{}
+	var mu sync.Mutex
 	var all sync.WaitGroup
-	for i, l := range links {
+	for _, l := range links {
 		all.Go(func() {
-			if took, err := works(ctx, l, probeTimeout); err == nil {
-				answers[i] = answer{l, took}
+			if t, err := works(ctx, l, probeTimeout); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				took[l] = t
 			}
 		})
 	}
 	all.Wait()
-	return slices.DeleteFunc(answers, func(a answer) bool { return a.Proxy == nil })
+	for _, l := range links {
+		if _, answered := took[l]; answered {
+			working = append(working, l)
+		}
+	}
+	return working, took
 }
 
 // works sees that a link answers, and how soon.
@@ -590,7 +574,7 @@ func flap(site Site, s Step) (inject, error) {
 	links, err := selected(site, s)
 	down, up := s.millis("down"), s.millis("up")
 	return func(ctx context.Context) (Injection, error) {
-		working := proxies(probed(ctx, links))
+		working, _ := probed(ctx, links)
 		first, err := cutting().on(s.Fault, links)(ctx)
 		if err != nil {
 			return Injection{}, err

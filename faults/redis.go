@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -173,7 +172,7 @@ func refuseClients(Step) (begin, end asked) {
 	var own *redis.Client // which has a connection that was open before
 	begin = func(ctx context.Context, rdb *redis.Client) (string, error) {
 		own = alone(rdb, patience)
-		before, err := infoNumber(ctx, own, "stats", "rejected_connections")
+		before, err := infoNumber(ctx, own, "Stats", "rejected_connections")
 		if err != nil {
 			return "", err
 		}
@@ -184,7 +183,7 @@ func refuseClients(Step) (begin, end asked) {
 			late := alone(rdb, patience)
 			defer late.Close()
 			served := late.Ping(ctx).Err()
-			after, err := infoNumber(ctx, own, "stats", "rejected_connections")
+			after, err := infoNumber(ctx, own, "Stats", "rejected_connections")
 			if err == nil && (served == nil || after == before) {
 				err = fmt.Errorf("a new connection was answered with %w", cmp.Or(served, errNone))
 			}
@@ -232,7 +231,7 @@ func alone(rdb *redis.Client, wait time.Duration) *redis.Client {
 func evictKeys(Step) (begin, end asked) {
 	was := map[string]string{}
 	begin = func(ctx context.Context, rdb *redis.Client) (string, error) {
-		before, err := infoNumber(ctx, rdb, "stats", "evicted_keys")
+		before, err := infoNumber(ctx, rdb, "Stats", "evicted_keys")
 		if err != nil {
 			return "", err
 		}
@@ -241,7 +240,7 @@ func evictKeys(Step) (begin, end asked) {
 		}
 		var after int64
 		err = await.Until(ctx, func() (err error) {
-			if after, err = infoNumber(ctx, rdb, "stats", "evicted_keys"); err == nil && after == before {
+			if after, err = infoNumber(ctx, rdb, "Stats", "evicted_keys"); err == nil && after == before {
 				err = errors.New("it threw out no key")
 			}
 			return err
@@ -254,28 +253,13 @@ func evictKeys(Step) (begin, end asked) {
 	return begin, end
 }
 
-// infoNumber is one of the numbers of a section of INFO.
+// infoNumber is one of the numbers of a section of INFO, which is called as INFO heads it.
 func infoNumber(ctx context.Context, rdb *redis.Client, section, name string) (int64, error) {
-	info, err := rdb.Info(ctx, section).Result()
+	info, err := rdb.InfoMap(ctx, section).Result()
 	if err != nil {
 		return 0, err
 	}
-	value, ok := fieldsOf(info)[name]
-	if !ok {
-		return 0, fmt.Errorf("INFO %s has no %s", section, name)
-	}
-	return strconv.ParseInt(value, 10, 64)
-}
-
-// fieldsOf reads what INFO says.
-func fieldsOf(info string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = value
-		}
-	}
-	return fields
+	return strconv.ParseInt(info[section][name], 10, 64)
 }
 
 // configure changes settings, given as names and values, and notes what they
