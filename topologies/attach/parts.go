@@ -43,10 +43,11 @@ func (s *discovery) plan(yes bool) topologies.Topology {
 	for _, zone := range zones() {
 		t.Nodes = append(t.Nodes, topologies.Node{Name: zone, Kind: topologies.Zone})
 	}
-	if !yes {
-		return t
+	for _, g := range s.proxies.gates {
+		if n, ok := t.Node(g.to); ok && yes {
+			t.Links = append(t.Links, g.link(n.Kind))
+		}
 	}
-	t.Links = s.proxies.links(t.Nodes)
 	return t
 }
 
@@ -101,7 +102,7 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 			}
 		}
 	}
-	wires := b.openLinks(s, t, servers)
+	wires := b.openLinks(s, servers)
 	if why := b.whyNoProxies(s); why != "" {
 		without[topologies.Proxies] = why
 	}
@@ -167,16 +168,15 @@ func (s *discovery) access(f *foundServer) access {
 }
 
 // openLinks are the proxies of all servers, in use.
-func (b Backend) openLinks(s *discovery, t topologies.Topology, servers map[string]*server) map[string]*link {
+func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]*link {
 	wires := map[string]*link{}
 	for _, g := range s.proxies.gates {
 		sv := servers[g.to]
 		if sv == nil {
 			continue
 		}
-		links := (&proxySet{gates: []linkProxy{g}}).links(t.Nodes)
 		w := &link{
-			linkProxy: g, link: links[0], announced: sv.announced, access: sv.access,
+			linkProxy: g, link: g.link(sv.kind), announced: sv.announced, access: sv.access,
 			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
 		}
 		if g.from == peers {

@@ -228,30 +228,18 @@ func (y *proxySet) container(topology, node, announced string) (container, bool)
 	return container{}, false
 }
 
-// links are those that a proxy stands for, between nodes that there are.
-func (y *proxySet) links(nodes []topologies.Node) []topologies.Link {
-	kinds := map[string]topologies.Kind{}
-	for _, n := range nodes {
-		kinds[n.Name] = n.Kind
+// link is the one that the proxy stands for, to a node of a kind.
+func (g linkProxy) link(to topologies.Kind) topologies.Link {
+	l := topologies.Link{From: g.from, To: g.to, Kind: topologies.Client}
+	switch {
+	case g.bus:
+		l.Kind = topologies.Bus
+	case g.from == peers && to == topologies.Sentinel:
+		l.Kind = topologies.Gossip
+	case g.from == peers:
+		l.Kind = topologies.Replication
 	}
-	var links []topologies.Link
-	for _, g := range y.gates {
-		kind, ok := kinds[g.to]
-		if !ok {
-			continue
-		}
-		l := topologies.Link{From: g.from, To: g.to, Kind: topologies.Client}
-		switch {
-		case g.bus:
-			l.Kind = topologies.Bus
-		case g.from == peers && kind == topologies.Sentinel:
-			l.Kind = topologies.Gossip
-		case g.from == peers:
-			l.Kind = topologies.Replication
-		}
-		links = append(links, l)
-	}
-	return links
+	return l
 }
 
 // byNumber orders names so that redis-2 comes before redis-10.

@@ -28,9 +28,8 @@ type server struct {
 	logs      *scratch.Folder
 	claim     *claim
 
-	mu     sync.Mutex
-	killed bool // by us, and not started again
-	paused bool
+	mu      sync.Mutex
+	touched bool // we had it killed or paused, even if the answer got lost
 }
 
 func (s *server) Name() string            { return s.name }
@@ -77,11 +76,10 @@ func (s *server) Kill(ctx context.Context) error {
 			return nil
 		}
 	}
-	s.killed = s.why == "" // even if the answer gets lost
+	s.touched = s.touched || s.why == ""
 	if err := s.do(ctx, "kill"); err != nil {
 		return err
 	}
-	s.paused = false
 	return s.is(ctx, "exited")
 }
 
@@ -97,7 +95,6 @@ func (s *server) Restart(ctx context.Context) error {
 	if err := s.do(ctx, "start"); err != nil {
 		return err
 	}
-	s.killed = false
 	// With a client of its own: one that failed to dial too often stops trying
 	// for a while.
 	c := s.access.observer(s.direct, s.announced, lookTimeout)
@@ -118,7 +115,7 @@ func (s *server) Pause(ctx context.Context) error {
 		return fmt.Errorf("pause %s: %w", s.name, err)
 	}
 	defer cancel()
-	s.paused = s.why == "" // even if the answer gets lost
+	s.touched = s.touched || s.why == ""
 	if err := s.do(ctx, "pause"); err != nil {
 		return err
 	}
@@ -132,7 +129,6 @@ func (s *server) Resume(ctx context.Context) error {
 	if err := s.do(ctx, "unpause"); err != nil {
 		return err
 	}
-	s.paused = false
 	return s.is(ctx, "running")
 }
 
@@ -149,9 +145,9 @@ func (s *server) restore() error {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
 	s.mu.Lock()
-	killed, paused := s.killed, s.paused
+	touched := s.touched
 	s.mu.Unlock()
-	if !killed && !paused {
+	if !touched {
 		return nil
 	}
 	switch state, err := s.engine.state(ctx, s.container); {

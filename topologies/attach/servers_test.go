@@ -103,7 +103,7 @@ func installSized(t *testing.T, topology topologies.Topology, extra ...string) *
 
 func (i *installation) start(t *testing.T, name string, extra []string) {
 	t.Helper()
-	c, err := bootstrap.Configure(i.topology, name, i.at)
+	c, err := bootstrap.RedisStore{}.Configure(i.topology, name, i.at)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for file, content := range c.Files {

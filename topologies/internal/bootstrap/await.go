@@ -57,14 +57,14 @@ func ask(ctx context.Context, do func() error, underWay string, passing ...strin
 	}, passing...)
 }
 
-// Ping asks a server over a connection of its own whether it answers; nothing
+// Alive asks a server over a connection of its own whether it answers; nothing
 // but PONG is an answer. It is there because go-redis stops dialling for a
 // second once as many dials have failed as its pool is large.
-func Ping(ctx context.Context, address string) error {
+func (RedisStore) Alive(ctx context.Context, at Address) error {
 	ctx, cancel := context.WithTimeout(ctx, observerTimeout)
 	defer cancel()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
+	c, err := d.DialContext(ctx, "tcp", at.Listen.String())
 	if err != nil {
 		return err
 	}

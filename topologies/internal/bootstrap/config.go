@@ -104,7 +104,7 @@ func DataFiles() []string {
 
 // Configure tells how to run a server or sentinel of a topology, given the
 // addresses of all of them.
-func Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
+func (RedisStore) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
 	n, ok := t.Node(name)
 	if !ok || n.Kind == topologies.Zone {
 		return Config{}, fmt.Errorf("topology %s has no server %q", t.Name, name)

@@ -32,7 +32,7 @@ func TestConfigure(t *testing.T) {
 		Persistence: topologies.PersistAlways, MinReplicas: 1, NodeTimeout: time.Second,
 	})
 	require.NoError(t, err)
-	c, err := bootstrap.Configure(cluster, "redis-5", addresses(cluster))
+	c, err := bootstrap.RedisStore{}.Configure(cluster, "redis-5", addresses(cluster))
 	require.NoError(t, err)
 	require.Equal(t, []string{"redis.conf"}, c.Args)
 	for _, line := range []string{
@@ -52,17 +52,17 @@ vars currentEpoch 3 lastVoteEpoch 0
 
 	sentinel, err := topologies.ByName("sentinel")
 	require.NoError(t, err)
-	c, err = bootstrap.Configure(sentinel, "redis-3", addresses(sentinel))
+	c, err = bootstrap.RedisStore{}.Configure(sentinel, "redis-3", addresses(sentinel))
 	require.NoError(t, err)
 	require.Contains(t, c.Files["redis.conf"], "replicaof 10.0.2.1 7000\n")
 	require.NotContains(t, c.Files["redis.conf"], "appendonly yes")
-	c, err = bootstrap.Configure(sentinel, "sentinel-1", addresses(sentinel))
+	c, err = bootstrap.RedisStore{}.Configure(sentinel, "sentinel-1", addresses(sentinel))
 	require.NoError(t, err)
 	require.Equal(t, []string{"sentinel.conf", "--sentinel"}, c.Args)
 	require.Contains(t, c.Files["sentinel.conf"], "sentinel monitor mymaster 10.0.2.1 7000 2\n")
 
-	_, err = bootstrap.Configure(sentinel, "zone-a", addresses(sentinel))
+	_, err = bootstrap.RedisStore{}.Configure(sentinel, "zone-a", addresses(sentinel))
 	require.ErrorContains(t, err, `no server "zone-a"`)
-	_, err = bootstrap.Configure(sentinel, "redis-1", nil)
+	_, err = bootstrap.RedisStore{}.Configure(sentinel, "redis-1", nil)
 	require.ErrorContains(t, err, "redis-1 has no address")
 }

@@ -42,7 +42,7 @@ type Parts struct {
 	// MasterName is how the sentinels call their master; empty is "mymaster".
 	MasterName string
 	// Slots is one slot that each shard of a cluster serves, by its boot
-	// master. Nil: as [Configure] gives them out.
+	// master. Nil: as [RedisStore.Configure] gives them out.
 	Slots map[string]int
 	// Foreign says that lockchaos did not start the servers: their periods are
 	// left alone, and what a failover changes is put back by Disarm, or by

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -233,31 +232,9 @@ func (d *deployment) proveReplication(ctx context.Context, shard, master string)
 		return fmt.Errorf("prove replication: %w", err)
 	}
 	if int(acks) < replicas {
-		return fmt.Errorf("prove replication: %d of %d acknowledged a write%s", acks, replicas, d.following(ctx, shard, master))
+		return fmt.Errorf("prove replication: %d of %d acknowledged a write", acks, replicas)
 	}
 	return nil
-}
-
-// following says of each server of a shard but its master what it follows, and how far
-// it is with that.
-func (d *deployment) following(ctx context.Context, shard, master string) string {
-	var all strings.Builder
-	for _, name := range d.topology.Members(shard) {
-		if name == master {
-			continue
-		}
-		r, err := d.observer(name).Do(ctx, "ROLE").Slice()
-		switch {
-		case err != nil:
-			fmt.Fprintf(&all, "; %s: %v", name, err)
-		case len(r) >= 4 && r[0] == "slave": // host, port, state, offset
-			at := net.JoinHostPort(fmt.Sprint(r[1]), fmt.Sprint(r[2]))
-			fmt.Fprintf(&all, "; %s follows %s: %v", name, cmp.Or(d.NodeAt(at), at), r[3])
-		default:
-			fmt.Fprintf(&all, "; %s says %v", name, r)
-		}
-	}
-	return all.String()
 }
 
 // firstDialTimeout bounds a dial that finds out whether a deployment is ready. No fault is

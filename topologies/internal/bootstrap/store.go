@@ -97,14 +97,6 @@ func (s MemberState) Role() string {
 // masters is in this package.
 type RedisStore struct{}
 
-// Configure is [Configure].
-func (RedisStore) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
-	return Configure(t, name, at)
-}
-
-// Alive is [Ping].
-func (RedisStore) Alive(ctx context.Context, at Address) error { return Ping(ctx, at.Listen.String()) }
-
 // Greeting is that of [probe.Greeting].
 func (RedisStore) Greeting(kind topologies.LinkKind) probe.Greet {
 	return probe.Greet{Request: probe.Greeting(kind)}

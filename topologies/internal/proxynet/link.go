@@ -223,16 +223,7 @@ func (w *Link) ask(ctx context.Context, c *net.TCPConn) error {
 // caller had dialled, and returns how long the first byte of an answer took. Any Redis or
 // Sentinel answers, and so does the bus port of a cluster's node.
 func (w *Link) Probe(ctx context.Context) (time.Duration, error) {
-	start := time.Now()
-	c, err := w.enter(ctx)
-	if err == nil {
-		err = w.ask(ctx, c)
-		abort(c)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
-	}
-	return time.Since(start), nil
+	return w.visit(ctx, "probe", func(c *net.TCPConn) error { return w.ask(ctx, c) })
 }
 
 // ProbeBandwidth sends a PING with this many bytes through the link, and returns how long
