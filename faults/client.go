@@ -40,7 +40,7 @@ func clientSpecs() []Spec {
 			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
 			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
 			New: onClient(func(p ClientProcess, s Step) change {
-				return throttle(p, s.millis("stopped"), s.millis("runs"))
+				return throttle(p, millis(s, "stopped"), millis(s, "runs"))
 			}),
 		},
 	}
@@ -114,7 +114,7 @@ func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
 				}
 				changed = true
 				before := clock.Reads()
-				if err := clock.Set(direction*s.millis("by"), 1); err != nil {
+				if err := clock.Set(direction*millis(s, "by"), 1); err != nil {
 					return "", err
 				}
 				ctx, cancel := context.WithTimeout(ctx, patience)
@@ -132,7 +132,7 @@ func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
 				if direction < 0 {
 					word = "behind"
 				}
-				return fmt.Sprintf("reads a wall clock that is %v %s the true time", s.millis("by"), word), err
+				return fmt.Sprintf("reads a wall clock that is %v %s the true time", millis(s, "by"), word), err
 			},
 			end: func(context.Context) (string, error) {
 				if !changed {

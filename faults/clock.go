@@ -28,7 +28,7 @@ func clockSpecs() []Spec {
 			Observed: "the server's TIME",
 			Pitfall:  "keys live longer by as much; a sentinel whose clock jumps does nothing for a while (TILT)",
 			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
-				return stepClock(s, c, -step.millis("by"))
+				return stepClock(s, c, -millis(step, "by"))
 			}),
 		},
 		{
@@ -36,7 +36,7 @@ func clockSpecs() []Spec {
 			Observed: "the server's TIME",
 			Pitfall:  "keys that were due in between are gone for good, and no heal brings them back",
 			New: onClock(func(s topologies.Server, c topologies.Clock, step Step) act {
-				return stepClock(s, c, step.millis("by"))
+				return stepClock(s, c, millis(step, "by"))
 			}),
 		},
 		{

@@ -60,14 +60,14 @@ func messageSpecs() []Spec {
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the command was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "what follows on the same connection is late as well, as in TCP",
-			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).late(s.millis("for")) }),
+			New:     onMessages(func(p pattern, s Step) *trigger { return commands(p).late(millis(s, "for")) }),
 		},
 		{
 			Name: "delay-reply", Summary: "deliver the reply to one command late, and what follows it",
 			Params: []Param{command, nth, late}, Effects: []history.Effect{history.Delays}, Candidates: delaying,
 			Observed: "the reply was seen, kept, and delivered", Healed: bySelf,
 			Pitfall: "clients of ours wait a second for a reply",
-			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).late(s.millis("for")) }),
+			New:     onMessages(func(p pattern, s Step) *trigger { return replies(p).late(millis(s, "for")) }),
 		},
 		{
 			Name: "drop-command", Summary: "lose one command, and reset its connection, or leave it silent",
@@ -141,7 +141,7 @@ func onMessages(of func(p pattern, s Step) *trigger) func(Site, Step) (inject, e
 		if err != nil {
 			return nil, err
 		}
-		t := of(pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts}, s)
+		t := of(pattern{Words: strings.Fields(s.Params["command"]), Nth: whole(s, "nth"), Scripts: site.Scripts}, s)
 		t.name, t.links = s.Fault, links
 		return t.inject, nil
 	}

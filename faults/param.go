@@ -133,7 +133,7 @@ func (spec Spec) withDefaults(s Step) Step {
 }
 
 // whole is a parameter that was checked to be a whole number; 0 if it is not there.
-func (s Step) whole(name string) int {
+func whole(s Step, name string) int {
 	n, err := strconv.Atoi(s.Params[name])
 	if err != nil {
 		return 0
@@ -142,8 +142,8 @@ func (s Step) whole(name string) int {
 }
 
 // millis is a parameter in milliseconds.
-func (s Step) millis(name string) time.Duration {
-	return time.Duration(s.whole(name)) * time.Millisecond
+func millis(s Step, name string) time.Duration {
+	return time.Duration(whole(s, name)) * time.Millisecond
 }
 
 // ParamWords lists the parameters, with their units or choices: "rate (bytes/s)".

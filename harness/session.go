@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -393,24 +392,16 @@ func (st *Session) keepLogs() error {
 			continue
 		}
 		if log := s.Log(); log != "" { // which may be fetched for us
-			errs = append(errs, copyFile(history.Dir(st.Dir).Path(history.LogsDir, n.Name+".log"), log))
+			text, err := os.ReadFile(log)
+			if err == nil {
+				err = os.WriteFile(history.Dir(st.Dir).Path(history.LogsDir, n.Name+".log"), text, 0o644)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("keep log: %w", err))
+			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return fmt.Errorf("keep log: %w", err)
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return fmt.Errorf("keep log: %w", err)
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // drawing is a topology as the record keeps it.
