@@ -36,16 +36,10 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 		Options: harness.LockOptions{Watchdog: time.Second},
 	}
 	_, h, _ := runtest.Until(t, r, setup, checker.Valid, func(h *history.History, _ checker.Report) bool {
-		landed := map[string]bool{}
-		for _, e := range h.Events {
-			if e.Op == history.Inject && e.Type == history.OK {
-				landed[e.Fault] = true
-			}
-		}
-		return len(landed) == len(r.Plan)
+		return len(accepted(h, history.Inject)) == len(r.Plan)
 	})
-	for _, e := range h.Events {
-		if e.Fault == "migrate-slot" && e.Op == history.Inject && e.Type == history.OK {
+	for _, e := range accepted(h, history.Inject) {
+		if e.Fault == "migrate-slot" {
 			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", simredis.KeySlot("redislock:"+e.Params["key"])))
 		}
 	}

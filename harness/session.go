@@ -1,3 +1,11 @@
+// Package harness is one run: it starts a topology, opens a lock, drives a workload or a
+// script, injects faults, records, judges and writes.
+//
+// A [RandomRun] drives a workload while a seeded schedule of faults passes, and
+// [Replay] makes one of a record. A [Session] is what every run has: servers, a
+// recorder, a lock under test and the faults that are active; packages scenarios and
+// mutants drive sessions by their scripts. A run leaves a directory with run.json,
+// history.jsonl and the servers' logs, for the checker and the reports.
 package harness
 
 import (
@@ -8,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -414,4 +423,13 @@ func drawing(t topologies.Topology) history.Topology {
 		d.Links = append(d.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})
 	}
 	return d
+}
+
+// thisMachine describes the machine that the harness runs on.
+func thisMachine() *history.Machine {
+	m := &history.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil { // only Linux has it
+		m.Kernel = strings.TrimSpace(string(release))
+	}
+	return m
 }
