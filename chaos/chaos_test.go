@@ -148,16 +148,9 @@ type finished struct {
 	dir string // in which it worked
 }
 
-// sub runs a case in a sub-process with these flags and variables, and makes sure
-// that it leaves no process.
-func sub(t *testing.T, name string, flags, env []string) finished {
-	t.Helper()
-	return subUntil(t.Context(), t, name, flags, env, func(string) {})
-}
-
-// subUntil kills the sub-process when the context ends. Beside it goes on what is
-// given the folder of its servers.
-func subUntil(ctx context.Context, t *testing.T, name string, flags, env []string, beside func(temp string)) finished {
+// sub runs a case in a sub-process with these flags and variables, kills it when the context ends, and makes sure
+// that it leaves no process. Beside it goes on what is given the folder of its servers.
+func sub(ctx context.Context, t *testing.T, name string, flags, env []string, beside func(temp string)) finished {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a program that starts servers; -short leaves them out")
@@ -222,7 +215,7 @@ func TestFailures(t *testing.T) {
 			if name == "buggy reproduce" {
 				flags = []string{"-test.artifacts", "-test.outputdir=" + artifacts}
 			}
-			f := sub(t, name, flags, nil)
+			f := sub(t.Context(), t, name, flags, nil, func(string) {})
 			require.Error(t, f.err, f.out)
 			for _, w := range want {
 				require.Contains(t, f.out, w)
@@ -302,7 +295,7 @@ func TestTheEnvironmentOfATest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := sub(t, c.test, c.flags, c.env)
+			f := sub(t.Context(), t, c.test, c.flags, c.env, func(string) {})
 			require.Equal(t, c.passes, f.err == nil, f.out)
 			require.NotContains(t, f.out, "panic: test timed out")
 			for _, want := range c.want {
@@ -317,7 +310,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f := subUntil(ctx, t, "long", nil, nil, func(temp string) {
+	f := sub(ctx, t, "long", nil, nil, func(temp string) {
 		limited, end := context.WithTimeout(ctx, 20*time.Second)
 		defer end()
 		assert.NoError(t, await.Until(limited, func() error {

@@ -171,7 +171,8 @@ func TestGuard(t *testing.T) {
 	unfinished := opens(Tries(func(context.Context, string, time.Duration) (Grant, error) {
 		return Grant{Release: func(context.Context) error { panic("no token") }, Extend: func(context.Context, time.Duration) error { panic("no token") }}, nil
 	}))
-	release := func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }
+	extend := func(ctx context.Context, h *lock.Hold) error { return h.Extend(ctx, time.Second) }
+	releaseLate := func(ctx context.Context, h *lock.Hold) error { <-h.Lost(); return h.Release(ctx) }
 	over := make(chan struct{})
 	const panicked = "panic of the lock under test: "
 	for name, c := range map[string]struct {
@@ -179,17 +180,14 @@ func TestGuard(t *testing.T) {
 		call       func(ctx context.Context, h *lock.Hold) error
 		err, noted string
 	}{
-		"open fails":    {open: func(Servers) (lock.Locker, func() error, error) { return nil, nil, down }, err: "link down"},
-		"open panics":   {open: func(Servers) (lock.Locker, func() error, error) { panic("no config") }, err: panicked + "no config (in Open of odd)", noted: "engine_internal_test.go"},
-		"opens nothing": {open: opens(nil), err: "Open returned neither a lock nor an error"},
-		"close fails":   {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
-		"close blocks":  {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
-		"close panics":  {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
-		"returns nothing": {
-			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }), //nolint:nilnil // that is what it is for
-			err:  "Acquire returned neither a hold nor an error",
-		},
-		"no release": {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
+		"open fails":      {open: func(Servers) (lock.Locker, func() error, error) { return nil, nil, down }, err: "link down"},
+		"open panics":     {open: func(Servers) (lock.Locker, func() error, error) { panic("no config") }, err: panicked + "no config (in Open of odd)", noted: "engine_internal_test.go"},
+		"opens nothing":   {open: opens(nil), err: "Open returned neither a lock nor an error"},
+		"close fails":     {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
+		"close blocks":    {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
+		"close panics":    {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
+		"returns nothing": {open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }), err: "Acquire returned neither a hold nor an error"}, //nolint:nilnil // that is what it is for
+		"no release":      {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
 		"acquire ignores its context": {
 			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { <-over; return nil, down }),
 			err:  context.DeadlineExceeded.Error(), noted: "Acquire ignores its context: it had not returned 5s after the end of that",
@@ -198,18 +196,12 @@ func TestGuard(t *testing.T) {
 			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }),
 			err:  panicked + `out of order (in Acquire of "orders")`, noted: "engine_internal_test.go",
 		},
-		"an extension panics": {
-			unfinished, func(ctx context.Context, h *lock.Hold) error { return h.Extend(ctx, time.Second) },
-			panicked + `no token (in Extend of "orders")`, "engine_internal_test.go",
-		},
-		"a late release panics": {
-			unfinished, func(ctx context.Context, h *lock.Hold) error { <-h.Lost(); return h.Release(ctx) },
-			panicked + `no token (in Release of "orders")`, "engine_internal_test.go",
-		},
+		"an extension panics":   {unfinished, extend, panicked + `no token (in Extend of "orders")`, "engine_internal_test.go"},
+		"a late release panics": {unfinished, releaseLate, panicked + `no token (in Release of "orders")`, "engine_internal_test.go"},
 		"a keeper panics": {
 			acquires(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
 				return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, failing{}), nil
-			}), release, panicked + `no keeper (in Release of "orders")`, "engine_internal_test.go",
+			}), releaseLate, panicked + `no keeper (in Release of "orders")`, "engine_internal_test.go",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
