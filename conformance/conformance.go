@@ -159,7 +159,7 @@ func (e *UnmappedError) Error() string {
 func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
 	unmapped := (*UnmappedError)(nil)
 	refusal := Check{play: func(p *play) {
-		p.grant("a.1", p.name, long)
+		p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
 		got, err := p.ask(p.ctx, "b.1", p.name, long)
 		granted := err == nil
 		if granted {

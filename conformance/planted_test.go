@@ -263,22 +263,21 @@ func correctly(ctx context.Context, _ *request, take func(context.Context) error
 // misread takes an answer for another one, but for one that is open if refusals is set.
 func misread(refusals bool, as error) plant {
 	return asks(func(ctx context.Context, _ *request, take func(context.Context) error) error {
-		if err := take(ctx); err != nil && (!refusals || errors.Is(err, lock.ErrNotAcquired)) {
-			return as
-		} else if err != nil {
-			return err
+		err := take(ctx)
+		if err != nil && (!refusals || errors.Is(err, lock.ErrNotAcquired)) {
+			err = as
 		}
-		return nil
+		return err
 	})
 }
 
 // again asks again where the outcome is open, as is said.
-func again(ask func(p *planted, ctx context.Context, r *request, take func(context.Context) error) error) plant {
+func again(ask func(ctx context.Context, p *planted, r *request, take func(context.Context) error) error) plant {
 	return func(p *planted) {
 		p.asks = func(ctx context.Context, r *request, take func(context.Context) error) error {
 			err := take(ctx)
 			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-				err = ask(p, ctx, r, take)
+				err = ask(ctx, p, r, take)
 			}
 			return err
 		}
@@ -286,7 +285,7 @@ func again(ask func(p *planted, ctx context.Context, r *request, take func(conte
 }
 
 // takesOwn takes the client's own key for a grant.
-func takesOwn(p *planted, ctx context.Context, r *request, take func(context.Context) error) error {
+func takesOwn(ctx context.Context, p *planted, r *request, take func(context.Context) error) error {
 	err := take(ctx)
 	if errors.Is(err, lock.ErrNotAcquired) {
 		err = refusal(p.does(ctx, "look", r))
@@ -307,11 +306,11 @@ func named(names ...string) (all []plant) {
 			return take(ctx)
 		}),
 		"asks twice": again(takesOwn),
-		"recounts": again(func(p *planted, ctx context.Context, r *request, take func(context.Context) error) error {
+		"recounts": again(func(ctx context.Context, p *planted, r *request, take func(context.Context) error) error {
 			r.asked = time.Now() // the lease begins with the second request
-			return takesOwn(p, ctx, r, take)
+			return takesOwn(ctx, p, r, take)
 		}),
-		"retries with another token": again(func(_ *planted, ctx context.Context, r *request, take func(context.Context) error) error {
+		"retries with another token": again(func(ctx context.Context, _ *planted, r *request, take func(context.Context) error) error {
 			r.token = rand.Text()
 			return take(ctx)
 		}),
