@@ -109,29 +109,6 @@ func TestRefusal_Unmapped(t *testing.T) {
 	require.NoError(t, conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("correct")))
 }
 
-// So do those of locks with more than one key.
-func TestChecks_FindBugsOfOtherLocks(t *testing.T) {
-	t.Parallel()
-	for check, c := range map[string]struct {
-		bug, correct harness.LockSpec
-		want         string
-	}{
-		"an owner is granted again what it holds, and gives it back as often": {runtest.Lock("broken-uncounted-reentry"), runtest.Lock("mutex"), "a client was granted the lock, although a client of another process holds it"},
-		"waiters are granted the lock in the order of their requests":         {fairSpec("last first", "LPUSH"), fairSpec("first first", "RPUSH"), "were granted the lock in the order [4 3 2 1]"},
-		"readers hold the lock together, and exclude writers":                 {runtest.Lock("broken-unseen-readers"), runtest.Lock("rwmutex"), "a writer was granted the lock, although two clients read"},
-		"a writer goes on as a reader, and readers join it":                   {runtest.Lock("broken-unseen-readers"), runtest.Lock("rwmutex"), "a writer was granted the lock, although the client that wrote before reads"},
-		"as many permits are granted as there are":                            {runtest.Lock("broken-one-more-permit"), runtest.Lock("semaphore-permit"), "a client was granted the lock, although 3 of 3 permits are held"},
-		"an owner is granted several permits":                                 {runtest.Lock("broken-one-more-permit"), runtest.Lock("semaphore-permit"), "a client was granted the lock, although a single permit is left"},
-	} {
-		t.Run(check, func(t *testing.T) {
-			t.Parallel()
-			d := one(t, runtest.Setup(t))
-			require.ErrorContains(t, conformance.One(t.Context(), d, "", c.bug, check, "bug", 500*time.Millisecond).Wrong, c.want)
-			requireRight(t, conformance.One(t.Context(), d, "", c.correct, check, "correct", time.Second))
-		})
-	}
-}
-
 // An outcome that a lock does not know, an extension that is confirmed behind the lease, and a request
 // that a server did not answer in time, are no defects of the lock: the check is made again, with more time.
 // Nor is an extension by the first lease that is told as such.

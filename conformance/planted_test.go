@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 )
@@ -29,7 +30,7 @@ import (
 type bug struct {
 	Bug, Check, Told, Driver string
 	Lease                    time.Duration
-	With, Has                []string
+	With, Has, Locks         []string
 	Correct, Sends           map[string][]string
 }
 
@@ -44,11 +45,14 @@ func bugs(t *testing.T) (all []bug) {
 
 // locks are the correct lock and the one with the bug.
 func (b bug) locks() (correct, bad harness.LockSpec) {
+	if b.Locks != nil {
+		return runtest.Lock(b.Locks[0]), runtest.Lock(b.Locks[1])
+	}
 	right := append(named(b.With...), sends(b.Correct))
 	correct = plantedSpec("correct", right...)
 	bad = plantedSpec(b.Bug, slices.Concat(right, named(b.Has...), []plant{sends(b.Sends)})...)
 	for _, l := range []*harness.LockSpec{&correct, &bad} {
-		l.Token, l.Watchdog = strings.HasPrefix(b.Check, "tokens"), strings.Contains(b.Check, "without a lease")
+		l.Token, l.Watchdog, l.Fair = strings.HasPrefix(b.Check, "tokens"), strings.Contains(b.Check, "without a lease"), strings.HasPrefix(b.Check, "waiters")
 	}
 	return correct, bad
 }
@@ -364,14 +368,4 @@ func named(names ...string) (all []plant) {
 		all = append(all, parts[name])
 	}
 	return all
-}
-
-// fairSpec is a fair lock whose clients join their queue by a command.
-func fairSpec(name, join string) harness.LockSpec {
-	l := plantedSpec(name, sends(map[string][]string{"take": {`local queue = KEYS[1]..':queue'
-		if not redis.call('LPOS', queue, ARGV[1]) then redis.call('` + join + `', queue, ARGV[1]) end
-		if redis.call('LINDEX', queue, 0) ~= ARGV[1] or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
-		return redis.call('LREM', queue, 0, ARGV[1])`}}))
-	l.Fair = true
-	return l
 }
