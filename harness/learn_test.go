@@ -45,11 +45,6 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	}
 }
 
-// silent is a lock that returns neither a hold nor an error.
-type silent struct{}
-
-func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }
-
 // Of a lock that answers nothing, nothing is learnt, and no run of it is valid.
 func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	t.Parallel()
@@ -57,7 +52,8 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	l := runtest.Lock("redislock")
 	l.Key, l.Commands = nil, []string{"SET"}
 	l.Open = func([]redis.UniversalClient, harness.LockOptions) (lock.Locker, func(), error) {
-		return silent{}, func() {}, nil
+		silent := func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }
+		return lock.LockerFunc(silent), func() {}, nil
 	}
 	r := harness.RandomRun{
 		Topology: "single", Lock: l, Length: time.Second,
