@@ -83,7 +83,11 @@ func requireTold(t *testing.T, b bug, wrong error) {
 	if len(lines) > 1 && strings.HasSuffix(lines[0], lines[1]) { // it was said of both of two releases, where the machine was quick
 		lines = slices.Delete(lines, 1, 2)
 	}
-	require.Equal(t, strings.TrimSpace(b.Told), strings.Join(lines, "\n"))
+	want, told := strings.TrimSpace(b.Told), strings.Join(lines, "\n")
+	if begin, cut := strings.CutSuffix(want, "…"); cut { // what follows is what the driver answered last
+		want, told = begin, told[:min(len(begin), len(told))]
+	}
+	require.Equal(t, want, told)
 }
 
 // changing are the parts of a message that differ from run to run.
