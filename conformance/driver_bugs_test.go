@@ -50,6 +50,14 @@ func TestDriverChecks_FindBugs(t *testing.T) {
 	}
 }
 
+// An extension may be as long as the first lease, where the driver says so.
+func TestDriverChecks_ExtendByTheFirstLease(t *testing.T) {
+	t.Parallel()
+	for _, check := range []string{"an extended hold outlives its first lease", "an extension whose requests are slow is believed only while the lock is held"} {
+		requireRight(t, conformance.One(t.Context(), one(t, runtest.Setup(t)), inPython(t, "bugs.py same"), harness.LockSpec{}, check, "same", time.Second))
+	}
+}
+
 // Where a check shows that the others show nothing, these are not made: each of them would take long.
 func TestDriver_Hopeless(t *testing.T) {
 	t.Parallel()

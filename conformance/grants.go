@@ -92,6 +92,8 @@ func leases() []Check {
 			h := p.grant("a.1", p.name, long)
 			p.refused("b.1", p.name, long, otherProcess)
 			p.refused("b.1", p.name, p.lease, otherProcess) // a lease that ends before that of the holder is no better
+			p.pause(p.lease + p.lease/10)
+			p.refused("b.1", p.name, p.lease, otherProcess) // nor one that is shorter than the holder has held it
 			p.release(h)
 			p.grant("b.1", p.name, long)
 		}},

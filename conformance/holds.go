@@ -24,6 +24,7 @@ func holds() []Check {
 		{"an extended hold outlives its first lease", extend, 0, "prolong the key on the server by the lease of the extension; or do not promise extend", func(p *play) {
 			h := p.grant("a.1", p.name, p.lease)
 			first := time.Now().Add(p.lease)
+			p.pause(p.lease / 2) // some extend by the first lease, and say so
 			p.inTime(h, h.Extend(p.ctx, long))
 			p.pause(time.Until(first))
 			p.refused("b.1", p.name, long, otherProcess)
