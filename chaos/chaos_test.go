@@ -25,7 +25,6 @@ import (
 	"github.com/lockchaos/lockchaos/chaos"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 )
@@ -37,69 +36,54 @@ const (
 	deleteAny = `return redis.call('DEL', KEYS[1])` // the bug of many
 )
 
-// oneKey is a lock of one key that expires, with a script that releases it.
-func oneKey(name, release string) harness.LockSpec {
-	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, release, time.Millisecond), nil, nil
-	})
-}
+// correct is a lock of one key that expires, and buggy one whose release deletes whatever is there.
+func correct() harness.LockSpec { return oneKey("one-key", deleteOwn, time.Millisecond, nil) }
 
-// endless has no lease.
-func endless() harness.LockSpec {
-	l := oneKey("endless", deleteOwn)
-	l.Endless = true
-	return l
-}
+func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny, time.Millisecond, nil) }
 
-func correct() harness.LockSpec { return oneKey("one-key", deleteOwn) }
-
-func buggy() harness.LockSpec { return oneKey("one-key-buggy", deleteAny) }
-
-// cutToNothing is a lock that cuts leases to whole seconds: a key with a lease below one has no end.
-func cutToNothing() harness.LockSpec {
-	return chaos.New("cut-to-nothing", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, deleteOwn, -time.Second), nil, nil
-	})
-}
-
-// locker makes each lease a multiple of the unit, and no shorter than was asked for; of a negative unit no longer.
-func locker(rdb redis.UniversalClient, release string, unit time.Duration) lock.Locker {
+// oneKey is a lock of one key, with a script that releases it. Each lease is a multiple of the unit, and no shorter than was
+// asked for; of a negative unit no longer, so that a key with a lease below one has no end. Each grant, or what stands in its
+// way, is changed; nil: it is not.
+func oneKey(name, release string, unit time.Duration, change func(*lock.Hold, error) (*lock.Hold, error)) harness.LockSpec {
 	whole := func(lease time.Duration) time.Duration {
 		if unit < 0 {
 			return lease.Truncate(-unit)
 		}
 		return (lease + unit - 1).Truncate(unit)
 	}
-	return chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
-		token := rand.Text()
-		err := rdb.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: whole(lease)}).Err()
-		if errors.Is(err, redis.Nil) {
-			err = lock.ErrNotAcquired
-		}
-		run := func(ctx context.Context, script string, args ...any) error {
-			done, err := rdb.Eval(ctx, script, []string{name}, append([]any{token}, args...)...).Int()
-			if err == nil && done == 0 {
-				err = lock.ErrNotHeld
-			}
-			return err
-		}
-		return chaos.Grant{
-			Release: func(ctx context.Context) error { return run(ctx, release) },
-			Extend: func(ctx context.Context, d time.Duration) error {
-				return run(ctx, extendOwn, cmp.Or(whole(d), time.Second).Milliseconds())
-			},
-		}, err
-	})
-}
-
-// wraps is a lock of one key of which each grant, or what stands in its way, is changed.
-func wraps(name string, change func(*lock.Hold, error) (*lock.Hold, error)) harness.LockSpec {
 	return chaos.New(name, func(s chaos.Servers) (lock.Locker, func() error, error) {
-		own := locker(s.Redis, deleteOwn, time.Millisecond)
+		own := chaos.Tries(func(ctx context.Context, name string, lease time.Duration) (chaos.Grant, error) {
+			token := rand.Text()
+			err := s.Redis.SetArgs(ctx, name, token, redis.SetArgs{Mode: "NX", TTL: whole(lease)}).Err()
+			if errors.Is(err, redis.Nil) {
+				err = lock.ErrNotAcquired
+			}
+			run := func(ctx context.Context, script string, args ...any) error {
+				done, err := s.Redis.Eval(ctx, script, []string{name}, append([]any{token}, args...)...).Int()
+				if err == nil && done == 0 {
+					err = lock.ErrNotHeld
+				}
+				return err
+			}
+			return chaos.Grant{
+				Release: func(ctx context.Context) error { return run(ctx, release) },
+				Extend: func(ctx context.Context, d time.Duration) error {
+					return run(ctx, extendOwn, cmp.Or(whole(d), time.Second).Milliseconds())
+				},
+			}, err
+		})
+		if change == nil {
+			return own, nil, nil
+		}
 		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 			return change(own.Acquire(ctx, name, o))
 		}), nil, nil
 	})
+}
+
+// wraps is a correct lock of which each grant, or what stands in its way, is changed.
+func wraps(name string, change func(*lock.Hold, error) (*lock.Hold, error)) harness.LockSpec {
+	return oneKey(name, deleteOwn, time.Millisecond, change)
 }
 
 // panicsInAClient is a lock that panics once it is granted.
@@ -112,23 +96,13 @@ func panicsInAClient() harness.LockSpec {
 	})
 }
 
-// unmapped is a lock that refuses by an error of its own.
-func unmapped() harness.LockSpec {
-	return wraps("unmapped", func(h *lock.Hold, err error) (*lock.Hold, error) {
-		if errors.Is(err, lock.ErrNotAcquired) {
-			err = errors.New("taken")
+// refusesAs is a lock that says by something else that it is held.
+func refusesAs(name string, h *lock.Hold, err error) harness.LockSpec {
+	return wraps(name, func(own *lock.Hold, ownErr error) (*lock.Hold, error) {
+		if errors.Is(ownErr, lock.ErrNotAcquired) {
+			return h, err
 		}
-		return h, err
-	})
-}
-
-// nothing is a lock that says by a hold of nothing that it is held.
-func nothing() harness.LockSpec {
-	return wraps("nothing", func(h *lock.Hold, err error) (*lock.Hold, error) {
-		if errors.Is(err, lock.ErrNotAcquired) {
-			return lock.NewHold(lock.Lease{Name: "orders"}, nil), nil
-		}
-		return h, err
+		return own, ownErr
 	})
 }
 
@@ -137,33 +111,33 @@ func TestMain(m *testing.M) { chaos.Main(m, correct(), buggy(), panicsInAClient(
 // caseVariable names the case that a sub-process of these tests is: what a test of a lock may do.
 const caseVariable = "LOCKCHAOS_CHAOS_CASE"
 
-func cases() map[string]func(*testing.T) {
-	return map[string]func(*testing.T){
-		"smoke":       func(t *testing.T) { t.Helper(); chaos.Smoke(t, correct()) },
-		"buggy smoke": func(t *testing.T) { t.Helper(); chaos.Smoke(t, buggy()) },
-		"unmapped":    func(t *testing.T) { t.Helper(); chaos.Smoke(t, unmapped()) },
-		"nothing":     func(t *testing.T) { t.Helper(); chaos.Smoke(t, nothing()) },
-		"cut leases":  func(t *testing.T) { t.Helper(); chaos.Smoke(t, cutToNothing()) },
-		"buggy run": func(t *testing.T) {
-			t.Helper()
-			chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
-		},
-		"long":               func(t *testing.T) { t.Helper(); chaos.Run(t, correct(), chaos.Plan{Length: time.Minute}) },
-		"buggy reproduce":    func(t *testing.T) { t.Helper(); chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid) },
-		"panics in a client": func(t *testing.T) { t.Helper(); chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid) },
-		"buggy simulate":     func(t *testing.T) { t.Helper(); chaos.Simulate(t, buggy(), chaos.Plan{}) },
-		"simulate: panics": func(t *testing.T) {
-			t.Helper()
-			chaos.Simulate(t, wraps("odd", func(*lock.Hold, error) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
-		},
-		"bad history": func(t *testing.T) { t.Helper(); chaos.Judge(t, granted(t, 2900*time.Millisecond)) },
-	}
-}
-
 // TestCase is what a sub-process runs.
 func TestCase(t *testing.T) {
-	if name := os.Getenv(caseVariable); name != "" {
-		cases()[name](t)
+	switch os.Getenv(caseVariable) {
+	case "smoke":
+		chaos.Smoke(t, correct())
+	case "buggy smoke":
+		chaos.Smoke(t, buggy())
+	case "unmapped":
+		chaos.Smoke(t, refusesAs("unmapped", nil, errors.New("taken")))
+	case "nothing":
+		chaos.Smoke(t, refusesAs("nothing", lock.NewHold(lock.Lease{Name: "orders"}, nil), nil))
+	case "cut leases":
+		chaos.Smoke(t, oneKey("cut-to-nothing", deleteOwn, -time.Second, nil))
+	case "buggy run":
+		chaos.Run(t, buggy(), chaos.Plan{Workload: "late-release", Faults: "none", Length: 3 * time.Second})
+	case "long":
+		chaos.Run(t, correct(), chaos.Plan{Length: time.Minute})
+	case "buggy reproduce":
+		chaos.Reproduce(t, buggy(), "late-release-double-grant", chaos.Valid)
+	case "panics in a client":
+		chaos.Reproduce(t, panicsInAClient(), "paused-holder", chaos.Invalid)
+	case "buggy simulate":
+		chaos.Simulate(t, buggy(), chaos.Plan{})
+	case "simulate: panics":
+		chaos.Simulate(t, wraps("odd", func(*lock.Hold, error) (*lock.Hold, error) { panic("out of order") }), chaos.Plan{})
+	case "bad history":
+		chaos.Judge(t, chaos.Granted(t, 2900*time.Millisecond))
 	}
 }
 
@@ -174,16 +148,9 @@ type finished struct {
 	dir string // in which it worked
 }
 
-// sub runs a case in a sub-process with these flags and variables, and makes sure
-// that it leaves no process.
-func sub(t *testing.T, name string, flags, env []string) finished {
-	t.Helper()
-	return subUntil(t.Context(), t, name, flags, env, func(string) {})
-}
-
-// subUntil kills the sub-process when the context ends. Beside it goes on what is
-// given the folder of its servers.
-func subUntil(ctx context.Context, t *testing.T, name string, flags, env []string, beside func(temp string)) finished {
+// sub runs a case in a sub-process with these flags and variables, kills it when the context ends, and makes sure
+// that it leaves no process. Beside it goes on what is given the folder of its servers.
+func sub(ctx context.Context, t *testing.T, name string, flags, env []string, beside func(temp string)) finished {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a program that starts servers; -short leaves them out")
@@ -248,7 +215,7 @@ func TestFailures(t *testing.T) {
 			if name == "buggy reproduce" {
 				flags = []string{"-test.artifacts", "-test.outputdir=" + artifacts}
 			}
-			f := sub(t, name, flags, nil)
+			f := sub(t.Context(), t, name, flags, nil, func(string) {})
 			require.Error(t, f.err, f.out)
 			for _, w := range want {
 				require.Contains(t, f.out, w)
@@ -271,7 +238,9 @@ func TestFailures(t *testing.T) {
 
 // A correct lock passes, and leaves nothing behind; the contract is not that of a lock without leases.
 func TestSmoke(t *testing.T) {
-	for _, l := range []harness.LockSpec{correct(), endless()} {
+	endless := wraps("endless", nil)
+	endless.Endless = true
+	for _, l := range []harness.LockSpec{correct(), endless} {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("passes", func(t *testing.T) { chaos.Smoke(t, l) })
@@ -287,16 +256,13 @@ func TestSmoke(t *testing.T) {
 // reply was lost is answered as if the lock had not been held. A lock may have leases of whole seconds: no release
 // after a shorter one is late.
 func TestRun(t *testing.T) {
-	seconds := chaos.New("whole-seconds", func(s chaos.Servers) (lock.Locker, func() error, error) {
-		return locker(s.Redis, deleteOwn, time.Second), nil, nil
-	})
 	for name, c := range map[string]struct {
 		lock harness.LockSpec
 		plan chaos.Plan
 	}{
 		"single":        {correct(), chaos.Plan{Seeds: "1-2"}},
 		"cluster":       {correct(), chaos.Plan{Topology: "cluster", Faults: faults.MixNone}},
-		"whole seconds": {seconds, chaos.Plan{Workload: "late-release", Faults: faults.MixNone}},
+		"whole seconds": {oneKey("whole-seconds", deleteOwn, time.Second, nil), chaos.Plan{Workload: "late-release", Faults: faults.MixNone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -329,7 +295,7 @@ func TestTheEnvironmentOfATest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := sub(t, c.test, c.flags, c.env)
+			f := sub(t.Context(), t, c.test, c.flags, c.env, func(string) {})
 			require.Equal(t, c.passes, f.err == nil, f.out)
 			require.NotContains(t, f.out, "panic: test timed out")
 			for _, want := range c.want {
@@ -344,7 +310,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f := subUntil(ctx, t, "long", nil, nil, func(temp string) {
+	f := sub(ctx, t, "long", nil, nil, func(temp string) {
 		limited, end := context.WithTimeout(ctx, 20*time.Second)
 		defer end()
 		assert.NoError(t, await.Until(limited, func() error {
@@ -358,20 +324,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	require.ErrorContains(t, f.err, "killed")
 }
 
-// granted is a history in which a second client is granted a lock at an instant, and the lease of the first ends at 3 s.
-func granted(t *testing.T, second time.Duration) *history.History {
-	t.Helper()
-	h, err := history.ReadAll(strings.NewReader(fmt.Sprintf(`
-{"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
-{"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
-{"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
-{"time":%d,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
-`, second)))
-	require.NoError(t, err)
-	return h
-}
-
-func TestJudge(t *testing.T) { chaos.Judge(t, granted(t, 3100*time.Millisecond)) }
+func TestJudge(t *testing.T) { chaos.Judge(t, chaos.Granted(t, 3100*time.Millisecond)) }
 
 // A correct lock passes a simulation, without a server.
 func TestSimulate(t *testing.T) {

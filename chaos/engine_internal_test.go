@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,7 +76,7 @@ func TestWrongUsage(t *testing.T) {
 		return err
 	}
 	simulated := func(p Plan) error { _, _, err := p.campaigns(good); return err }
-	several := canned(t)
+	several := Granted(t, 2900*time.Millisecond)
 	for i := range several.Events {
 		several.Events[i].Clock = strconv.Itoa(several.Events[i].Process)
 	}
@@ -103,15 +104,15 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// canned is a history in which a lock was granted twice.
-func canned(t *testing.T) *history.History {
+// Granted is a history in which a second client is granted a lock at an instant, and the lease of the first ends at 3 s.
+func Granted(t *testing.T, second time.Duration) *history.History {
 	t.Helper()
-	h, err := history.ReadAll(strings.NewReader(`
+	h, err := history.ReadAll(strings.NewReader(fmt.Sprintf(`
 {"time":0,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a","lease":3000000000}
 {"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","expires":3000000000}
 {"time":2000000000,"process":2,"type":"invoke","op":"acquire","lock":"k","owner":"b","lease":3000000000}
-{"time":2900000000,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
-`))
+{"time":%d,"process":2,"type":"ok","op":"acquire","lock":"k","owner":"b","expires":5000000000}
+`, second)))
 	require.NoError(t, err)
 	return h
 }
@@ -119,7 +120,7 @@ func canned(t *testing.T) *history.History {
 // A test says of a run in what its verdict is not the expected one, and everything that the lock did not do.
 func TestFailureMessages(t *testing.T) {
 	t.Parallel()
-	bad, err := judged(t.Context(), canned(t))
+	bad, err := judged(t.Context(), Granted(t, 2900*time.Millisecond))
 	require.NoError(t, err)
 	bad.problems, bad.failed, bad.cut = []string{"a problem"}, errors.New("link down"), true
 	failures, notes := bad.told()
@@ -129,7 +130,7 @@ func TestFailureMessages(t *testing.T) {
 	}
 	require.Contains(t, failures[3], "✗ INVALID  Two clients held the lock k at the same time")
 
-	second, err := judged(t.Context(), canned(t))
+	second, err := judged(t.Context(), Granted(t, 2900*time.Millisecond))
 	require.NoError(t, err)
 	second.in.Report.Verdict = checker.Unknown
 	second.unexpected = mustBeValid(second.in)
@@ -163,18 +164,15 @@ func (failing) Release(context.Context, lock.Lease) error { panic("no keeper") }
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	down := errors.New("link down")
-	granted := func(k lock.Keeper) lock.Locker {
-		return lock.LockerFunc(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, k), nil
-		})
-	}
+	acquires := func(acquire lock.LockerFunc) Open { return opens(acquire) }
 	closes := func(closeLock func() error) Open {
 		return func(Servers) (lock.Locker, func() error, error) { return memory.New(), closeLock, nil }
 	}
-	unfinished := Grant{
-		Release: func(context.Context) error { panic("no token") },
-		Extend:  func(context.Context, time.Duration) error { panic("no token") },
-	}
+	unfinished := opens(Tries(func(context.Context, string, time.Duration) (Grant, error) {
+		return Grant{Release: func(context.Context) error { panic("no token") }, Extend: func(context.Context, time.Duration) error { panic("no token") }}, nil
+	}))
+	extend := func(ctx context.Context, h *lock.Hold) error { return h.Extend(ctx, time.Second) }
+	releaseLate := func(ctx context.Context, h *lock.Hold) error { <-h.Lost(); return h.Release(ctx) }
 	over := make(chan struct{})
 	const panicked = "panic of the lock under test: "
 	for name, c := range map[string]struct {
@@ -182,39 +180,28 @@ func TestGuard(t *testing.T) {
 		call       func(ctx context.Context, h *lock.Hold) error
 		err, noted string
 	}{
-		"open fails":    {open: func(Servers) (lock.Locker, func() error, error) { return nil, nil, down }, err: "link down"},
-		"open panics":   {open: func(Servers) (lock.Locker, func() error, error) { panic("no config") }, err: panicked + "no config (in Open of odd)", noted: "engine_internal_test.go"},
-		"opens nothing": {open: opens(nil), err: "Open returned neither a lock nor an error"},
-		"close fails":   {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
-		"close blocks":  {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
-		"close panics":  {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
-		"returns nothing": {
-			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil })), //nolint:nilnil // that is what it is for
-			err:  "Acquire returned neither a hold nor an error",
-		},
-		"no release": {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
+		"open fails":      {open: func(Servers) (lock.Locker, func() error, error) { return nil, nil, down }, err: "link down"},
+		"open panics":     {open: func(Servers) (lock.Locker, func() error, error) { panic("no config") }, err: panicked + "no config (in Open of odd)", noted: "engine_internal_test.go"},
+		"opens nothing":   {open: opens(nil), err: "Open returned neither a lock nor an error"},
+		"close fails":     {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
+		"close blocks":    {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
+		"close panics":    {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
+		"returns nothing": {open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }), err: "Acquire returned neither a hold nor an error"}, //nolint:nilnil // that is what it is for
+		"no release":      {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
 		"acquire ignores its context": {
-			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { <-over; return nil, down })),
+			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { <-over; return nil, down }),
 			err:  context.DeadlineExceeded.Error(), noted: "Acquire ignores its context: it had not returned 5s after the end of that",
 		},
 		"acquire panics": {
-			open: opens(lock.LockerFunc(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") })),
+			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { panic("out of order") }),
 			err:  panicked + `out of order (in Acquire of "orders")`, noted: "engine_internal_test.go",
 		},
-		"an extension panics": {
-			open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return unfinished, nil })),
-			call: func(ctx context.Context, h *lock.Hold) error { return h.Extend(ctx, time.Second) },
-			err:  panicked + `no token (in Extend of "orders")`, noted: "engine_internal_test.go",
-		},
-		"a late release panics": {
-			open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return unfinished, nil })),
-			call: func(ctx context.Context, h *lock.Hold) error { <-h.Lost(); return h.Release(ctx) },
-			err:  panicked + `no token (in Release of "orders")`, noted: "engine_internal_test.go",
-		},
+		"an extension panics":   {unfinished, extend, panicked + `no token (in Extend of "orders")`, "engine_internal_test.go"},
+		"a late release panics": {unfinished, releaseLate, panicked + `no token (in Release of "orders")`, "engine_internal_test.go"},
 		"a keeper panics": {
-			open: opens(granted(failing{})),
-			call: func(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) },
-			err:  panicked + `no keeper (in Release of "orders")`, noted: "engine_internal_test.go",
+			acquires(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
+				return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, failing{}), nil
+			}), releaseLate, panicked + `no keeper (in Release of "orders")`, "engine_internal_test.go",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

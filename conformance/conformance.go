@@ -10,8 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,21 +45,33 @@ const (
 type Check struct {
 	// Name is the sentence.
 	Name string
-	// Needs says whether it is promised; nil: every lock must.
-	Needs func(promises.Promises) bool
+	// needs says whether it is promised; nil: every lock must.
+	needs func(promises.Promises) bool
+	looks looks
 	// change is what a user has to change where the check fails; empty where what went wrong says so itself.
 	change string
 	play   func(*play)
-	// redis says that it looks at the keys and the commands of Redis servers, and can't be made on another store.
-	redis bool
-	// links says that no test of a lock in Go looks at this by itself; most such checks break
-	// links, or look at what passes them. See [Lock].
-	links bool
+}
+
+// A check looks at what only some subjects have.
+type looks int
+
+const (
+	// onRedis: at the keys and the commands of Redis servers. It can't be made on another store.
+	onRedis looks = 1 << iota
+	// overLinks: at what passes the links, which most such checks break, or else at what no test of a lock in Go looks at by
+	// itself. See [Lock].
+	overLinks
+)
+
+// Checks lists the checks of a driver, in order.
+func Checks() []Check {
+	return slices.Concat(grants(), kinds(), leases(), holds(), replies())
 }
 
 // Suits reports whether the check can be made on the servers of a topology.
 func (c Check) Suits(topology string) bool {
-	return !c.redis || topologies.StoreOf(topology) == topologies.StoreRedis
+	return c.looks&onRedis == 0 || topologies.StoreOf(topology) == topologies.StoreRedis
 }
 
 // An Outcome is what came of a check.
@@ -78,23 +90,31 @@ type Outcome struct {
 // lease does not free the lock; or it does not exit.
 var ErrHopeless = errors.New("without the one that failed they show nothing")
 
-// A hopelessError is what was wrong where the rest shows nothing.
-type hopelessError struct{ error }
+// A finding is what was wrong that is not so for certain, since a slow lock explains it as well ([driver.ErrUnknown]), or
+// without which no other check shows anything ([ErrHopeless]).
+type finding struct {
+	error
 
-// Unwrap returns what was wrong.
-func (e hopelessError) Unwrap() error { return e.error }
+	also error
+}
+
+// Unwrap returns what was wrong, and how much that says.
+func (f finding) Unwrap() []error { return []error{f.error, f.also} }
+
+// open reports whether what went wrong tells nothing but that the lock, or the machine, was slow: an outcome that is not
+// known, or a server that did not answer in time.
+func open(wrong error) bool {
+	return errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, os.ErrDeadlineExceeded)
+}
 
 // Topology is the one on which a lock is checked unless another is asked for: one server,
 // several independent ones for a lock that is on a majority, or the first of another store.
 func Topology(l harness.LockSpec) string {
-	switch {
-	case cmp.Or(l.Store, topologies.StoreRedis) != topologies.StoreRedis:
-		return topologies.NamesOf(l.Store)[0]
-	case l.Quorum:
+	store := cmp.Or(l.Store, topologies.StoreRedis)
+	if l.Quorum && store == topologies.StoreRedis {
 		return topologies.Independent
-	default:
-		return topologies.Single
 	}
+	return topologies.NamesOf(store)[0]
 }
 
 // Driver makes checks, of [Checks], of the driver with that command on a topology that backend starts, and tells
@@ -103,24 +123,58 @@ func Driver(ctx context.Context, backend topologies.Backend, command, topology s
 	if _, err := harness.Program(command, nil); err != nil { //nolint:contextcheck // it bounds itself
 		return err
 	}
-	r := runner{backend, topology, program(command), driverLease} //nolint:contextcheck // the driver outlives the start
-	return r.run(ctx, checks, tell)
+	return runner{backend, topology, program(command), driverLease}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
 }
 
 // Lock makes those checks of a lock in Go that no test of it makes by itself, most of which break
 // links, and tells what came of each as [Driver] does. It is no error that one makes the others show nothing.
 func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, tell func(Outcome)) error {
-	var checks []Check
-	for _, c := range Checks() {
-		if c.links {
-			checks = append(checks, c)
-		}
-	}
-	r := runner{backend, Topology(l), inGo(l), lockLease}
-	if err := r.run(ctx, checks, tell); !errors.Is(err, ErrHopeless) {
+	checks := slices.DeleteFunc(Checks(), func(c Check) bool { return c.looks&overLinks == 0 })
+	if err := (runner{backend, Topology(l), inGo(l), lockLease}).run(ctx, checks, tell); !errors.Is(err, ErrHopeless) {
 		return err
 	}
 	return nil
+}
+
+// An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
+// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted. Or the lock returned
+// no error and granted nothing: Err is that of the release.
+type UnmappedError struct {
+	Lock    string
+	Err     error
+	Granted bool
+}
+
+func (e *UnmappedError) Error() string {
+	if e.Granted {
+		return fmt.Sprintf("lock %s returned no error to a client that asked for a lock which another client held, and no grant that can be released (%v): "+
+			"where it says by nil or false that it is taken, return lock.ErrNotAcquired", e.Lock, e.Err)
+	}
+	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, "+
+		"so that it may have been granted: say what it means where the lock is opened, chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", e.Lock, e.Err, e.Err)
+}
+
+// Refusal has a lock refuse a client what another client holds, on servers without faults, and returns an
+// [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
+func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
+	unmapped := (*UnmappedError)(nil)
+	refusal := Check{play: func(p *play) {
+		p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
+		got, err := p.ask(p.ctx, "b.1", p.name, long)
+		granted := err == nil
+		if granted {
+			err = got.Release(p.ctx)
+		}
+		f, own := errors.AsType[finding](err)
+		if err != nil && (granted || own) { // and asked again: a busy machine may answer too late once
+			p.must(finding{&UnmappedError{l.Name, cmp.Or(errors.Unwrap(f.error), err), granted}, driver.ErrUnknown})
+		}
+	}}
+	err := runner{backend, Topology(l), inGo(l), lockLease}.run(ctx, []Check{refusal}, func(o Outcome) { errors.As(o.Wrong, &unmapped) })
+	if unmapped != nil && ctx.Err() == nil {
+		return unmapped
+	}
+	return err
 }
 
 // A runner makes checks.
@@ -141,9 +195,17 @@ func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) e
 	defer stop()
 	var mu sync.Mutex
 	came, told := make([]*Outcome, len(checks)), 0
-	first := 0 // of those that are made side by side
+	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
+	passed := make(chan struct{}) // by the first
 	check := func(d topologies.Deployment, i int) {
-		o := repeat(ctx, d, r.open, checks[i], r.lease, fmt.Sprintf("check-%d", i+1))
+		if alone && i > 0 {
+			select {
+			case <-passed:
+			case <-ctx.Done():
+				return
+			}
+		}
+		o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
 		mu.Lock()
 		defer mu.Unlock()
 		if o.Wrong != nil && ctx.Err() != nil { // it was cut short
@@ -152,17 +214,13 @@ func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) e
 		for came[i] = &o; told < len(came) && came[told] != nil; told++ { // in order
 			tell(*came[told])
 		}
-		if _, hopeless := errors.AsType[hopelessError](o.Wrong); hopeless || o.Wrong != nil && i < first {
+		if errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone {
 			stop()
+		} else if i == 0 {
+			close(passed)
 		}
 	}
-	if len(checks) > 1 && checks[0].Name == Checks()[0].Name {
-		first = 1
-		err = Each(ctx, r.backend, t, 1, 1, check)
-	}
-	if ctx.Err() == nil && err == nil {
-		err = Each(ctx, r.backend, t, lanes, len(checks)-first, func(d topologies.Deployment, i int) { check(d, first+i) })
-	}
+	err = Each(ctx, r.backend, t, min(lanes, len(checks)), len(checks), check)
 	if ctx.Err() == nil || whole.Err() != nil || len(checks) == 1 {
 		return err
 	}
@@ -196,112 +254,49 @@ func Each(ctx context.Context, backend topologies.Backend, t topologies.Topology
 	return errors.Join(lanes.Wait(), ctx.Err())
 }
 
-// errSlow says that a lease was over before the answer came.
-var errSlow = errors.New("the answer was too slow for the lease")
-
-// An unsureError is an observation that a slow lock explains as well as a wrong one.
-type unsureError struct{ error }
-
-// open reports whether what went wrong tells nothing but that the lock, or the machine, was slow: an outcome that
-// the lock does not know, an answer behind the end of its lease, or a server that did not answer in time.
-func open(wrong error) bool {
-	_, unsure := errors.AsType[unsureError](wrong)
-	_, unmapped := errors.AsType[openError](wrong)
-	return unsure || unmapped || errors.Is(wrong, driver.ErrUnknown) || errors.Is(wrong, errSlow) || errors.Is(wrong, os.ErrDeadlineExceeded)
-}
-
 // repeat makes a check until it comes to something. What is wrong for certain is told at once.
-func repeat(ctx context.Context, d topologies.Deployment, start opener, c Check, lease time.Duration, name string) Outcome {
+func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, name string) Outcome {
 	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, fmt.Errorf("the check took longer than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", checkLimit))
 	defer cancel()
+	o := Outcome{Check: c}
 	var log tail
 	begin := time.Now()
-	for try := 1; ; try++ {
+	for try, again := 1, true; again; try++ {
 		tried := time.Now()
-		longer, patience := lease<<(try-1), serverTimeout<<(try-1)
-		skipped, wrong := once(limited, d, start, c, longer, patience, fmt.Sprintf("%s.%d", name, try), &log)
-		again := try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
-		_, hopeless := errors.AsType[hopelessError](wrong)
+		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1), log: &log}
+		o.Skipped, o.Wrong = p.once(r.open, c)
+		again = try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
+		again = again && open(o.Wrong) && limited.Err() == nil
 		switch {
-		case wrong == nil || ctx.Err() != nil:
+		case o.Wrong == nil || again || ctx.Err() != nil:
 		case limited.Err() != nil:
-			wrong = fmt.Errorf("%w: %w", context.Cause(limited), wrong)
-		case open(wrong) && again:
-			continue
-		case open(wrong) && try > 1:
-			wrong = fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", try, longer, patience, wrong)
-		case open(wrong), hopeless, c.change == "", errors.Is(wrong, driver.ErrBroken):
+			o.Wrong = fmt.Errorf("%w: %w", context.Cause(limited), o.Wrong)
+		case open(o.Wrong) && try > 1:
+			o.Wrong = fmt.Errorf("in each of %d tries, the last with a lease of %v and servers awaited for %v: %w", try, p.lease, p.timeout, o.Wrong)
+		case open(o.Wrong), errors.Is(o.Wrong, ErrHopeless), c.change == "", errors.Is(o.Wrong, driver.ErrBroken):
 		default:
-			wrong = fmt.Errorf("%w\nto change: %s", wrong, c.change)
+			o.Wrong = fmt.Errorf("%w\nto change: %s", o.Wrong, c.change)
 		}
-		return Outcome{Check: c, Skipped: skipped, Wrong: wrong, Log: log.text()}
 	}
+	o.Log = log.text()
+	return o
 }
 
-// once makes a check once, with that lease and wait for servers.
-func once(ctx context.Context, d topologies.Deployment, start opener, c Check, lease, timeout time.Duration, name string, log io.Writer) (skipped bool, wrong error) {
-	p := &play{ctx: ctx, d: d, name: name, lease: lease, timeout: timeout, log: log}
-	zones := d.Topology().Of(topologies.Zone)
+// once opens what is checked in both zones, and makes a check once.
+func (p *play) once(start opener, c Check) (skipped bool, wrong error) {
+	zones := p.d.Topology().Of(topologies.Zone)
 	for i, at := range []*subject{&p.a, &p.b} {
-		one, end, err := start(d, zones[i%len(zones)], timeout, log)
+		one, end, err := start(p.d, zones[i%len(zones)], p.timeout, p.log)
 		if err != nil {
 			return false, err
 		}
 		defer end()
 		*at = one
 	}
-	if c.Needs != nil && !c.Needs(p.a.Hello().Promises) {
+	if c.needs != nil && !c.needs(p.promises()) {
 		return true, nil
 	}
 	return false, cmp.Or(p.made(c.play), errors.Join(p.a.Err(), p.b.Err()))
-}
-
-// An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
-// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted. Or the lock returned
-// no error and granted nothing: Err is that of the release.
-type UnmappedError struct {
-	Lock    string
-	Err     error
-	Granted bool
-}
-
-func (e *UnmappedError) Error() string {
-	if e.Granted {
-		return fmt.Sprintf("lock %s returned no error to a client that asked for a lock which another client held, and no grant that can be released (%v): "+
-			"where it says by nil or false that it is taken, return lock.ErrNotAcquired", e.Lock, e.Err)
-	}
-	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, "+
-		"so that it may have been granted: say what it means where the lock is opened, chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", e.Lock, e.Err, e.Err)
-}
-
-// Refusal has a lock refuse a client what another client holds, on servers without faults, and returns an
-// [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
-func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
-	var unmapped error
-	refusal := func(p *play) {
-		h := p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
-		for range tries {                 // a busy machine may answer too late once
-			got, err := p.ask(ctx, "b.1", p.name, long)
-			granted := err == nil
-			if granted {
-				err = got.Release(ctx)
-			}
-			own, is := errors.AsType[openError](err)
-			if unmapped = nil; ctx.Err() != nil || err == nil || !granted && !is {
-				break
-			}
-			unmapped = &UnmappedError{l.Name, cmp.Or(own.error, err), granted}
-		}
-		p.release(h)
-	}
-	t, err := topologies.New(Topology(l), topologies.Options{})
-	if err != nil {
-		return err
-	}
-	failed := Each(ctx, backend, t, 1, 1, func(d topologies.Deployment, _ int) {
-		_, _ = once(ctx, d, inGo(l), Check{play: refusal}, lockLease, serverTimeout, "refusal", io.Discard)
-	})
-	return errors.Join(unmapped, failed)
 }
 
 // A tail keeps the end of a log.

@@ -29,27 +29,22 @@ func inPython(t *testing.T, driver string) string {
 	return filepath.Join(path, driver)
 }
 
-// A check finds the bugs that come with the connections and the answers of a program. All other bugs are planted in
-// locks in Go, which the same checks find: see [TestChecks_FindBugs].
+// A check finds the bugs that come with the connections and the answers of a program, and those of locks that are no mutex,
+// which their mutex does not show. All other bugs are planted in locks in Go, which the same checks find: see
+// [TestChecks_FindBugs].
 func TestDriverChecks_FindBugs(t *testing.T) {
 	t.Parallel()
-	const forgetful, refused = "a lock stays held where the servers forget scripts and close connections", "a lock that is held is refused to another process"
-	for _, c := range []struct {
-		bug, check, want string
-		lease            time.Duration
-	}{
-		{"desync", "a late reply is not taken for the answer to a later request", "close a connection on which a reply is outstanding", time.Second},
-		{"select", forgetful, "set up each connection as the first one was", time.Second},
-		{"once", forgetful, "the driver gave no certain answer for 2s after the servers had closed", 200 * time.Millisecond},
-		{"vague", refused, "in each of 3 tries, the last with a lease of 4s and servers awaited for 8s: the answer to the client of the other process must be fail, and is: ", time.Second},
-	} {
-		t.Run(c.bug, func(t *testing.T) {
+	for _, b := range bugs(t) {
+		if b.Driver == "" {
+			continue
+		}
+		t.Run(b.Bug, func(t *testing.T) {
 			t.Parallel()
 			d := one(t, runtest.Setup(t))
 			made := func(bug string, lease time.Duration) conformance.Outcome {
-				return conformance.One(t.Context(), d, inPython(t, "bugs.py "+bug), harness.LockSpec{}, c.check, bug, lease)
+				return conformance.One(t.Context(), d, inPython(t, b.Driver+" "+bug), harness.LockSpec{}, b.Check, bug, lease)
 			}
-			require.ErrorContains(t, made(c.bug, c.lease).Wrong, c.want)
+			requireTold(t, b, made(b.Bug, b.Lease).Wrong)
 			requireRight(t, made("correct", time.Second))
 		})
 	}
@@ -63,34 +58,13 @@ func TestDriverChecks_ExtendByTheFirstLease(t *testing.T) {
 	}
 }
 
-// Locks that are no mutex have bugs that their mutex does not show.
-func TestDriverChecks_FindBugsOfKinds(t *testing.T) {
-	t.Parallel()
-	const shares, ends = "readers hold the lock together, and exclude writers", "a reader's lease ends its own hold alone"
-	for bug, check := range map[string]string{"exclusive": shares, "looks": shares, "one-end": ends, "extends-any": ends} {
-		t.Run(bug, func(t *testing.T) {
-			t.Parallel()
-			d := one(t, runtest.Setup(t))
-			made := func(bug string) conformance.Outcome {
-				return conformance.One(t.Context(), d, inPython(t, "kinds.py rw "+bug), harness.LockSpec{}, check, bug, time.Second)
-			}
-			wrong := made(bug).Wrong
-			require.Error(t, wrong)
-			requireTold(t, check, wrong)
-			requireRight(t, made("correct"))
-		})
-	}
-}
-
 // Where a check shows that the others show nothing, these are not made: each of them would take long.
 func TestDriver_Hopeless(t *testing.T) {
 	t.Parallel()
+	const free = "a free lock is granted, and given back"
 	for bug, check := range map[string]string{
-		"silent":  "a free lock is granted, and given back",
-		"late":    "a free lock is granted, and given back",
-		"waits":   "a lock that is held is refused to another process",
-		"endless": "a lease that runs out frees the lock, and not before",
-		"stays":   "the driver exits at the end of its input",
+		"silent": free, "late": free, "waits": "a lock that is held is refused to another process",
+		"endless": "a lease that runs out frees the lock, and not before", "stays": "the driver exits at the end of its input",
 	} {
 		if bug == "stays" && !runtest.Nightly() {
 			continue // each end of the driver takes 10 s
@@ -117,7 +91,7 @@ func TestDriver_Hopeless(t *testing.T) {
 			})
 			require.ErrorIs(t, err, conformance.ErrHopeless)
 			require.Len(t, wrong, 1)
-			requireTold(t, check, wrong[0])
+			requireTold(t, bugNamed(t, bug), wrong[0])
 		})
 	}
 }

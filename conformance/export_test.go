@@ -12,13 +12,13 @@ import (
 // One makes one check on servers that run, for a lock of that name, with such a lease: of the driver with a command,
 // or of a lock in Go where there is none.
 func One(ctx context.Context, d topologies.Deployment, command string, l harness.LockSpec, check, name string, lease time.Duration) Outcome {
-	start := program(command) //nolint:contextcheck // the driver outlives the start
+	r := runner{open: program(command), lease: lease} //nolint:contextcheck // the driver outlives the start
 	if command == "" {
-		start = inGo(l)
+		r.open = inGo(l)
 	}
 	all := Checks()
 	at := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
-	return repeat(ctx, d, start, all[at], lease, name)
+	return r.repeat(ctx, d, all[at], name)
 }
 
 // Brief is Driver with leases of half a second.

@@ -6,42 +6,76 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 )
 
-const (
-	extendOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0`
-	deleteOwn = `return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0`
-)
+// A bug is a row of testdata/bugs.yaml, which says what its fields are.
+type bug struct {
+	Bug, Check, Told, Driver string
+	Lease                    time.Duration
+	With, Has, Locks         []string
+	Correct, Sends           map[string][]string
+}
+
+// bugs are all of them.
+func bugs(t *testing.T) (all []bug) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/bugs.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.UnmarshalWithOptions(text, &all, yaml.Strict()))
+	return all
+}
+
+// locks are the correct lock and the one with the bug.
+func (b bug) locks() (correct, bad harness.LockSpec) {
+	if b.Locks != nil {
+		return runtest.Lock(b.Locks[0]), runtest.Lock(b.Locks[1])
+	}
+	right := append(named(b.With...), sends(b.Correct))
+	correct = plantedSpec("correct", right...)
+	bad = plantedSpec(b.Bug, slices.Concat(right, named(b.Has...), []plant{sends(b.Sends)})...)
+	for _, l := range []*harness.LockSpec{&correct, &bad} {
+		l.Token, l.Watchdog, l.Fair = strings.HasPrefix(b.Check, "tokens"), strings.Contains(b.Check, "without a lease"), strings.HasPrefix(b.Check, "waiters")
+	}
+	return correct, bad
+}
 
 // A planted lock is one key that expires, on one server, as one process of a service opens it. It is
-// correct; a bug replaces one of its steps.
+// correct; a bug replaces one of its parts.
 type planted struct {
 	rdb     redis.UniversalClient
 	process string       // a token of this process
 	met     *atomic.Bool // whether one of the processes has misbehaved once
 
-	token   func(owner string) string                   // what stands in the key
-	life    func(lease time.Duration) time.Duration     // of the key
-	take    func(ctx context.Context, r *request) error // one that the service refuses is lock.ErrNotAcquired
-	ends    func(r *request) time.Time                  // for the holder
-	moves   func(end, extended time.Time) time.Time     // an extension moves the end for the holder
-	fences  func(ctx context.Context, name string) (int64, error)
-	renew   func(ctx context.Context, r *request) (done bool, err error) // by a watchdog; nil: there is none
-	extend  func(ctx context.Context, name, token string, lease time.Duration) (done bool, err error)
-	release func(ctx context.Context, name, token string) (done bool, err error)
-	late    func(ctx context.Context, name, token string) (done bool, err error) // a release of what was released
+	sent  map[string][]string                                                           // for an operation, one after the other until nothing is done
+	token func(owner string) string                                                     // what stands in the key
+	life  func(lease time.Duration) time.Duration                                       // of the key; 0: it has no end
+	asks  func(ctx context.Context, r *request, take func(context.Context) error) error // a request that is refused is lock.ErrNotAcquired
+	ends  func(r *request) time.Time                                                    // for the holder
+	moves func(end time.Time, first, extended time.Duration) time.Time                  // an extension moves the end for the holder
+	count func(ctx context.Context, name string) (int64, error)                         // gives fencing tokens; nil: there are none
+	once  map[string]error                                                              // what is wrong with the first request of a kind; nil: it is slow
+	on    string                                                                        // with which the name of its lock ends
 
+	byFirst   bool            // an extension is by the first lease, whatever is asked for
+	guesses   bool            // a release without an answer is told as one of what was not held
 	keeps     bool            // a grant without a lease is one that a watchdog keeps
 	always    bool            // a watchdog renews a grant with a lease of its own as well
 	over      context.Context //nolint:containedctx // it is the life of the process
@@ -67,21 +101,20 @@ func misbehavedOnce(name string, met *atomic.Bool, plants ...plant) harness.Lock
 	return harness.LockSpec{
 		Name: name, Promises: promises.Full(promises.Promises{}), Foreign: true, Commands: harness.OwnCommands(),
 		Open: func(servers []redis.UniversalClient, _ harness.LockOptions) (lock.Locker, func(), error) {
-			p := &planted{rdb: servers[0], process: rand.Text(), met: met}
-			p.token = func(string) string { return rand.Text() }
-			p.life = func(lease time.Duration) time.Duration { return lease }
-			p.take = p.set
-			p.ends = func(r *request) time.Time { return r.asked.Add(r.lease) }
-			p.moves = func(_, extended time.Time) time.Time { return extended }
-			p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-				return p.run(ctx, extendOwn, name, token, lease.Milliseconds())
+			p := &planted{
+				rdb: servers[0], process: rand.Text(), met: met,
+				sent:  map[string][]string{"take": {"SET KEY TOKEN NX PX LIFE"}, "extend": {"OWN PEXPIRE"}, "release": {"OWN DEL"}, "look": {"GET KEY"}},
+				token: func(string) string { return rand.Text() },
+				life:  func(lease time.Duration) time.Duration { return lease },
+				asks:  correctly,
+				ends:  func(r *request) time.Time { return r.asked.Add(r.lease) },
+				moves: func(_ time.Time, _, extended time.Duration) time.Time { return time.Now().Add(extended) },
 			}
-			p.release = func(ctx context.Context, name, token string) (bool, error) { return p.run(ctx, deleteOwn, name, token) }
 			for _, change := range plants {
 				change(p)
 			}
-			if p.late == nil {
-				p.late = p.release
+			if p.sent["late"] == nil {
+				p.sent["late"] = p.sent["release"]
 			}
 			over, end := context.WithCancel(context.Background())
 			p.over = over
@@ -90,51 +123,84 @@ func misbehavedOnce(name string, met *atomic.Bool, plants ...plant) harness.Lock
 	}
 }
 
-func (p *planted) run(ctx context.Context, script, name string, args ...any) (bool, error) {
-	done, err := p.rdb.Eval(ctx, script, []string{name}, args...).Int()
-	return done == 1, err
-}
-
-// set is the correct request.
-func (p *planted) set(ctx context.Context, r *request) error {
-	return took(p.rdb.SetNX(ctx, r.name, r.token, r.life).Result())
-}
-
-func took(granted bool, err error) error {
-	if err == nil && !granted {
-		return lock.ErrNotAcquired
+// does sends what is sent for an operation, and reports whether all was done.
+func (p *planted) does(ctx context.Context, op string, r *request) (done bool, err error) {
+	if err, is := p.once[op]; is && strings.HasSuffix(r.name, p.on) && p.met.CompareAndSwap(false, true) {
+		if err != nil {
+			return false, err
+		}
+		time.Sleep(slowly)
 	}
-	return err
-}
-
-// own reports whether the key has that token.
-func (p *planted) own(ctx context.Context, c redis.Cmdable, name, token string) (bool, error) {
-	there, err := c.Get(ctx, name).Result()
-	if errors.Is(err, redis.Nil) {
-		return false, nil
+	for _, step := range p.sent[op] {
+		if pause, err := time.ParseDuration(step); err == nil {
+			time.Sleep(pause)
+			continue
+		}
+		answer, err := p.rdb.Do(ctx, words(step, r)...).Result()
+		switch n, counted := answer.(int64); {
+		case redis.HasErrorPrefix(err, "NOSCRIPT"): // taken for done
+		case errors.Is(err, redis.Nil), counted && n <= 0, err == nil && step == "GET KEY" && answer != r.token:
+			return false, nil
+		case err != nil:
+			return false, err
+		}
 	}
-	return there == token, err
+	return true, nil
 }
 
-// Acquire asks once.
+// words are the command of a step.
+func words(step string, r *request) (all []any) {
+	life := strconv.FormatInt(r.life.Milliseconds(), 10)
+	if heed, command, _ := strings.Cut(step, " "); heed == "OWN" || heed == "UNHEEDED" {
+		step = fmt.Sprintf("redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('%s', KEYS[1]%s) or 0", command, map[bool]string{true: ", ARGV[2]"}[command != "DEL"])
+		step = map[string]string{"OWN": "return " + step, "UNHEEDED": "local _ = " + step + " return 1"}[heed]
+	}
+	if strings.Contains(step, "KEYS") {
+		return []any{"EVAL", step, 1, r.name, r.token, life}
+	}
+	if r.life == 0 {
+		step = strings.TrimSuffix(step, " PX LIFE")
+	}
+	meant := strings.NewReplacer("KEY", r.name, "TOKEN", r.token, "LIFE", life)
+	for word := range strings.FieldsSeq(step) {
+		all = append(all, meant.Replace(word))
+	}
+	return all
+}
+
+// Acquire asks again as long as the client waits.
 func (p *planted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	l := lock.Lease{Name: name, Owner: o.Owner, Request: p.token(o.Owner), Holds: 1, Length: o.Lease}
-	r := &request{name: name, token: l.Request, lease: cmp.Or(o.Lease, time.Second), asked: time.Now()}
-	r.life = p.life(r.lease)
-	err := p.take(ctx, r)
-	if err == nil && p.fences != nil {
-		l.Token, err = p.fences(ctx, name)
+	l := lock.Lease{Name: name, Owner: o.Owner, Request: p.token(o.Owner), Holds: 1, Length: cmp.Or(o.Lease, time.Second)}
+	r := &request{name: name, token: l.Request, lease: l.Length, life: p.life(l.Length)}
+	ask := func() error {
+		r.asked = time.Now()
+		return p.asks(ctx, r, func(ctx context.Context) error { return refusal(p.does(ctx, "take", r)) })
+	}
+	err := ask()
+	for until := time.Now().Add(o.Wait); errors.Is(err, lock.ErrNotAcquired) && time.Now().Before(until); err = ask() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err == nil && p.count != nil {
+		l.Token, err = p.count(ctx, name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if o.Lease > 0 || !p.keeps {
-		l.Length, l.Expires = r.lease, p.ends(r)
+		l.Expires = p.ends(r)
 	}
-	if p.renew != nil && (o.Lease == 0 || p.always) { // a lease that was asked for ends by itself
+	if p.sent["renew"] != nil && (o.Lease == 0 || p.always) { // a lease that was asked for ends by itself
 		p.watchdogs.Go(func() { p.watch(r) })
 	}
 	return lock.NewHold(l, kept{p}), nil
+}
+
+// refusal is of a request of which nothing was done.
+func refusal(done bool, err error) error {
+	if err == nil && !done {
+		return lock.ErrNotAcquired
+	}
+	return err
 }
 
 // watch renews a grant until that is refused.
@@ -145,7 +211,7 @@ func (p *planted) watch(r *request) {
 		case <-p.over.Done():
 			return
 		}
-		if done, err := p.renew(p.over, r); err == nil && !done {
+		if done, err := p.does(p.over, "renew", r); err == nil && !done {
 			return
 		}
 	}
@@ -154,410 +220,152 @@ func (p *planted) watch(r *request) {
 // kept is how a hold asks its lock.
 type kept struct{ *planted }
 
-func held(done bool, err error) error {
-	if err == nil && !done {
-		return lock.ErrNotHeld
+func (k kept) held(ctx context.Context, op string, l lock.Lease, lease time.Duration) error {
+	done, err := k.does(ctx, op, &request{name: l.Name, token: l.Request, life: lease})
+	if done || err != nil && !k.guesses {
+		return err
 	}
-	return err
+	return lock.ErrNotHeld
 }
 
 // Extend makes the lease end later.
 func (k kept) Extend(ctx context.Context, l lock.Lease, d time.Duration) (time.Time, error) {
-	extended := time.Now().Add(d)
-	return k.moves(l.Expires, extended), k.ExtendLate(ctx, l, d)
-}
-
-// Release deletes the key.
-func (k kept) Release(ctx context.Context, l lock.Lease) error {
-	return held(k.release(ctx, l.Name, l.Request))
+	end := k.moves(l.Expires, l.Length, d)
+	return end, k.ExtendLate(ctx, l, d)
 }
 
 // ExtendLate asks although the hold is over.
 func (k kept) ExtendLate(ctx context.Context, l lock.Lease, d time.Duration) error {
-	return held(k.extend(ctx, l.Name, l.Request, d))
+	if k.byFirst {
+		d = l.Length
+	}
+	return k.held(ctx, "extend", l, d)
 }
+
+// Release deletes the key.
+func (k kept) Release(ctx context.Context, l lock.Lease) error { return k.held(ctx, "release", l, 0) }
 
 // ReleaseLate asks although the hold is over.
-func (k kept) ReleaseLate(ctx context.Context, l lock.Lease) error {
-	return held(k.late(ctx, l.Name, l.Request))
-}
-
-// afterLook changes the key in a transaction, after a request that looks at the owner. A transaction
-// that was not made, since the key had changed, counts as made where the result is not heeded.
-func (p *planted) afterLook(ctx context.Context, name, token string, heeds bool, change func(redis.Pipeliner)) (done bool, err error) {
-	err = p.rdb.Watch(ctx, func(tx *redis.Tx) error {
-		if done, err = p.own(ctx, tx, name, token); err != nil || !done {
-			return err
-		}
-		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-			change(pipe)
-			return nil
-		})
-		return err
-	}, name)
-	if errors.Is(err, redis.TxFailedErr) {
-		return !heeds, nil
-	}
-	return done, err
-}
-
-// wholeSeconds has leases of whole seconds, none shorter than was asked for: it is correct.
-func wholeSeconds(p *planted) {
-	p.life = func(lease time.Duration) time.Duration { return (lease + time.Second - 1).Truncate(time.Second) }
-}
-
-// outlives has keys outlive their leases.
-func outlives(p *planted) { p.life = func(lease time.Duration) time.Duration { return lease * 7 / 5 } }
-
-// releasesAfterLook and extendsAfterLook look at the owner first.
-func releasesAfterLook(heeds bool) plant {
-	return func(p *planted) {
-		p.release = func(ctx context.Context, name, token string) (bool, error) {
-			return p.afterLook(ctx, name, token, heeds, func(pipe redis.Pipeliner) { pipe.Del(ctx, name) })
-		}
-	}
-}
-
-func extendsAfterLook(heeds bool) plant {
-	return func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			return p.afterLook(ctx, name, token, heeds, func(pipe redis.Pipeliner) { pipe.PExpire(ctx, name, lease) })
-		}
-	}
-}
-
-// asksTwice asks again when the connection was closed, and takes its own key for a grant. If it recounts,
-// the lease begins with the second request.
-func asksTwice(recounts bool) plant {
-	return func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			err := p.set(ctx, r)
-			if err == nil || errors.Is(err, lock.ErrNotAcquired) {
-				return err
-			}
-			if recounts {
-				r.asked = time.Now()
-			}
-			if err = p.set(ctx, r); errors.Is(err, lock.ErrNotAcquired) {
-				err = took(p.own(ctx, p.rdb, r.name, r.token))
-			}
-			return err
-		}
-	}
-}
-
-// watchdog renews each grant until it is over; outlived also what another client holds by then.
-func watchdog(outlived bool) plant {
-	return func(p *planted) {
-		p.keeps, p.always = true, outlived
-		p.renew = func(ctx context.Context, r *request) (bool, error) {
-			if outlived {
-				return true, p.rdb.Set(ctx, r.name, r.token, r.lease).Err()
-			}
-			return p.run(ctx, extendOwn, r.name, r.token, r.lease.Milliseconds())
-		}
-	}
-}
-
-// counts gives fencing tokens, which grow with each grant of the lock.
-func counts(p *planted) {
-	p.fences = func(ctx context.Context, name string) (int64, error) { return p.rdb.Incr(ctx, name+":count").Result() }
-}
-
-// shy refuses all that ask at once: it is correct.
-func shy(p *planted) {
-	p.take = func(ctx context.Context, r *request) error {
-		asking := r.name + ":asking"
-		if err := p.rdb.Incr(ctx, asking).Err(); err != nil {
-			return err
-		}
-		time.Sleep(meeting)
-		n, err := p.rdb.Get(ctx, asking).Int()
-		if err == nil && n == 1 {
-			err = p.set(ctx, r)
-		} else if err == nil {
-			err = lock.ErrNotAcquired
-		}
-		return errors.Join(err, p.rdb.Decr(ctx, asking).Err())
-	}
-}
-
-// meeting is how long requests that come at once wait for each other.
-const meeting = 100 * time.Millisecond
-
-// brisk waits for a server for a small part of a lease only: it is correct.
-func brisk(p *planted) {
-	p.take = func(ctx context.Context, r *request) error {
-		ctx, cancel := context.WithTimeout(ctx, r.lease/15)
-		defer cancel()
-		return p.set(ctx, r)
-	}
-}
-
-// once does something at the first call in all processes.
-func (p *planted) once(do func() error) error {
-	if p.met.CompareAndSwap(false, true) {
-		return do()
-	}
-	return nil
-}
-
-// bugs are the planted ones, by name.
-var bugs = map[string]plant{
-	"tokens of clients": func(p *planted) {
-		p.token = func(owner string) string { client, _, _ := strings.Cut(owner, "#"); return client }
-	},
-	"tokens of processes": func(p *planted) { p.token = func(string) string { return p.process } },
-	"no watchdog":         func(p *planted) { p.renew = nil },
-	"watchdog outlives":   watchdog(true),
-	"ends early":          func(p *planted) { p.life = func(lease time.Duration) time.Duration { return lease / 5 } },
-	"never ends":          func(p *planted) { p.life = func(time.Duration) time.Duration { return 0 } },
-	"counts from the reply": func(p *planted) {
-		p.take, p.ends = p.set, func(r *request) time.Time { return time.Now().Add(r.lease) }
-	},
-	"told in seconds": func(p *planted) {
-		p.ends = func(r *request) time.Time { return r.asked.Add(r.lease / 1000) }
-	},
-	"recounts":    asksTwice(true),
-	"two steps":   func(p *planted) { p.take = p.setThenExpire },
-	"looks first": func(p *planted) { p.take = p.lookThenSet },
-	"prefers shorter": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			left, err := p.rdb.PTTL(ctx, r.name).Result()
-			if err == nil && left > r.lease {
-				return p.rdb.Set(ctx, r.name, r.token, r.life).Err()
-			}
-			return errors.Join(err, p.set(ctx, r))
-		}
-	},
-	"takes old for over": func(p *planted) { // as one that looks for grants of before its own lease
-		p.take = func(ctx context.Context, r *request) error {
-			left, err := p.rdb.PTTL(ctx, r.name).Result()
-			if age := 5*time.Minute - left; err == nil && left > time.Minute && age > r.lease {
-				return p.rdb.Set(ctx, r.name, r.token, r.life).Err()
-			}
-			return errors.Join(err, p.set(ctx, r))
-		}
-	},
-	"remembers": func(p *planted) {
-		granted := sync.Map{}
-		p.take = func(ctx context.Context, r *request) error {
-			if _, remembered := granted.LoadAndDelete(r.name); remembered {
-				return nil
-			}
-			granted.Store(r.name, true)
-			return p.set(ctx, r)
-		}
-	},
-	"refuses the unknown": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			if p.set(ctx, r) != nil {
-				return lock.ErrNotAcquired
-			}
-			return nil
-		}
-	},
-	"retries with another token": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			err := p.set(ctx, r)
-			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-				r.token = rand.Text()
-				err = p.set(ctx, r)
-			}
-			return err
-		}
-	},
-	"retries with another token, behind a look": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			err := p.rdb.Time(ctx).Err()
-			if err == nil {
-				err = p.set(ctx, r)
-			}
-			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-				r.token = rand.Text()
-				err = p.set(ctx, r)
-			}
-			return err
-		}
-	},
-	"cuts to seconds": func(p *planted) {
-		p.life = func(lease time.Duration) time.Duration { return lease.Truncate(time.Second) }
-	},
-	"granted nothing": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			if err := p.set(ctx, r); !errors.Is(err, lock.ErrNotAcquired) {
-				return err
-			}
-			return nil // with a token that no key has
-		}
-	},
-	"calls refusals unknown": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			if p.set(ctx, r) != nil {
-				return errors.New("taken")
-			}
-			return nil
-		}
-	},
-	"unsure once": func(p *planted) {
-		p.take = func(ctx context.Context, r *request) error {
-			return cmp.Or(p.once(func() error { return errors.New("asked for the first time") }), p.set(ctx, r))
-		}
-	},
-	"counts alone": func(p *planted) {
-		var n atomic.Int64
-		p.fences = func(context.Context, string) (int64, error) { return n.Add(1), nil }
-	},
-	"extends any": func(p *planted) {
-		p.extend = func(ctx context.Context, name, _ string, lease time.Duration) (bool, error) {
-			return p.rdb.PExpire(ctx, name, lease).Result()
-		}
-	},
-	"extends by taking": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			return true, p.rdb.Set(ctx, name, token, lease).Err()
-		}
-	},
-	"extends in another unit": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			return p.run(ctx, strings.Replace(extendOwn, "PEXPIRE", "EXPIRE", 1), name, token, lease.Milliseconds())
-		}
-	},
-	"extends by a look": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, _ time.Duration) (bool, error) {
-			return p.own(ctx, p.rdb, name, token)
-		}
-	},
-	"extends in two steps": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			own, err := p.own(ctx, p.rdb, name, token)
-			if err != nil || !own {
-				return false, err
-			}
-			return p.rdb.PExpire(ctx, name, lease).Result()
-		}
-	},
-	"extends unheeded": extendsAfterLook(false),
-	"tells no extension": func(p *planted) {
-		p.moves = func(end, _ time.Time) time.Time { return end }
-	},
-	"extends slowly once": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			_ = p.once(func() error { time.Sleep(slowly); return nil })
-			return p.run(ctx, extendOwn, name, token, lease.Milliseconds())
-		}
-	},
-	"extends without an answer once": func(p *planted) {
-		p.extend = func(ctx context.Context, name, token string, lease time.Duration) (bool, error) {
-			if err := p.once(func() error { return fmt.Errorf("read: %w", os.ErrDeadlineExceeded) }); err != nil {
-				return false, err
-			}
-			return p.run(ctx, extendOwn, name, token, lease.Milliseconds())
-		}
-	},
-	"calls unknown releases refused": func(p *planted) {
-		p.release = func(ctx context.Context, name, token string) (bool, error) {
-			done, _ := p.run(ctx, deleteOwn, name, token)
-			return done, nil
-		}
-	},
-	"releases in two steps": func(p *planted) {
-		p.release = func(ctx context.Context, name, token string) (bool, error) {
-			own, err := p.own(ctx, p.rdb, name, token)
-			if err != nil || !own {
-				return false, err
-			}
-			n, err := p.rdb.Del(ctx, name).Result()
-			return n == 1, err
-		}
-	},
-	"releases any again": func(p *planted) {
-		p.late = func(ctx context.Context, name, _ string) (bool, error) {
-			n, err := p.rdb.Del(ctx, name).Result()
-			return n == 1, err
-		}
-	},
-	"releases unheeded": releasesAfterLook(false),
-	"releases unheeded, late once": func(p *planted) {
-		releasesAfterLook(false)(p)
-		release := p.release
-		p.release = func(ctx context.Context, name, token string) (bool, error) {
-			if strings.HasSuffix(name, "-third") {
-				_ = p.once(func() error { time.Sleep(slowly); return nil }) // so that the lease ends before the second request
-			}
-			return release(ctx, name, token)
-		}
-	},
-	"takes NOSCRIPT for done": func(p *planted) {
-		sha := redis.NewScript(deleteOwn).Hash()
-		p.release = func(ctx context.Context, name, token string) (bool, error) {
-			done, err := p.rdb.EvalSha(ctx, sha, []string{name}, token).Int()
-			if redis.HasErrorPrefix(err, "NOSCRIPT") {
-				return true, nil
-			}
-			return done == 1, err
-		}
-	},
-}
+func (k kept) ReleaseLate(ctx context.Context, l lock.Lease) error { return k.held(ctx, "late", l, 0) }
 
 // slowly is for longer than the first lease of a check that is made with it.
 const slowly = 700 * time.Millisecond
 
-// setThenExpire sets the lease of the key in a second step, a while later.
-func (p *planted) setThenExpire(ctx context.Context, r *request) error {
-	if err := took(p.rdb.SetNX(ctx, r.name, r.token, 0).Result()); err != nil {
+// The parts that replace how a lock asks, and for how long its keys live, and what it sends; see [misread].
+func asks(asks func(context.Context, *request, func(context.Context) error) error) plant {
+	return func(p *planted) { p.asks = asks }
+}
+
+func lives(life func(time.Duration) time.Duration) plant { return func(p *planted) { p.life = life } }
+
+func sends(what map[string][]string) plant { return func(p *planted) { maps.Copy(p.sent, what) } }
+
+func correctly(ctx context.Context, _ *request, take func(context.Context) error) error {
+	return take(ctx)
+}
+
+// misread takes an answer for another one, but for one that is open if refusals is set.
+func misread(refusals bool, as error) plant {
+	return asks(func(ctx context.Context, _ *request, take func(context.Context) error) error {
+		err := take(ctx)
+		if err != nil && (!refusals || errors.Is(err, lock.ErrNotAcquired)) {
+			err = as
+		}
 		return err
-	}
-	time.Sleep(slowly)
-	return p.rdb.PExpire(ctx, r.name, r.life).Err()
+	})
 }
 
-// lookThenSet looks whether the key is there, and sets it in a second step.
-func (p *planted) lookThenSet(ctx context.Context, r *request) error {
-	n, err := p.rdb.Exists(ctx, r.name).Result()
-	if err != nil || n > 0 {
-		return errors.Join(err, took(n == 0, nil))
-	}
-	time.Sleep(meeting)
-	return p.rdb.Set(ctx, r.name, r.token, r.life).Err()
-}
-
-// queue is the script of a request that has a place in a queue as long as its client waits.
-const queue = `local head = redis.call('LINDEX', KEYS[2], 0)
-if redis.call('EXISTS', KEYS[1]) == 0 and (head == ARGV[1] or not head) then
-	redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-	redis.call('LREM', KEYS[2], 0, ARGV[1])
-	return 1
-end
-if ARGV[3] == '1' then redis.call('RPUSH', KEYS[2], ARGV[1]) end
-return 0`
-
-// fairSpec is a fair lock with such a script.
-func fairSpec(name, script string) harness.LockSpec {
-	l := plantedSpec(name)
-	l.Fair = true
-	open := l.Open
-	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		opened, end, err := open(servers, o)
-		p := opened.(*planted) //nolint:forcetypeassert // see plantedSpec
-		return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-			joins, until := 1, time.Now().Add(o.Wait)
-			token := rand.Text()
-			p := &planted{rdb: p.rdb, release: p.release, late: p.late, moves: p.moves, extend: p.extend, life: p.life, ends: p.ends}
-			p.token = func(string) string { return token }
-			p.take = func(ctx context.Context, r *request) error {
-				done, err := p.rdb.Eval(ctx, script, []string{name, name + ":queue"}, token, r.life.Milliseconds(), joins).Int()
-				joins = 0
-				return errors.Join(err, took(done == 1, err))
+// again asks again where the outcome is open, as is said.
+func again(ask func(ctx context.Context, p *planted, r *request, take func(context.Context) error) error) plant {
+	return func(p *planted) {
+		p.asks = func(ctx context.Context, r *request, take func(context.Context) error) error {
+			err := take(ctx)
+			if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+				err = ask(ctx, p, r, take)
 			}
-			for {
-				h, err := p.Acquire(ctx, name, o)
-				if !errors.Is(err, lock.ErrNotAcquired) || time.Now().After(until) {
-					return h, err
+			return err
+		}
+	}
+}
+
+// takesOwn takes the client's own key for a grant.
+func takesOwn(ctx context.Context, p *planted, r *request, take func(context.Context) error) error {
+	err := take(ctx)
+	if errors.Is(err, lock.ErrNotAcquired) {
+		err = refusal(p.does(ctx, "look", r))
+	}
+	return err
+}
+
+// named are the parts of these names.
+func named(names ...string) (all []plant) {
+	parts := map[string]plant{
+		"whole seconds":   lives(func(lease time.Duration) time.Duration { return (lease + time.Second - 1).Truncate(time.Second) }),
+		"outlives":        lives(func(lease time.Duration) time.Duration { return lease * 7 / 5 }),
+		"ends early":      lives(func(lease time.Duration) time.Duration { return lease / 5 }),
+		"cuts to seconds": lives(func(lease time.Duration) time.Duration { return lease.Truncate(time.Second) }),
+		"brisk": asks(func(ctx context.Context, r *request, take func(context.Context) error) error { // it waits for a server for a small part of a lease only
+			ctx, cancel := context.WithTimeout(ctx, r.lease/15)
+			defer cancel()
+			return take(ctx)
+		}),
+		"asks twice": again(takesOwn),
+		"recounts": again(func(ctx context.Context, p *planted, r *request, take func(context.Context) error) error {
+			r.asked = time.Now() // the lease begins with the second request
+			return takesOwn(ctx, p, r, take)
+		}),
+		"retries with another token": again(func(ctx context.Context, _ *planted, r *request, take func(context.Context) error) error {
+			r.token = rand.Text()
+			return take(ctx)
+		}),
+		"refuses the unknown":    misread(false, lock.ErrNotAcquired),
+		"calls refusals unknown": misread(false, errors.New("taken")),
+		"granted nothing":        misread(true, nil), // with a token that no key has
+		"remembers": func(p *planted) {
+			granted := sync.Map{}
+			p.asks = func(ctx context.Context, r *request, take func(context.Context) error) error {
+				if _, remembered := granted.LoadAndDelete(r.name); remembered {
+					return nil
 				}
-				time.Sleep(10 * time.Millisecond)
+				granted.Store(r.name, true)
+				return take(ctx)
 			}
-		}), end, err
+		},
+		"tokens of clients": func(p *planted) {
+			p.token = func(owner string) string { client, _, _ := strings.Cut(owner, "#"); return client }
+		},
+		"tokens of processes": func(p *planted) { p.token = func(string) string { return p.process } },
+		"watchdog":            func(p *planted) { p.keeps, p.sent["renew"] = true, p.sent["extend"] },
+		"no watchdog":         func(p *planted) { p.sent["renew"] = nil },
+		"renews any":          func(p *planted) { p.always = true },
+		"counts from the reply": func(p *planted) {
+			p.asks, p.ends = correctly, func(r *request) time.Time { return time.Now().Add(r.lease) }
+		},
+		"told in seconds":    func(p *planted) { p.ends = func(r *request) time.Time { return r.asked.Add(r.lease / 1000) } },
+		"tells no extension": func(p *planted) { p.moves = func(end time.Time, _, _ time.Duration) time.Time { return end } },
+		"extends by its first lease": func(p *planted) {
+			p.byFirst, p.moves = true, func(_ time.Time, first, _ time.Duration) time.Time { return time.Now().Add(first) }
+		},
+		"counts": func(p *planted) {
+			p.count = func(ctx context.Context, name string) (int64, error) { return p.rdb.Incr(ctx, name+":count").Result() }
+		},
+		"counts alone": func(p *planted) {
+			var n atomic.Int64
+			p.count = func(context.Context, string) (int64, error) { return n.Add(1), nil }
+		},
+		"guesses":             func(p *planted) { p.guesses = true },
+		"late once":           func(p *planted) { p.once, p.on = map[string]error{"release": nil}, "-third" }, // so that the lease ends before the second request
+		"unsure once":         func(p *planted) { p.once = map[string]error{"take": errors.New("asked for the first time")} },
+		"extends slowly once": func(p *planted) { p.once = map[string]error{"extend": nil} },
+		"extends without an answer once": func(p *planted) {
+			p.once = map[string]error{"extend": fmt.Errorf("read: %w", os.ErrDeadlineExceeded)}
+		},
 	}
-	return l
+	for _, name := range names {
+		if parts[name] == nil {
+			panic("no part of a planted lock is " + name)
+		}
+		all = append(all, parts[name])
+	}
+	return all
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -73,15 +74,17 @@ func (*play) must(err error) {
 	}
 }
 
-// fail stops the play with what is wrong for certain, hopeless so that no other check is made, and doubt with what a slow
-// lock explains as well.
+// fail stops the play with what is wrong for certain, doubt with what a slow lock explains as well, and hopeless so that
+// no other check is made.
 func (p *play) fail(format string, args ...any) { p.must(fmt.Errorf(format, args...)) }
 
-func (p *play) hopeless(format string, args ...any) {
-	p.must(hopelessError{fmt.Errorf(format, args...)})
+func (p *play) doubt(format string, args ...any) {
+	p.must(finding{fmt.Errorf(format, args...), driver.ErrUnknown})
 }
 
-func (p *play) doubt(format string, args ...any) { p.must(unsureError{fmt.Errorf(format, args...)}) }
+func (p *play) hopeless(format string, args ...any) {
+	p.must(finding{fmt.Errorf(format, args...), ErrHopeless})
+}
 
 // askIn has a client ask for a lock in a way, and ask in the only one of a mutex.
 func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
@@ -102,6 +105,8 @@ func (p *play) of(client string) subject {
 	}
 	return p.b
 }
+
+func (p *play) promises() promises.Promises { return p.a.Hello().Promises }
 
 // answerLimit bounds the wait for the answer to a request that no fault meets.
 const answerLimit = 10 * time.Second
@@ -126,44 +131,53 @@ func (p *play) answered(s subject, request func(context.Context) error) error {
 	return nil
 }
 
-// grant has a client be granted a lock.
+// grant has a client be granted a lock that is free, and grantIn in a way, since nothing is in its way.
 func (p *play) grant(client, name string, lease time.Duration) *lock.Hold {
-	h, err := p.askInHere(client, name, driver.Way{}, lease)
+	return p.grantIn(client, name, driver.Way{}, lease, "the lock is free")
+}
+
+func (p *play) grantIn(client, name string, w driver.Way, lease time.Duration, because string) (h *lock.Hold) {
+	err := p.answered(p.of(client), func(ctx context.Context) (err error) {
+		h, err = p.askIn(ctx, client, name, w, lease)
+		return err
+	})
+	if errors.Is(err, lock.ErrNotAcquired) {
+		p.fail("%s was refused the lock, although %s: %w", who(w), because, err)
+	}
 	p.must(err)
 	return h
 }
 
-// askInHere has a client ask for a lock in a way where no fault meets it.
-func (p *play) askInHere(client, name string, w driver.Way, lease time.Duration) (h *lock.Hold, err error) {
-	err = p.answered(p.of(client), func(ctx context.Context) (err error) {
-		h, err = p.askIn(ctx, client, name, w, lease)
+// refused has a client be refused a lock, and refusedIn in a way, since something is in its way.
+func (p *play) refused(client, name string, lease time.Duration, because string, args ...any) {
+	p.refusedIn(client, name, driver.Way{}, lease, fmt.Sprintf(because, args...))
+}
+
+func (p *play) refusedIn(client, name string, w driver.Way, lease time.Duration, because string) {
+	err := p.answered(p.of(client), func(ctx context.Context) error {
+		_, err := p.askIn(ctx, client, name, w, lease)
 		return err
 	})
-	return h, err
-}
-
-// release has a hold be released.
-func (p *play) release(h *lock.Hold) { p.must(h.Release(p.ctx)) }
-
-// refused has a client be refused a lock that another one holds.
-func (p *play) refused(client, name string, lease time.Duration, whose string) {
-	_, err := p.askInHere(client, name, driver.Way{}, lease)
-	p.must(notRefused(err, whose))
-}
-
-// notRefused says what was wrong with an answer that must be a refusal.
-func notRefused(err error, whose string) error {
-	switch {
-	case err == nil:
-		return fmt.Errorf("%s was granted the lock as well", whose)
-	case !errors.Is(err, lock.ErrNotAcquired):
-		return fmt.Errorf("the answer to %s must be fail, and is: %w", whose, err)
+	if err == nil {
+		p.fail("%s was granted the lock, although %s", who(w), because)
 	}
-	return nil
+	if !errors.Is(err, lock.ErrNotAcquired) {
+		p.fail("the answer to %s must be fail, and is: %w", who(w), err)
+	}
 }
 
-// Of whom a refusal is told.
-const otherProcess, third = "the client of the other process", "a third client"
+// who asks in a way.
+func who(w driver.Way) string {
+	if w.Mode == "" {
+		return "a client"
+	}
+	return "a " + strings.TrimSuffix(w.Mode, "e") + "er"
+}
+
+// release has a hold be released where no fault meets that.
+func (p *play) release(h *lock.Hold) {
+	p.must(p.answered(p.of(strings.TrimPrefix(h.Lease().Owner, "zone-")), h.Release))
+}
 
 // begin has something done side by side with the play. What it returns waits until that is done.
 func (p *play) begin(do func()) (wait func()) {
@@ -188,41 +202,41 @@ var ErrNotFree = errors.New("the lock is not free yet")
 // about half a minute for a driver.
 func (p *play) patience() time.Duration { return 10 * p.lease }
 
-// next awaits that the next client is granted the lock.
-func (p *play) next(client, name string) *lock.Hold {
-	h, err := p.nextWithin(p.patience(), client, name)
+// within does something again and again until it succeeds, for so long at the most.
+func (p *play) within(limit time.Duration, why error, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, why)
+	defer cancel()
+	return await.Until(ctx, func() error { return do(ctx) })
+}
+
+// next awaits that the next client is granted the lock in a way, and nextWithin so for a while.
+func (p *play) next(client, name string, w driver.Way) *lock.Hold {
+	h, err := p.nextWithin(p.patience(), client, name, w)
 	p.must(err)
 	return h
 }
 
-func (p *play) nextWithin(limit time.Duration, client, name string) (h *lock.Hold, err error) {
-	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, ErrNotFree)
-	defer cancel()
-	err = await.Until(ctx, func() error {
-		h, err = p.ask(ctx, client, name, long)
+func (p *play) nextWithin(limit time.Duration, client, name string, w driver.Way) (h *lock.Hold, err error) {
+	err = p.within(limit, ErrNotFree, func(ctx context.Context) error {
+		h, err = p.askIn(ctx, client, name, w, long)
 		return err
 	})
 	return h, err
 }
 
-// answer asks for the lock until the answer is known, for a while.
-func (p *play) answer(client string) (h *lock.Hold, err error) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.patience())
-	defer cancel()
-	_ = await.Until(ctx, func() error {
-		if h, err = p.ask(ctx, client, p.name, long); errors.Is(err, lock.ErrNotAcquired) {
-			return nil
-		}
-		return err
-	})
-	return h, err
+// soonFree awaits that another process is granted the lock some leases after something, and doubts where it is not, with what to do then.
+func (p *play) soonFree(after, then string) {
+	if _, err := p.nextWithin(4*p.lease, "b.1", p.name, driver.Way{}); err != nil && p.ctx.Err() == nil {
+		p.doubt("the client of the other process was refused for %v %s %v: %s", 4*p.lease, after, p.lease, then)
+	}
+	p.must(p.ctx.Err())
 }
 
 // warm has the first process connect, so that a check meets a connection that is open, and servers that know the scripts.
-func (p *play) warm() { p.must(p.warmUp()) }
+func (p *play) warm() { p.must(p.warmUp(p.ctx)) }
 
-func (p *play) warmUp() error {
-	h, err := p.ask(p.ctx, "a.1", p.name+"-warm", long)
+func (p *play) warmUp(ctx context.Context) error {
+	h, err := p.ask(ctx, "a.1", p.name+"-warm", long)
 	if err != nil {
 		return err
 	}
@@ -230,16 +244,12 @@ func (p *play) warmUp() error {
 }
 
 // recovers has the first process be granted a lock and give it back, as soon as it can.
-func (p *play) recovers(why string) {
-	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, errors.New(why))
-	defer cancel()
-	p.must(await.Until(ctx, p.warmUp))
-}
+func (p *play) recovers(why string) { p.must(p.within(limit, errors.New(why), p.warmUp)) }
 
 // inTime stops the play at an error of what was asked of a hold, which says nothing once its lease is over.
 func (p *play) inTime(h *lock.Hold, err error) {
 	if err != nil && spent(h) {
-		err = errors.Join(errSlow, err)
+		p.doubt("the answer was too slow for the lease: %w", err)
 	}
 	p.must(err)
 }
@@ -290,16 +300,6 @@ func (p *play) end(sent time.Time, before map[string]time.Duration) time.Duratio
 	return end
 }
 
-// links are those of the first process, and everyone's those of both.
-func (p *play) links() []topologies.Link {
-	zone := p.d.Topology().Of(topologies.Zone)[0]
-	return slices.DeleteFunc(p.everyones(), func(l topologies.Link) bool { return l.From != zone })
-}
-
-func (p *play) everyones() []topologies.Link {
-	return slices.DeleteFunc(slices.Clone(p.d.Topology().Links), func(l topologies.Link) bool { return l.Kind != topologies.Client })
-}
-
 // atEnd has something done at the end of the play, unless what it returns did it before.
 func (p *play) atEnd(do func()) func() {
 	do = sync.OnceFunc(do)
@@ -307,87 +307,82 @@ func (p *play) atEnd(do func()) func() {
 	return do
 }
 
-// on does something to the links of the first process, which the play mends if it is not done before.
-func (p *play) on(do func(topologies.Proxy) (mend func(), err error)) (mend func()) {
+// on does something to links of clients, and returns what mends that, which the play does at its end if it is not done before.
+func (p *play) on(which func(topologies.Link) bool, do func(topologies.Link, topologies.Proxy) (mend func(), err error)) (mend func()) {
 	var mends []func()
 	mend = p.atEnd(func() {
 		for _, mend := range mends {
 			mend()
 		}
 	})
-	for _, l := range p.links() {
-		one, err := do(p.d.Proxy(l.Name()))
-		p.must(err)
-		mends = append(mends, one)
+	for _, l := range p.d.Topology().Links {
+		if l.Kind == topologies.Client && which(l) {
+			one, err := do(l, p.d.Proxy(l.Name()))
+			p.must(err)
+			mends = append(mends, one)
+		}
 	}
 	return mend
 }
 
+// own is of the links of the first process, and to of those to these servers.
+func (p *play) own(l topologies.Link) bool { return l.From == p.d.Topology().Of(topologies.Zone)[0] }
+
+func to(servers []string) func(topologies.Link) bool {
+	return func(l topologies.Link) bool { return slices.Contains(servers, l.To) }
+}
+
+// cut cuts links.
+func (p *play) cut(which func(topologies.Link) bool) (mend func()) {
+	return p.on(which, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Cut(), nil })
+}
+
 // slow delays each request of the first process, or each reply to it, and hold holds all replies to it back.
 func (p *play) slow(way topologies.Stream, by time.Duration) (mend func()) {
-	return p.on(func(l topologies.Proxy) (func(), error) { return l.Delay(way, by, 0) })
+	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Delay(way, by, 0) })
 }
 
 func (p *play) hold() (mend func()) {
-	return p.on(func(l topologies.Proxy) (func(), error) { return l.Hold(topologies.Downstream) })
+	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Hold(topologies.Downstream) })
 }
 
 // reset closes the connections of the first process.
 func (p *play) reset() {
-	for _, l := range p.links() {
-		p.d.Proxy(l.Name()).Reset()
-	}
-}
-
-// cut cuts the links of all clients to these servers; empty: to all.
-func (p *play) cut(servers ...string) (mend func()) {
-	var mends []func()
-	for _, l := range p.everyones() {
-		if len(servers) == 0 || slices.Contains(servers, l.To) {
-			mends = append(mends, p.atEnd(p.d.Proxy(l.Name()).Cut()))
-		}
-	}
-	return func() {
-		for _, mend := range mends {
-			mend()
-		}
-	}
+	p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
+		at.Reset()
+		return func() {}, nil
+	})
 }
 
 // judge decides of each message of the first process, and reports whether all of its links are read.
 func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (read bool) {
 	read = true
-	for _, l := range p.links() {
-		r, ok := p.d.Proxy(l.Name()).(topologies.Interceptor)
-		if !ok {
-			return false
+	p.on(p.own, func(l topologies.Link, at topologies.Proxy) (func(), error) {
+		if r, ok := at.(topologies.Interceptor); ok {
+			if stop, err := r.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) }); err == nil {
+				return stop, nil
+			}
 		}
-		if stop, unread := r.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) }); unread == nil {
-			p.atEnd(stop)
-		} else {
-			read = false
-		}
-	}
+		read = false
+		return func() {}, nil
+	})
 	return read
 }
 
 // deaf makes a request of the first process whose reply is held back.
 func (p *play) deaf(request func(context.Context) error) error {
-	mend := p.hold()
-	defer mend()
+	defer p.hold()()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	return request(ctx)
 }
 
-func (p *play) isDriver() bool {
-	_, is := p.a.(*driver.Driver)
-	return is
-}
-
 // word is one for a driver, and another for a lock in Go.
 func (p *play) word(program, inGo string) string {
-	return map[bool]string{true: program, false: inGo}[p.isDriver()]
+	if _, is := p.a.(*driver.Driver); is {
+		return program
+	}
+	return inGo
 }
 
 func (p *play) who() string { return p.word("the driver", "the lock") }

@@ -1,17 +1,92 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
-	"github.com/lockchaos/lockchaos/driver"
-	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 )
+
+// replies are the checks of what is said of a request whose reply did not come.
+func replies() []Check {
+	return []Check{
+		{"nothing is granted while the links are cut", nil, overLinks, "answer ok only once the servers have confirmed the grant", func(p *play) {
+			p.warm()
+			mend := p.cut(func(topologies.Link) bool { return true })
+			_, err := p.ask(p.ctx, "a.1", p.name, long)
+			mend()
+			p.unconfirmed(err, "every link of "+p.who()+" was cut") // fail is right where the library knows that nothing was sent
+			p.recovers(p.who() + " did not recover from a cut")
+		}},
+		{"a request whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
+			p.warm()
+			err := p.deaf(func(ctx context.Context) error {
+				_, err := p.ask(ctx, "a.1", p.name, long)
+				return err
+			})
+			p.unknown(err, lock.ErrNotAcquired, "ErrNotAcquired", "request")
+			p.unconfirmed(err, "no reply reached "+p.who())
+		}},
+		// The reply to a request for a free lock gets lost, in the ways in which networks and libraries lose one, and whatever is
+		// sent again passes. An answer that the lock was refused says that nothing is left of the request; no other client has
+		// asked, so that the lock is then free.
+		{"a request that is answered with refused leaves nothing behind", nil, overLinks | onRedis, "", func(p *play) {
+			p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func(mend func()) {
+				p.pause(p.lease / 3) // so that the server has done it
+				p.reset()
+				mend()
+			})
+			p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func(mend func()) {
+				p.pause(p.timeout + p.timeout/4)
+				mend()
+			})
+		}},
+		// A request is given up, and its reply comes while a later one is under way on the same connection, if that is used
+		// again. The later request asks for a lock that is held.
+		{"a late reply is not taken for the answer to a later request", nil, overLinks, "", func(p *play) {
+			held := p.name + "-held"
+			p.grant("b.1", held, long)
+			p.warm()
+			mend := p.hold()
+			ctx, cancel := context.WithTimeout(p.ctx, limit)
+			defer cancel()
+			_, _ = p.ask(ctx, "a.1", p.name, long) // whatever it says: see the check of a lost reply
+			var later error
+			wait := p.begin(func() { _, later = p.ask(ctx, "a.1#2", held, long) })
+			p.pause(p.lease / 5) // so that it is on its way
+			mend()
+			wait()
+			if later == nil {
+				p.fail("a lock was granted that a client of another process held, after the reply to a request that had been given up: " +
+					"close a connection on which a reply is outstanding")
+			}
+		}},
+		// No reply to a release arrives, and not only the first one is lost: the clients of many libraries send a release again,
+		// that of go-redis for a cluster whatever its options say, and what is told of a lock that was released harms nothing.
+		{"a release whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
+			h := p.grant("a.1", p.name, long)
+			err := p.deaf(func(ctx context.Context) error { return p.a.ReleaseAgain(ctx, h) })
+			p.unknown(err, lock.ErrNotHeld, "ErrNotHeld", "release")
+			if err == nil && p.promises().ReleaseTells {
+				p.fail("the answer is ok, although no reply reached %s, which promises to tell whether the lock was held", p.who())
+			}
+		}},
+		{"a lock stays held where the servers forget scripts and close connections", nil, overLinks | onRedis, "", survivesForgetting},
+		{"an unknown operation is answered with unsupported", nil, 0, "", func(p *play) {
+			result, err := driverOf(p.a).Do(p.ctx, "no-such-operation")
+			p.must(err)
+			if result != "unsupported" {
+				p.fail("the answer is %q", result)
+			}
+		}},
+	}
+}
 
 // unconfirmed fails where the answer is a grant that no server can have confirmed.
 func (p *play) unconfirmed(err error, why string) {
@@ -20,78 +95,11 @@ func (p *play) unconfirmed(err error, why string) {
 	}
 }
 
-func grantsNothingCutOff(p *play) {
-	p.warm()
-	mend := p.cut()
-	_, err := p.ask(p.ctx, "a.1", p.name, long)
-	mend()
-	p.unconfirmed(err, "every link of "+p.who()+" was cut") // fail is right where the library knows that nothing was sent
-	p.recovers(p.who() + " did not recover from a cut")
-}
-
 // unknown fails where an answer is definite that can't be, since no reply came.
 func (p *play) unknown(err, definite error, refusal, what string) {
 	if errors.Is(err, definite) {
 		p.fail("the answer is %s, although no reply reached %s: it must be %s, since the %s may have been done", p.word("fail", refusal), p.who(), p.word("info", "another error"), what)
 	}
-}
-
-func lostReply(p *play) {
-	p.warm()
-	err := p.deaf(func(ctx context.Context) error {
-		_, err := p.ask(ctx, "a.1", p.name, long)
-		return err
-	})
-	p.unknown(err, lock.ErrNotAcquired, "ErrNotAcquired", "request")
-	p.unconfirmed(err, "no reply reached "+p.who())
-}
-
-// lostRelease has no reply to a release arrive. It does not lose only the first one: the
-// clients of many libraries send a release again, that of go-redis for a cluster whatever its
-// options say, and what is told of a lock that was released harms nothing.
-func lostRelease(p *play) {
-	h := p.grant("a.1", p.name, long)
-	err := p.deaf(func(ctx context.Context) error { return p.a.ReleaseAgain(ctx, h) })
-	p.unknown(err, lock.ErrNotHeld, "ErrNotHeld", "release")
-	if err == nil && p.a.Hello().Promises.ReleaseTells {
-		p.fail("the answer is ok, although no reply reached %s, which promises to tell whether the lock was held", p.who())
-	}
-}
-
-// lateReply has a request be given up, and its reply come while a later one is under way on
-// the same connection, if that is used again. The later request asks for a lock that is held.
-func lateReply(p *play) {
-	held := p.name + "-held"
-	p.grant("b.1", held, long)
-	p.warm()
-	mend := p.hold()
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	_, _ = p.ask(ctx, "a.1", p.name, long) // whatever it says: see lostReply
-	var later error
-	wait := p.begin(func() { _, later = p.ask(ctx, "a.1#2", held, long) })
-	p.pause(p.lease / 5) // so that it is on its way
-	mend()
-	wait()
-	if later == nil {
-		p.fail("a lock was granted that a client of another process held, after the reply to a request that had been given up: " +
-			"close a connection on which a reply is outstanding")
-	}
-}
-
-// trueRefusal has the reply to a request for a free lock get lost, in the ways in which networks and libraries
-// lose one, and lets whatever is sent again through. An answer that the lock was refused says that nothing is left of
-// the request; no other client has asked, so that the lock is then free.
-func trueRefusal(p *play) {
-	p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func(mend func()) {
-		p.pause(p.lease / 3) // so that the server has done it
-		p.reset()
-		mend()
-	})
-	p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func(mend func()) {
-		p.pause(p.timeout + p.timeout/4)
-		mend()
-	})
 }
 
 // mostCommands bounds the commands that are told of a request, and commandLength what is told of each.
@@ -139,12 +147,10 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 		return // it may have been granted: that is said
 	}
 	// What withdraws a request may be under way for as long as a driver waits for a server.
-	limited, cancel := context.WithTimeout(p.ctx, 2*p.timeout)
-	defer cancel()
-	notFree := await.Until(limited, func() error {
-		next, err := p.ask(limited, "b.1", name, long)
+	notFree := p.within(2*p.timeout, nil, func(ctx context.Context) error {
+		next, err := p.ask(ctx, "b.1", name, long)
 		if err == nil {
-			_ = next.Release(limited)
+			_ = next.Release(ctx)
 		}
 		return err
 	})
@@ -158,23 +164,50 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 	}
 }
 
-func answersUnsupported(p *play) {
-	result, err := driverOf(p.a).Do(p.ctx, "no-such-operation")
-	p.must(err)
-	if result != "unsupported" {
-		p.fail("the answer is %q", result)
+// survivesForgetting finds a connection that is not the same when it is opened again, and a script
+// that the server does not know any more and whose failure is taken for success. A restart of
+// the server does both.
+func survivesForgetting(p *play) {
+	for range 2 { // the second time after a release, which has its script loaded as well
+		h := p.grant("a.1", p.name, long)
+		for _, server := range p.d.Topology().Of(topologies.Redis) {
+			rdb := p.d.Server(server).Observer()
+			p.must(cmp.Or(rdb.ScriptFlush(p.ctx).Err(), rdb.ClientKillByFilter(p.ctx, "TYPE", "normal", "SKIPME", "yes").Err()))
+		}
+		second, err := p.answer("a.2")
+		if err == nil {
+			_ = second.Release(p.ctx)
+			p.fail("another client was granted the lock after the connections had been closed: set up each connection as the first one was (database, user)")
+		}
+		if lost(h) {
+			return // it gave the hold up: what comes now is no release of it
+		}
+		// The first release may meet a connection that is closed, and its outcome is then open.
+		released := h.Release(p.ctx)
+		if errors.Is(released, lock.ErrNotHeld) {
+			p.fail("the release was answered with fail, although the lock was held")
+		}
+		next, err := p.answer("a.2")
+		if err != nil && released == nil {
+			p.fail("the release was answered with ok, and the lock was still held: when the server answers NOSCRIPT, nothing was done; send it the script")
+		}
+		if err != nil || next.Release(p.ctx) != nil {
+			return // a release may meet another connection that was closed: its outcome is open
+		}
 	}
 }
 
-func exitsAtEnd(p *play) {
-	d := driverOf(p.a)
-	_, err := d.Do(p.ctx, "ping")
-	p.must(err)
-	p.must(d.Close())
-	if d.Killed() {
-		p.hopeless("it went on, and was killed: exit when the input ends")
+// answer asks for the lock until the answer is certain, and fails where it is not for long.
+func (p *play) answer(client string) (h *lock.Hold, err error) {
+	_ = p.within(p.patience(), nil, func(ctx context.Context) error {
+		if h, err = p.ask(ctx, client, p.name, long); errors.Is(err, lock.ErrNotAcquired) {
+			return nil
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, lock.ErrNotAcquired) { // not wrapped: ErrUnknown would have the check made again, and again be told
+		p.fail("%s gave no certain answer for %v after the servers had closed its connections and forgotten its scripts: "+
+			"open a new connection, and send the script again when the server answers NOSCRIPT: %v", p.who(), p.patience(), err)
 	}
+	return h, err
 }
-
-// driverOf is the driver that is checked. Checks of the protocol are made of drivers alone.
-func driverOf(s subject) *driver.Driver { return s.(*driver.Driver) } //nolint:forcetypeassert // see Check.links

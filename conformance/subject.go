@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -62,30 +63,19 @@ type lockInGo struct {
 	spec harness.LockSpec
 }
 
-// An openError is an error of a lock in Go that is no refusal, and leaves the outcome open, as the info of a driver does.
-type openError struct{ error }
-
-func (e openError) Error() string { return e.error.Error() + " (it may have been granted)" }
-
-// Unwrap returns the error of the lock.
-func (e openError) Unwrap() error { return e.error }
-
-// Ask asks the lock, which is a [workload.Service].
+// Ask asks the lock, which is a [workload.Service]. An error that is no refusal leaves the outcome open, as the info of a
+// driver does.
 func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
 	r := workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode), Permits: w.Permits}
 	if w.Permits > 0 {
 		r.Mode = history.Permit
 	}
-	return told(workload.Ask(ctx, l.Locker, r, o))
-}
-
-// told is what a lock in Go answered, as a driver says it.
-func told(h *lock.Hold, err error) (*lock.Hold, error) {
+	h, err := workload.Ask(ctx, l.Locker, r, o)
 	switch {
 	case err == nil && h == nil:
 		return nil, errors.New("the lock under test returned neither a hold nor an error")
 	case err != nil && !errors.Is(err, lock.ErrNotAcquired):
-		return nil, openError{err}
+		return nil, finding{fmt.Errorf("%w (it may have been granted)", err), driver.ErrUnknown}
 	}
 	return h, err
 }
@@ -95,7 +85,7 @@ func (lockInGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h
 
 // Hello says what the lock promises, in the words of the protocol.
 func (l lockInGo) Hello() driver.Hello {
-	return driver.Hello{Name: l.spec.Name, Parallel: manyClients, Promises: l.spec.Promises}
+	return driver.Hello{Parallel: manyClients, Promises: l.spec.Promises}
 }
 
 // Err is nil: there is no protocol.

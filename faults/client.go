@@ -40,7 +40,7 @@ func clientSpecs() []Spec {
 			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
 			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
 			New: onClient(func(p ClientProcess, s Step) change {
-				return throttle(p, s.millis("stopped"), s.millis("runs"))
+				return throttle(p, millis(s, "stopped"), millis(s, "runs"))
 			}),
 		},
 	}
@@ -114,7 +114,7 @@ func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
 				}
 				changed = true
 				before := clock.Reads()
-				if err := clock.Set(direction*s.millis("by"), 1); err != nil {
+				if err := clock.Set(direction*millis(s, "by"), 1); err != nil {
 					return "", err
 				}
 				ctx, cancel := context.WithTimeout(ctx, patience)
@@ -128,7 +128,7 @@ func onClientClock(direction time.Duration) func(Site, Step) (inject, error) {
 				if errors.Is(err, context.DeadlineExceeded) {
 					err = errUnread
 				}
-				return "reads a wall clock that is " + aside(direction*s.millis("by")), err
+				return "reads a wall clock that is " + aside(direction*millis(s, "by")), err
 			},
 			end: func(context.Context) (string, error) {
 				if !changed {

@@ -26,13 +26,13 @@ func clockSpecs() []Spec {
 			Name: "clock-back", Summary: "set a server's wall clock back, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys live longer by as much; a sentinel whose clock jumps does nothing for a while (TILT)",
-			New:      onClock(func(s Step) wrong { return stepped(-s.millis("by")) }),
+			New:      onClock(func(s Step) wrong { return stepped(-millis(s, "by")) }),
 		},
 		{
 			Name: "clock-forward", Summary: "set a server's wall clock forward, and to the true time at the heal", Params: []Param{by},
 			Observed: "the server's TIME",
 			Pitfall:  "keys that were due in between are gone for good, and no heal brings them back",
-			New:      onClock(func(s Step) wrong { return stepped(s.millis("by")) }),
+			New:      onClock(func(s Step) wrong { return stepped(millis(s, "by")) }),
 		},
 		{
 			Name: "clock-freeze", Summary: "stop a server's wall clock, and set it to the true time at the heal",

@@ -7,7 +7,8 @@ package faults
 
 import (
 	"context"
-	"time"
+
+	"github.com/lockchaos/lockchaos/history"
 )
 
 // A Fault is one thing that can go wrong in one place.
@@ -42,16 +43,7 @@ type Injection struct {
 type Heal func(ctx context.Context) (effect string, err error)
 
 // A Step is one fault of a [Schedule], as data.
-type Step struct {
-	// At is when it begins, from the start of the schedule.
-	At time.Duration
-	// For is how long it lasts. Zero: it has no duration.
-	For time.Duration
-	// Fault, Target and Params name it.
-	Fault  string
-	Target string
-	Params map[string]string
-}
+type Step = history.PlannedStep
 
 // A Schedule is a plan of faults in order of time, of which no two overlap.
 type Schedule []Step

@@ -92,17 +92,12 @@ func Generate(seed uint64, candidates []Candidate, length time.Duration) Schedul
 		if c.Brief {
 			spread /= 2
 		}
-		at += max(step.For, step.lateBy()) + between(rng, pace.Least, pace.Least+spread)
+		at += max(step.For, millis(step, "for")) + between(rng, pace.Least, pace.Least+spread)
 	}
 }
 
 // Of each so many faults one is none of the brief ones: that which comes in that turn.
 const turns, othersTurn = 3, 2
-
-// lateBy is by how much a fault has a message be late.
-func (s Step) lateBy() time.Duration {
-	return s.millis("for")
-}
 
 // begin is what a seed draws from, and what it draws first: a seldom one in its seeds, and else
 // the one at the seed's place in a sequence that visits all in proportion to their weights, with

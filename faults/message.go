@@ -144,7 +144,7 @@ func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Ste
 		}
 		t := &trigger{
 			name: s.Fault, links: links, kind: kind,
-			pattern: pattern{Words: strings.Fields(s.Params["command"]), Nth: s.whole("nth"), Scripts: site.Scripts},
+			pattern: pattern{Words: strings.Fields(s.Params["command"]), Nth: whole(s, "nth"), Scripts: site.Scripts},
 		}
 		fate(t, s)
 		return t.inject, nil
@@ -402,7 +402,7 @@ func held(t *trigger, _ Step) {
 
 // late holds the message, and what follows it, back for so long.
 func late(t *trigger, s Step) {
-	t.after, t.keeps = s.millis("for"), true
+	t.after, t.keeps = millis(s, "for"), true
 	t.did = fmt.Sprintf("held back for %v", t.after)
 	t.fate = func(freed context.Context) traffic.Action {
 		until, cancel := context.WithTimeout(freed, t.after)

@@ -71,7 +71,7 @@ func networkSpecs() []Spec {
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Params: []Param{number("latency", "ms").required("how many ms").drawn("10-50"), {Name: "jitter", Unit: "ms", Most: most, Draw: "5"}, stream().drawn(topologies.Both)},
 			Check: func(_ topologies.Topology, s Step) error {
-				if latency, jitter := s.millis("latency"), s.millis("jitter"); jitter >= latency {
+				if latency, jitter := millis(s, "latency"), millis(s, "jitter"); jitter >= latency {
 					return fmt.Errorf("want a latency above its jitter, not %v and %v", latency, jitter)
 				}
 				return nil
@@ -508,7 +508,7 @@ func takesLonger[T topologies.Proxy](least, most time.Duration, do func(ctx cont
 // slowLinks delays the data of a stream of the links, give or take the jitter.
 // Both count in whole milliseconds; the jitter is below the latency.
 func slowLinks(s Step) linkFault {
-	stream, latency, jitter := s.Params["stream"], s.millis("latency"), s.millis("jitter")
+	stream, latency, jitter := s.Params["stream"], millis(s, "latency"), millis(s, "jitter")
 	way := stream
 	if stream == topologies.Both {
 		way = "both ways"
@@ -526,7 +526,7 @@ const burstTime = 50 * time.Millisecond
 // limitBandwidth limits a stream of the links, or both, to so many bytes a second. It
 // is for links on which clients talk to servers.
 func limitBandwidth(s Step) linkFault {
-	stream, rate := s.Params["stream"], s.whole("rate")
+	stream, rate := s.Params["stream"], whole(s, "rate")
 	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
 	return linkFault{
 		words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
@@ -540,7 +540,7 @@ func limitBandwidth(s Step) linkFault {
 // slowClose passes the end of each connection of the links on so much later, so
 // that one side takes it for open when the other has left.
 func slowClose(s Step) linkFault {
-	stream, by := s.Params["stream"], s.millis("by")
+	stream, by := s.Params["stream"], millis(s, "by")
 	return linkFault{
 		words: fmt.Sprintf("closing later by %v %s", by, stream),
 		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).DelayClose(stream, by) },
@@ -572,7 +572,7 @@ func reset(site Site, s Step) (inject, error) {
 // answer again.
 func flap(site Site, s Step) (inject, error) {
 	links, err := selected(site, s)
-	down, up := s.millis("down"), s.millis("up")
+	down, up := millis(s, "down"), millis(s, "up")
 	return func(ctx context.Context) (Injection, error) {
 		working, _ := probed(ctx, links)
 		first, err := cutting().on(s.Fault, links)(ctx)

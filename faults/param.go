@@ -124,14 +124,14 @@ func (spec Spec) withDefaults(s Step) Step {
 }
 
 // whole is a parameter that was checked to be a whole number; 0 if it is not there.
-func (s Step) whole(name string) int {
+func whole(s Step, name string) int {
 	n, _ := strconv.Atoi(s.Params[name]) // 0 with an error
 	return n
 }
 
 // millis is a parameter in milliseconds.
-func (s Step) millis(name string) time.Duration {
-	return time.Duration(s.whole(name)) * time.Millisecond
+func millis(s Step, name string) time.Duration {
+	return time.Duration(whole(s, name)) * time.Millisecond
 }
 
 // ParamWords lists the parameters, with their units or choices: "rate (bytes/s)".

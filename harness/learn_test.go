@@ -36,25 +36,14 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 		Options: harness.LockOptions{Watchdog: time.Second},
 	}
 	_, h, _ := runtest.Until(t, r, setup, checker.Valid, func(h *history.History, _ checker.Report) bool {
-		landed := map[string]bool{}
-		for _, e := range h.Events {
-			if e.Op == history.Inject && e.Type == history.OK {
-				landed[e.Fault] = true
-			}
-		}
-		return len(landed) == len(r.Plan)
+		return len(accepted(h, history.Inject)) == len(r.Plan)
 	})
-	for _, e := range h.Events {
-		if e.Fault == "migrate-slot" && e.Op == history.Inject && e.Type == history.OK {
+	for _, e := range accepted(h, history.Inject) {
+		if e.Fault == "migrate-slot" {
 			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", simredis.KeySlot("redislock:"+e.Params["key"])))
 		}
 	}
 }
-
-// silent is a lock that returns neither a hold nor an error.
-type silent struct{}
-
-func (silent) Acquire(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }
 
 // Of a lock that answers nothing, nothing is learnt, and no run of it is valid.
 func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
@@ -63,7 +52,8 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	l := runtest.Lock("redislock")
 	l.Key, l.Commands = nil, []string{"SET"}
 	l.Open = func([]redis.UniversalClient, harness.LockOptions) (lock.Locker, func(), error) {
-		return silent{}, func() {}, nil
+		silent := func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }
+		return lock.LockerFunc(silent), func() {}, nil
 	}
 	r := harness.RandomRun{
 		Topology: "single", Lock: l, Length: time.Second,

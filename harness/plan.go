@@ -23,26 +23,22 @@ func Impossible(reasons ...error) error {
 	return nil
 }
 
-// reasons are what can't be done, by why, in the order in which that was found.
-type reasons struct {
-	whys []string
-	what map[string][]string
-}
+// A reason is why something can't be done.
+type reason struct{ what, why string }
 
-func (r *reasons) add(what, why string) {
-	if r.what == nil {
-		r.what = map[string][]string{}
-	}
-	if r.what[why] == nil {
-		r.whys = append(r.whys, why)
-	}
-	r.what[why] = append(r.what[why], what)
-}
-
-func (r *reasons) err() error {
+// impossible joins them, with all that one is the reason of, in the order in which they were found.
+func impossible(found []reason) error {
 	var errs []error
-	for _, why := range r.whys {
-		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(r.what[why], ", "), ErrImpossible, why))
+	for i, r := range found {
+		var what []string
+		for _, other := range found {
+			if other.why == r.why {
+				what = append(what, other.what)
+			}
+		}
+		if slices.IndexFunc(found, func(other reason) bool { return other.why == r.why }) == i {
+			errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(what, ", "), ErrImpossible, r.why))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -50,17 +46,17 @@ func (r *reasons) err() error {
 // Possible refuses faults that a deployment can't have, before anything is
 // done to it.
 func Possible(d topologies.Deployment, asked []string) error {
-	var cant reasons
+	var cant []reason
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(asked))) {
 		spec, err := faults.ByName(name)
 		if err != nil {
 			continue // it is reported where it is asked for
 		}
 		if lack := spec.Lacks(d); lack != nil {
-			cant.add(name, lack.Error())
+			cant = append(cant, reason{name, lack.Error()})
 		}
 	}
-	return cant.err()
+	return impossible(cant)
 }
 
 // checkPlan joins what is wrong with a plan that was given.
@@ -166,7 +162,7 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 	same := func(c faults.Candidate) func(faults.Candidate) bool {
 		return func(other faults.Candidate) bool { return other.Fault == c.Fault && other.Target == c.Target }
 	}
-	var cant reasons
+	var cant []reason
 	for _, c := range e.Candidates() {
 		if c.Cant == "" || !slices.ContainsFunc(ours, same(c)) || slices.ContainsFunc(here, same(c)) {
 			continue
@@ -175,9 +171,9 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 		if slices.ContainsFunc(here, func(other faults.Candidate) bool { return other.Fault == c.Fault }) {
 			what += " " + strings.ReplaceAll(c.Target, "|", " or ") // it can have others
 		}
-		cant.add(what, c.Cant)
+		cant = append(cant, reason{what, c.Cant})
 	}
-	return cant.err()
+	return impossible(cant)
 }
 
 // cant says which steps a deployment can't have, and why; nil if it can have all.
@@ -197,4 +193,67 @@ func cant(d topologies.Deployment, plan faults.Schedule) error {
 		}
 	}
 	return errors.Join(Possible(d, names), Impossible(errs...))
+}
+
+// startable refuses a resource on a server of its own where none can be started.
+func (p ResourceConfig) startable(backend string) error {
+	if p.Kind != ResourceRedis || backend != attached {
+		return nil
+	}
+	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
+}
+
+// CheckLinks refuses a fault of links of which none can be broken.
+func CheckLinks(d topologies.Deployment, step faults.Step) error {
+	spec, err := faults.ByName(step.Fault)
+	if err != nil || !spec.OnLinks() {
+		return err
+	}
+	links, err := concerned(d.Topology(), spec, step)
+	if err == nil && !slices.ContainsFunc(links, func(l topologies.Link) bool { return d.Proxy(l.Name()) != nil }) {
+		err = fmt.Errorf("%s: nothing can be done to %s here", step.Fault, step.Target)
+	}
+	return err
+}
+
+// CheckAcks refuses more acknowledgements than a master has replicas.
+func CheckAcks(acks int, t topologies.Topology) error {
+	for _, name := range t.Servers() {
+		if n, _ := t.Node(name); n.Role != topologies.Master {
+			continue
+		}
+		if replicas := len(t.Members(name)) - 1; acks > replicas {
+			return fmt.Errorf("%d replica acks can't come: %s has %d replicas", acks, name, replicas)
+		}
+	}
+	return nil
+}
+
+// CheckOptions refuses servers that are not as was asked for. What was not asked
+// for may be as it is.
+func CheckOptions(want topologies.Options, t topologies.Topology) error {
+	have := t.Options
+	var errs []error
+	note := func(option string, want, have any) {
+		if want != have {
+			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", option, want, have))
+		}
+	}
+	if want.Nodes != 0 {
+		note("nodes", want.Nodes, len(t.Servers()))
+	}
+	switch {
+	case want.Persistence == "":
+	case have.Persistence == "":
+		errs = append(errs, fmt.Errorf("persistence %s was asked for, and the servers do not tell what they have (they must permit CONFIG GET)", want.Persistence))
+	default:
+		note("persistence", want.Persistence, have.Persistence)
+	}
+	if want.MinReplicas != 0 {
+		note("min-replicas", want.MinReplicas, have.MinReplicas)
+	}
+	if want.NodeTimeout != 0 {
+		note("node-timeout", want.NodeTimeout, have.NodeTimeout)
+	}
+	return errors.Join(errs...)
 }

@@ -85,7 +85,7 @@ func Program(command string, tell func(string)) (LockSpec, error) {
 	if strings.TrimSpace(command) == "" {
 		return LockSpec{}, fmt.Errorf("%s needs a command, such as %spython3 driver.py", ProgramPrefix, ProgramPrefix)
 	}
-	argv := shell(command)
+	argv := ShellCommand(command)
 	var logged bytes.Buffer
 	d, err := driver.Start(context.Background(), driver.Config{Command: argv, Name: command, Log: &logged, Silent: tell})
 	if err != nil {
@@ -127,9 +127,9 @@ func withLog(err error, logged string) error {
 	return fmt.Errorf("%w\nits log ends with:\n  %s", err, strings.Join(lines[max(0, len(lines)-maxLogged):], "\n  "))
 }
 
-// shell is a command as a shell reads it. The program takes the place of the
+// ShellCommand is the program of a command as a shell reads it, and its arguments. The program takes the place of the
 // shell, so that it leads its process group.
-func shell(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
+func ShellCommand(command string) []string { return []string{"/bin/sh", "-c", "exec " + command} }
 
 // Start starts the driver of a command for the clients of the place. What it returns ends what the driver left.
 func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d *driver.Driver, end func(), err error) {
@@ -142,7 +142,7 @@ func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d 
 		}
 	}
 	d, err = driver.Start(context.Background(), driver.Config{
-		Remote: remote, Command: shell(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
+		Remote: remote, Command: ShellCommand(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
 		Watchdog: watchdog, Log: log, Env: at.Env, Joins: at.Joins, Temp: at.Temp,
 		Started: func(group int) {
 			if adopted, err := at.Adopt(group); err != nil {
@@ -161,9 +161,6 @@ func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d 
 	}
 	return d, end, nil
 }
-
-// ShellCommand is the program of a lock that is [Program], and its arguments, for a worker that is to start it.
-func ShellCommand(command string) []string { return shell(command) }
 
 // ServeLock makes a driver of a lock of the program, on its standard input and output, for clients on another machine.
 func ServeLock(ctx context.Context, l LockSpec, version string) error {

@@ -180,7 +180,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		for _, why := range run.SkippedFaults {
 			s.notice("left out: " + why)
 		}
-		run.Plan = planned(plan)
+		run.Plan = plan
 		run.Progress = r.progress(d.Topology())
 		run.Settings, err = r.settings()
 		return err

@@ -32,7 +32,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length, Recorded: s.Recorded,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
-		Plan:     steps(run.Plan),
+		Plan:     append(faults.Schedule{}, run.Plan...),
 		foreign:  run.Backend == attached,
 	}
 	if unknown != nil {
@@ -49,17 +49,8 @@ func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error)
 	watched := slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched })
 	control.Watchdog = control.Watchdog || watched && !control.Foreign && !control.Endless // as all of ours have
 	control.Foreign = true                                                                 // faults of commands are aimed at what it sends
-	r.Lock, r.Plan = control, steps(run.Plan)
+	r.Lock, r.Plan = control, append(faults.Schedule{}, run.Plan...)
 	return r, r.Validate()
-}
-
-// steps are the schedule of a plan that was recorded.
-func steps(plan []history.PlannedStep) faults.Schedule {
-	s := faults.Schedule{}
-	for _, p := range plan {
-		s = append(s, faults.Step{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
-	}
-	return s
 }
 
 // The settings of a run are what Replay needs of it beside what its record has anyway.
@@ -76,12 +67,4 @@ type settings struct {
 // change.
 func (r RandomRun) settings() (json.RawMessage, error) {
 	return json.Marshal(settings{r.Length, r.Recorded, r.Servers, r.Options, r.Workload})
-}
-
-func planned(s faults.Schedule) []history.PlannedStep {
-	var steps []history.PlannedStep
-	for _, p := range s {
-		steps = append(steps, history.PlannedStep{At: p.At, For: p.For, Fault: p.Fault, Target: p.Target, Params: p.Params})
-	}
-	return steps
 }

@@ -2,7 +2,6 @@ package harness_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -70,16 +69,13 @@ func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
 		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 4 * time.Second,
 		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond}, Workload: workload.Config{Clients: 4},
 	}
-	landed := func(e history.Event) bool { return e.Op == history.Inject && e.Type == history.OK }
 	run, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, report checker.Report) bool {
-		return report.Verdict != checker.Unknown && slices.ContainsFunc(h.Events, landed)
+		return report.Verdict != checker.Unknown && len(accepted(h, history.Inject)) > 0
 	})
 	require.Empty(t, runtest.FailedFaults(h))
 	require.Equal(t, "clock", run.Faults)
-	for _, e := range h.Events {
-		if landed(e) {
-			require.Regexp(t, "^clock-", e.Fault)
-			require.Equal(t, "redis-1", e.Target)
-		}
+	for _, e := range accepted(h, history.Inject) {
+		require.Regexp(t, "^clock-", e.Fault)
+		require.Equal(t, "redis-1", e.Target)
 	}
 }

@@ -1,3 +1,11 @@
+// Package harness is one run: it starts a topology, opens a lock, drives a workload or a
+// script, injects faults, records, judges and writes.
+//
+// A [RandomRun] drives a workload while a seeded schedule of faults passes, and
+// [Replay] makes one of a record. A [Session] is what every run has: servers, a
+// recorder, a lock under test and the faults that are active; packages scenarios and
+// mutants drive sessions by their scripts. A run leaves a directory with run.json,
+// history.jsonl and the servers' logs, for the checker and the reports.
 package harness
 
 import (
@@ -5,10 +13,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -393,24 +401,16 @@ func (st *Session) keepLogs() error {
 			continue
 		}
 		if log := s.Log(); log != "" { // which may be fetched for us
-			errs = append(errs, copyFile(history.Dir(st.Dir).Path(history.LogsDir, n.Name+".log"), log))
+			text, err := os.ReadFile(log)
+			if err == nil {
+				err = os.WriteFile(history.Dir(st.Dir).Path(history.LogsDir, n.Name+".log"), text, 0o644)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("keep log: %w", err))
+			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return fmt.Errorf("keep log: %w", err)
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return fmt.Errorf("keep log: %w", err)
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // drawing is a topology as the record keeps it.
@@ -423,4 +423,13 @@ func drawing(t topologies.Topology) history.Topology {
 		d.Links = append(d.Links, history.Link{Name: l.Name(), Kind: string(l.Kind), From: l.From, To: l.To})
 	}
 	return d
+}
+
+// thisMachine describes the machine that the harness runs on.
+func thisMachine() *history.Machine {
+	m := &history.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil { // only Linux has it
+		m.Kernel = strings.TrimSpace(string(release))
+	}
+	return m
 }

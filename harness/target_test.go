@@ -2,7 +2,6 @@ package harness_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +57,10 @@ func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
 	r := harness.RandomRun{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 2 * time.Second}
 	r.Workload.Clients, r.Workload.Think = 4, 100*time.Millisecond
 	_, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, _ checker.Report) bool {
-		return slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Op == history.Inject && e.Type == history.OK })
+		return len(accepted(h, history.Inject)) > 0
 	})
 	require.Empty(t, runtest.FailedFaults(h))
-	for _, e := range h.Events {
-		if e.Op != history.Inject || e.Type != history.OK {
-			continue
-		}
+	for _, e := range accepted(h, history.Inject) {
 		var slot int
 		_, err := fmt.Sscanf(e.Value, "slot %d", &slot)
 		require.NoError(t, err, e.Value)

@@ -27,20 +27,18 @@ func (r RandomRun) Wait() time.Duration {
 
 // parseWorkload finds the kinds of a comma list.
 func parseWorkload(list string) ([]workload.Kind, error) {
-	all := workload.Kinds()
 	var known []string
-	for _, k := range all {
+	for _, k := range workload.Kinds() {
 		known = append(known, k.Name)
 	}
 	var kinds []workload.Kind
 	var errs []error
 	for name := range strings.SplitSeq(list, ",") {
-		at := slices.Index(known, name)
-		if at < 0 {
+		if k := workload.KindByName(name); k != nil {
+			kinds = append(kinds, *k)
+		} else {
 			errs = append(errs, names.Unknown("workload", name, known))
-			continue
 		}
-		kinds = append(kinds, all[at])
 	}
 	return kinds, errors.Join(errs...)
 }

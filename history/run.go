@@ -189,7 +189,8 @@ type Link struct {
 	To   string `json:"to"`
 }
 
-// A PlannedStep is one fault of a plan, before it is run.
+// A PlannedStep is one fault of a plan, before it is run: At is when it begins, from the start of the plan, and For how long
+// it lasts. Zero: it has no duration.
 type PlannedStep struct {
 	At     time.Duration     `json:"at"`
 	For    time.Duration     `json:"for,omitempty"`

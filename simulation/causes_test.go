@@ -47,9 +47,8 @@ func TestReportsNameTheFaultsInEffect_NoRace(t *testing.T) {
 				continue
 			}
 			told++
-			require.NotContains(t, r.Story.InEffectText, "No fault was injected")
-			named := slices.ContainsFunc(r.Faults, func(f reports.Fault) bool { return strings.Contains(r.Story.InEffectText, f.Name) })
-			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed, r.Story.InEffectText)
+			named := slices.ContainsFunc(r.Faults, func(f reports.Fault) bool { return strings.Contains(r.Story.InEffect, f.Name) })
+			require.True(t, named, "%s on %s, seed %d: %s", x.lock, x.topology, seed, r.Story.InEffect)
 		}
 		require.Positive(t, told, "%s on %s", x.lock, x.topology)
 	}

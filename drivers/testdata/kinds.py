@@ -39,7 +39,7 @@ def answer(client, holds, q):
             mode = "write"
         if BUG == "looks" and mode == "write":  # and then takes it, in a second step
             free = not client.exists(keys[0])
-            time.sleep(0.02)  # as much as it may take, so that a reader comes between them on any machine
+            time.sleep(0.1)  # as much as it may take, so that a reader comes between them on any machine
             granted = free and client.set(keys[1], token, nx=True, px=q["lease_ms"])
         else:
             script = {"read": READ, "write": WRITE, None: PERMIT}[mode]

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	client "github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockchaos/lockchaos/adapters/etcd"
 	"github.com/lockchaos/lockchaos/adapters/redislock"
@@ -23,46 +24,38 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// others are the locks of other projects.
-func others() harness.Locks {
-	return harness.Locks{
-		{
-			Name: "redislock", Promises: promises.Full(promises.Promises{}),
-			Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
-			About: "github.com/bsm/redislock: one key, with waiters that poll every 100ms",
-			Open:  openRedislock(nil),
-		},
-		{
-			Name: "redislock-backoff", Promises: promises.Full(promises.Promises{}),
-			Key: redislock.Key, Foreign: true, Lease: redislock.DefaultLease,
-			About: "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)",
-			Open:  openRedislock(func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }),
-		},
-		{
-			Name: "redsync", Promises: promises.Full(promises.Promises{Quorum: true}),
-			Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
-			About: "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms",
-			Open:  openRedsync(redsync.Config{}),
-		},
-		{
-			Name: "redsync-failfast", Promises: promises.Full(promises.Promises{Quorum: true}),
-			Key: redsync.Key, Foreign: true, Lease: redsync.DefaultLease, Commands: keyAndScript(),
-			About: "as redsync, but it continues as soon as a majority has answered",
-			Open:  openRedsync(redsync.Config{FailFast: true}),
-		},
-		{
-			Name: "rueidislock", Promises: promises.Promises{Extend: true, Lost: true, Wait: true},
-			Single: true, Foreign: true, Caches: true,
-			About: "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching",
-			Open:  openRueidislock(false),
-		},
-		{
-			Name: "rueidislock-noloop", Promises: promises.Promises{Extend: true, Lost: true, Wait: true},
-			Single: true, Foreign: true, Caches: true,
-			About: "as rueidislock, without notifications of its own changes",
-			Open:  openRueidislock(true),
-		},
+// foreign is a lock of another project that is tested by what it says of itself.
+func foreign(name, about string, p promises.Promises, open harness.Opener) harness.LockSpec {
+	return harness.LockSpec{Name: name, About: about, Promises: p, Foreign: true, Open: open}
+}
+
+// others are the locks of other projects, on Redis.
+func others() (all harness.Locks) {
+	full, quorum := promises.Full(promises.Promises{}), promises.Full(promises.Promises{Quorum: true})
+	waits := promises.Promises{Extend: true, Lost: true, Wait: true}
+	backoff := func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }
+	for _, l := range (harness.Locks{
+		foreign("redislock", "github.com/bsm/redislock: one key, with waiters that poll every 100ms", full, openRedislock(nil)),
+		foreign("redislock-backoff", "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)", full, openRedislock(backoff)),
+	}) {
+		l.Key, l.Lease = redislock.Key, redislock.DefaultLease
+		all = append(all, l)
 	}
+	for _, l := range (harness.Locks{
+		foreign("redsync", "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms", quorum, openRedsync(redsync.Config{})),
+		foreign("redsync-failfast", "as redsync, but it continues as soon as a majority has answered", quorum, openRedsync(redsync.Config{FailFast: true})),
+	}) {
+		l.Key, l.Lease, l.Commands = redsync.Key, redsync.DefaultLease, keyAndScript()
+		all = append(all, l)
+	}
+	for _, l := range (harness.Locks{
+		foreign("rueidislock", "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching", waits, openRueidislock(false)),
+		foreign("rueidislock-noloop", "as rueidislock, without notifications of its own changes", waits, openRueidislock(true)),
+	}) {
+		l.Single, l.Caches = true, true
+		all = append(all, l)
+	}
+	return all
 }
 
 // keyAndScript are the commands of a lock that sets a key and runs scripts.
@@ -112,33 +105,19 @@ func openRueidislock(noLoop bool) harness.Opener {
 	}
 }
 
-// onEtcd are the locks on etcd.
+// onEtcd are the locks on etcd; that which is deaf has a planted bug.
 func onEtcd() harness.Locks {
+	p := promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true})
 	return harness.Locks{
-		{
-			Name: "etcd-mutex", Promises: promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true}),
-			Foreign: true,
-			About:   "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL",
-			Open:    openEtcd(false, false),
-		},
-		{
-			Name: "etcd-mutex-leased", Promises: promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true}),
-			Foreign: true,
-			About:   "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last",
-			Open:    openEtcd(true, false),
-		},
+		foreign("etcd-mutex", "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL", p, openEtcd(etcd.New, false)),
+		foreign("etcd-mutex-leased", "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last", p, openEtcd(etcd.NewLeased, true)),
+		foreign("broken-etcd-deaf", "planted bug: as etcd-mutex, but a holder does not heed that its session has ended", p, openEtcd(etcd.NewDeaf, false)),
 	}
 }
 
 // openEtcd opens a lock on the members that the clients of a zone know. A lock that is leased knows of leases, and not
-// of its session's alone; one that is deaf has a planted bug.
-func openEtcd(leased, deaf bool) harness.Opener {
-	open := etcd.New
-	if leased {
-		open = etcd.NewLeased
-	} else if deaf {
-		open = etcd.NewDeaf
-	}
+// of its session's alone.
+func openEtcd(open func(*clientv3.Client, time.Duration) *etcd.Locker, leased bool) harness.Opener {
 	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		endpoints, err := members(o)
 		if err != nil {
@@ -181,27 +160,14 @@ func sessionLock(l lock.Locker, leased bool) lock.Locker {
 	})
 }
 
-// onZooKeeper are the locks on ZooKeeper.
+// onZooKeeper are the locks on ZooKeeper; that which is hasty has a planted bug.
 func onZooKeeper() harness.Locks {
+	p := promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true})
 	return harness.Locks{
-		{
-			Name: "zookeeper-lock", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
-			Foreign: true,
-			About:   "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout",
-			Open:    openZooKeeper(zookeeper.Disconnected, zookeeper.Open),
-		},
-		{
-			Name: "zookeeper-lock-expired", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
-			Foreign: true,
-			About:   "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired",
-			Open:    openZooKeeper(zookeeper.Expired, zookeeper.Open),
-		},
-		{
-			Name: "zookeeper-lock-leased", Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true}),
-			Foreign: true,
-			About:   "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last",
-			Open:    openZooKeeper(zookeeper.Leased, zookeeper.Open),
-		},
+		foreign("zookeeper-lock", "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout", p, openZooKeeper(zookeeper.Disconnected, zookeeper.Open)),
+		foreign("zookeeper-lock-expired", "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired", p, openZooKeeper(zookeeper.Expired, zookeeper.Open)),
+		foreign("zookeeper-lock-leased", "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last", p, openZooKeeper(zookeeper.Leased, zookeeper.Open)),
+		foreign("broken-zookeeper-hasty", "planted bug: as zookeeper-lock, but a waiter takes the lock when the node before its own is gone, though it may not be the lowest", p, openZooKeeper(zookeeper.Disconnected, zookeeper.OpenHasty)),
 	}
 }
 

@@ -10,101 +10,65 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/lock/memory"
+	inmemory "github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/promises"
 )
 
+// ours is a lock that a client of package lock makes. Its waiters are told of a release.
+func ours(name, about string, p promises.Promises, open harness.Opener) harness.LockSpec {
+	return harness.LockSpec{Name: name, About: about, Promises: promises.Full(p), Subscribes: true, Open: open}
+}
+
 // own are the locks of package lock and its reference in memory.
 func own() harness.Locks {
+	again := promises.Promises{Reentrant: true, ReplicaAcks: true}
+	asked := func(l harness.LockSpec) harness.LockSpec { l.HeldOn = heldOn; return l }
+	sets := func(l harness.LockSpec) harness.LockSpec { l.Commands = keyAndScript(); return l }
+	polls := func(l harness.LockSpec) harness.LockSpec { l.Subscribes = false; return l }
+	memory := polls(ours("memory", "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it", promises.Promises{Reentrant: true, Token: true}, nil))
+	memory.InProcess = func() lock.Locker { return inmemory.New() }
+	several := sets(ours("multilock", "lockchaos' own: several mutexes as one lock, all of them or none", again,
+		serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) })))
+	several.Together = true
+	redlock := polls(asked(ours("redlock", "lockchaos' own on independent servers: held by the client that has the votes of a majority", promises.Promises{Reentrant: true, Quorum: true}, openRedlock)))
+	redlock.Independent = true
+	endless := ours("semaphore", "lockchaos' own semaphore, whose permits are held until they are released", promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true},
+		serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }))
+	endless.Endless = true
 	return harness.Locks{
-		{
-			Name: "memory", Promises: promises.Full(promises.Promises{Reentrant: true, Token: true}),
-			About:     "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it",
-			InProcess: func() lock.Locker { return memory.New() },
-		},
-		{
-			Name: "mutex", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
-			HeldOn: heldOn, Subscribes: true, Commands: keyAndScript(),
-			About: "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub",
-			Open:  ours(func(c *lock.Client) lock.Locker { return c }),
-		},
-		{
-			Name: "mutex-fair", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true, Fair: true, Place: true}),
-			Subscribes: true,
-			About:      "lockchaos' own, served in the order of arrival",
-			Open:       ours(func(c *lock.Client) lock.Locker { return c.Fair() }),
-		},
-		{
-			Name: "mutex-fenced", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true, Token: true}),
-			HeldOn: heldOn, Subscribes: true,
-			About: "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens",
-			Open:  ours(func(c *lock.Client) lock.Locker { return c.Fenced() }),
-		},
-		{
-			Name: "multilock", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
-			Together: true, Subscribes: true, Commands: keyAndScript(),
-			About: "lockchaos' own: several mutexes as one lock, all of them or none",
-			Open:  serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) }),
-		},
-		{
-			Name: "mutex-spin", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
-			HeldOn: heldOn, Commands: keyAndScript(),
-			About: "lockchaos' own, whose waiters poll and do not subscribe",
-			Open:  ours(func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }),
-		},
-		{
-			Name: "mutex-unnamed", Promises: promises.Full(promises.Promises{ReplicaAcks: true, HandsOver: true}),
-			Subscribes: true, Commands: keyAndScript(),
-			About: "as mutex, with clients that name no owner: clients of one process hand it over in memory",
-			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-				callers := newUnnamed(o.Observer)
-				o.Observer = callers
-				c, err := lock.New(servers[0], config(o))
-				if err != nil {
-					return nil, nil, err
-				}
-				return callers.of(c), c.Close, nil
-			},
-		},
-		{
-			Name: "redlock", Promises: promises.Full(promises.Promises{Reentrant: true, Quorum: true}),
-			Independent: true, HeldOn: heldOn,
-			About: "lockchaos' own on independent servers: held by the client that has the votes of a majority",
-			Open: func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-				r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: prefix, Watchdog: o.Watchdog, NodeTimeout: nodeTimeout, Observer: o.Observer})
-				if err != nil {
-					return nil, nil, err
-				}
-				return r, r.Close, nil
-			},
-		},
-		{
-			Name: "rwmutex", Promises: promises.Full(promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true, ReplicaAcks: true}),
-			Subscribes: true,
-			About:      "lockchaos' own read-write lock: many readers, or one writer",
-			Open: serves(func(c *lock.Client, _ harness.LockOptions) service {
+		memory, several, redlock, endless,
+		asked(sets(ours("mutex", "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub", again,
+			locker(func(c *lock.Client) lock.Locker { return c })))),
+		ours("mutex-fair", "lockchaos' own, served in the order of arrival", promises.Promises{Reentrant: true, ReplicaAcks: true, Fair: true, Place: true},
+			locker(func(c *lock.Client) lock.Locker { return c.Fair() })),
+		asked(ours("mutex-fenced", "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens", promises.Promises{Reentrant: true, ReplicaAcks: true, Token: true},
+			locker(func(c *lock.Client) lock.Locker { return c.Fenced() }))),
+		polls(asked(sets(ours("mutex-spin", "lockchaos' own, whose waiters poll and do not subscribe", again,
+			locker(func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }))))),
+		sets(ours("mutex-unnamed", "as mutex, with clients that name no owner: clients of one process hand it over in memory", promises.Promises{ReplicaAcks: true, HandsOver: true}, openUnnamed)),
+		ours("rwmutex", "lockchaos' own read-write lock: many readers, or one writer", promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true, ReplicaAcks: true},
+			serves(func(c *lock.Client, _ harness.LockOptions) service {
 				return readWrite(c.Readers(lock.RWOptions{}), c.Writers(lock.RWOptions{}))
-			}),
-		},
-		{
-			Name: "rwmutex-write", Promises: promises.Full(promises.Promises{Reentrant: true, ReplicaAcks: true}),
-			Subscribes: true,
-			About:      "lockchaos' own: the write side of a read-write lock",
-			Open:       ours(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) }),
-		},
-		{
-			Name: "semaphore", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true}),
-			Endless: true, Subscribes: true,
-			About: "lockchaos' own semaphore, whose permits are held until they are released",
-			Open:  serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }),
-		},
-		{
-			Name: "semaphore-permit", Promises: promises.Full(promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true}),
-			Subscribes: true,
-			About:      "lockchaos' own semaphore, whose permits return when their lease ends",
-			Open:       serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) }),
-		},
+			})),
+		ours("rwmutex-write", "lockchaos' own: the write side of a read-write lock", again,
+			locker(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) })),
+		ours("semaphore-permit", "lockchaos' own semaphore, whose permits return when their lease ends", promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true},
+			serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) })),
 	}
+}
+
+func openRedlock(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+	r, err := lock.NewRedlock(servers, lock.RedlockConfig{Prefix: prefix, Watchdog: o.Watchdog, NodeTimeout: nodeTimeout, Observer: o.Observer})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, r.Close, nil
+}
+
+func openUnnamed(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+	callers := newUnnamed(o.Observer)
+	o.Observer = callers
+	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return callers.of(c) })(servers, o)
 }
 
 // ackTimeout is how long a grant waits for its replicas; less than the clients
@@ -125,9 +89,9 @@ func config(o harness.LockOptions) lock.Config {
 	return lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer}
 }
 
-// ours opens a lock that a client of package lock makes.
-func ours(locker func(*lock.Client) lock.Locker) harness.Opener {
-	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return locker(c) })
+// locker opens a lock that a client of package lock makes.
+func locker(of func(*lock.Client) lock.Locker) harness.Opener {
+	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return of(c) })
 }
 
 // serves opens a service that a client of package lock makes.
