@@ -158,8 +158,8 @@ func (e *UnmappedError) Error() string {
 // [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
 func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
 	unmapped := (*UnmappedError)(nil)
-	refusal := Check{play: func(p *play) {
-		p.grant("a.1", p.name, long) //nolint:contextcheck // the play has one
+	refusal := Check{play: func(p *play) { //nolint:contextcheck // the play has one
+		p.grant("a.1", p.name, long)
 		got, err := p.ask(p.ctx, "b.1", p.name, long)
 		granted := err == nil
 		if granted {

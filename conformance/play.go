@@ -240,7 +240,7 @@ func (p *play) warmUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.Release(p.ctx)
+	return h.Release(p.ctx) //nolint:contextcheck // that of the play
 }
 
 // recovers has the first process be granted a lock and give it back, as soon as it can.

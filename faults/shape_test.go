@@ -19,7 +19,8 @@ func TestPartitionsHaveTheirShape(t *testing.T) {
 	}{
 		{
 			topologies.Cluster, "partition", "redis-1 zone-a",
-			[]string{"redis-1 redis-2", "zone-b redis-1", "zone-a redis-2"}, []string{"zone-a redis-1", "redis-2 redis-3"},
+			[]string{"redis-1 redis-2", "zone-b redis-1", "zone-a redis-2"},
+			[]string{"zone-a redis-1", "redis-2 redis-3"},
 		},
 		{
 			// A minority of the sentinels is on the first side.

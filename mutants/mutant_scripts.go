@@ -122,7 +122,7 @@ func lateRetry(ctx context.Context, t *mutantRun) error {
 	}
 	workload.Pause(ctx, delay)
 	a.gate.open()
-	if err := must(ctx, asked, history.OK, "a was refused a lock within its lease"); err != nil {
+	if err := must(ctx, asked, "a was refused a lock within its lease"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -210,7 +210,7 @@ func lateInLine(ctx context.Context, t *mutantRun) error {
 	if err := a.giveBack(ctx); err != nil {
 		return err
 	}
-	if err := must(ctx, asked, history.OK, "c was refused a lock that was free"); err != nil {
+	if err := must(ctx, asked, "c was refused a lock that was free"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -368,7 +368,7 @@ func slowAnswer(ctx context.Context, t *mutantRun) error {
 	if err := t.Heal(ctx, "stall"); err != nil {
 		return err
 	}
-	if err := must(ctx, asked, history.OK, "a was refused a lock within its lease"); err != nil {
+	if err := must(ctx, asked, "a was refused a lock within its lease"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -540,7 +540,7 @@ func lostCount(ctx context.Context, t *mutantRun) error {
 		return err
 	}
 	a.gate.open()
-	if err := must(ctx, asked, history.OK, "a was refused what replicas had"); err != nil {
+	if err := must(ctx, asked, "a was refused what replicas had"); err != nil {
 		return err
 	}
 	a.Release(ctx)

@@ -195,11 +195,11 @@ func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error
 	}
 }
 
-// must waits for what is in the background, which must have this outcome for the
-// script to show anything; otherwise says what happened instead.
-func must(ctx context.Context, done <-chan history.Type, want history.Type, otherwise string) error {
+// must waits for what is in the background, which must succeed for the script to
+// show anything; otherwise says what happened instead.
+func must(ctx context.Context, done <-chan history.Type, otherwise string) error {
 	got, err := outcome(ctx, done)
-	if err == nil && got != want {
+	if err == nil && got != history.OK {
 		err = fmt.Errorf("%s: %w", otherwise, errNotShown)
 	}
 	return err

@@ -313,7 +313,7 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 			h.over = row.at
 		}
 	case sent == nil:
-	case row.event == refused && !(c.logs[request] && c.logs[sent.event+1]): // perhaps of a request that was not logged
+	case row.event == refused && (!c.logs[request] || !c.logs[sent.event+1]): // perhaps of a request that was not logged
 		l.noAnswer(c)
 	case sent.event == releasing:
 		l.finish(c, row)
@@ -379,7 +379,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 	}
 	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || end.answer == history.OK)
 	sure := firm && next > h.granted.at
-	if firm && !(h.asked == nil && c.lock.modes) { // else the order of grants is not that of these lines
+	if firm && (h.asked != nil || !c.lock.modes) { // else the order of grants is not that of these lines
 		grant.Token = h.granted.token
 	}
 	switch {
