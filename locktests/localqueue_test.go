@@ -77,7 +77,8 @@ func TestLockIsPassedOnInMemory(t *testing.T) {
 				}
 			}
 			for who, n := range left {
-				require.Less(t, n, each/2, "worker %d of %d clients when another one was done", who, clients)
+				// A worker that the runtime does not run for a while takes no turn; one that is passed over has nearly all left.
+				require.Less(t, n, each*3/4, "worker %d of %d clients when another one was done", who, clients)
 			}
 			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 		})

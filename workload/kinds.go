@@ -116,7 +116,7 @@ func Kinds() []Kind {
 		{
 			Name: "watchdog", About: "clients leave the lease to the lock, and one holder in three works for several seconds",
 			Meets: []string{history.MetUnleased, history.MetHandOvers, history.MetContention}, Needs: Needs{Watched: true, Alone: true},
-			locks: 1, session: watched, seldom: true,
+			locks: 1, session: watched,
 		},
 	}
 }
@@ -327,7 +327,8 @@ func watched(ctx context.Context, w *worker) {
 	again.Again = true
 	reenters := w.Reenters && length > watchedHold
 	w.under(ctx, r, func() {
-		if reenters && (w.isFirst("watchdog") || w.rng.IntN(2) == 0) && !w.stops() && w.ask(ctx, again) { // the release of an inner hold may stop the watchdog of all
+		if reenters && (!w.reentered || w.rng.IntN(2) == 0) && !w.stops() && w.ask(ctx, again) { // the release of an inner hold may stop the watchdog of all
+			w.reentered = true
 			within(ctx, requestTimeout, w.client.Release)
 		}
 		w.work(ctx, r.Locks[0], length)

@@ -294,6 +294,7 @@ type worker struct {
 	client    *Client
 
 	downgraded bool // a lock that it held for writing, at least once
+	reentered  bool // a lock that a watchdog extends, at least once
 	lateSoon   bool // the first hold of it in late-release is a late one
 	// owed are the kinds that are seldom, by name, of which a holder of the zone is to do what it
 	// is there for: see [Config.Soon]. The clients of a zone share it.
