@@ -175,6 +175,26 @@ func TestStories(t *testing.T) {
 			told:     "(asked to release at 1.000 s)|After that 2 requests of other clients were refused, the last at 4.902 s; client b was granted it at 5.013 s.",
 		},
 		{
+			name: "what followed: a request that waited was granted, and another attempt of the same client is of no other client",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
+				s.acquire(2, "orders", "b#1", "redis-1", 900, 1300, 1000)
+				s.attempt(1, history.Release, "orders", "a#1", 1000, 1001, history.Fail, "lock: not held")
+				s.attempt(3, history.Acquire, "orders", "a#2", 1100, 1102, history.Fail, "not acquired")
+			},
+			told: "After that client b was granted it at 1.300 s.",
+		},
+		{
+			name: "what followed: none was granted",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
+				s.attempt(1, history.Release, "orders", "a#1", 1000, 1001, history.Fail, "lock: not held")
+				s.attempt(2, history.Acquire, "orders", "b#1", 1100, 1102, history.Fail, "not acquired")
+				s.attempt(2, history.Acquire, "orders", "b#2", 1200, 1900, history.Info, "i/o timeout")
+			},
+			told: "After that 1 request of other clients was refused, the last at 1.102 s, and no grant to another client is in the record.",
+		},
+		{
 			name: "work that goes on after the release",
 			script: func(s *script) {
 				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 5000)

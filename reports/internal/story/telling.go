@@ -397,17 +397,18 @@ func (t *telling) followed() string {
 	if !t.row.Followed || t.last == nil {
 		return ""
 	}
-	refused, at, granted := 0, time.Duration(0), (*holding.Op)(nil)
-	for _, op := range t.r.Ops {
-		if op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || op.Invoke.Time < t.last.Time || t.r.Owner(op) == t.last.LockOwner() {
-			continue
-		}
-		if op.Failed() {
-			refused, at = refused+1, op.Complete.Time
-		}
-		if op.OK() {
+	client, refused, at, granted := t.r.ClientOf(t.last), 0, time.Duration(0), (*holding.Op)(nil)
+	others := slices.DeleteFunc(slices.Clone(t.r.Ops), func(op *holding.Op) bool {
+		return op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || op.Complete.Time < t.last.Time || t.r.ClientOf(t.r.Asked(op)) == client
+	})
+	for _, op := range others { // a request may have waited since before it
+		if op.OK() && (granted == nil || op.Complete.Time < granted.Complete.Time) {
 			granted = op
-			break
+		}
+	}
+	for _, op := range others {
+		if op.Failed() && op.Invoke.Time >= t.last.Time && (granted == nil || op.Complete.Time <= granted.Complete.Time) {
+			refused, at = refused+1, max(at, op.Complete.Time)
 		}
 	}
 	refusals := ""
@@ -418,7 +419,7 @@ func (t *telling) followed() string {
 	case granted != nil:
 		return "After that " + joined("; ", refusals, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
 	case refused > 0:
-		return "After that " + refusals + ", and none was granted."
+		return "After that " + refusals + ", and no grant to another client is in the record."
 	default:
 		return ""
 	}
