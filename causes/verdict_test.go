@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +17,8 @@ import (
 func experiment(names []string, control string, outcome func(a Arm, round int) bool) Experiment {
 	e := Experiment{Cluster: Cluster{Kind: "double-grant"}, Control: control, Least: 5, Most: 10, LeastControl: 5}
 	for i, name := range names {
-		e.Faults, e.Suspects = append(e.Faults, reports.Fault{Name: name}), append(e.Suspects, i)
+		e.Faults = append(e.Faults, reports.Fault{Name: name, Start: time.Duration(i) * time.Second})
+		e.suspect([]int{i})
 	}
 	e.Play = func(_ context.Context, a Arm, round int) (Played, error) {
 		if outcome(a, round) {
@@ -97,6 +99,11 @@ func TestMeasure(t *testing.T) {
 			"either", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) || has(a, 1) }, history.CauseDeployment,
 			[]string{history.RoleOneOf, history.RoleOneOf},
 			"with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		},
+		{
+			"two of one name, and more than are measured", []string{"cut", "cut", "pause", "flush"}, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && has(a, 3) && !a.Control }, history.CauseLock,
+			[]string{history.RoleWithOthers, history.RoleUndecided, history.RoleUndecided},
+			"with all faults 10 of 10 runs show a double grant, without cut at 0.000 s 0 of 10 (needed with others), without cut at 1.000 s 10 of 10 (not decided), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 0 of 10: a defect of the lock (not measured alone: flush at 3.000 s)",
 		},
 		{
 			"no fault at all", nil, "correct-key", func(Arm, int) bool { return true }, history.CauseLock, nil,

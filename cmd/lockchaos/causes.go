@@ -183,6 +183,10 @@ func finder(pool *simulation.Pool) causes.Finder {
 
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
 func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) ([]history.Cause, error) {
+	in, err := reports.ReadDir(dir)
+	if err != nil {
+		return nil, asHarness(err)
+	}
 	return noteInRecord(ctx, dir, func(run *history.Run) error {
 		run.Causes = nil
 		for _, kind := range kinds {
@@ -192,7 +196,7 @@ func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.F
 			if err != nil {
 				return err
 			}
-			cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
+			cause, err := causes.Simulated(c, in, kind, control, find).Measure(ctx)
 			if err != nil {
 				return err
 			}
