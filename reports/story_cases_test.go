@@ -92,8 +92,19 @@ func TestStories(t *testing.T) {
 			},
 			headline: "Two clients held the lock orders at the same time for 4 ms", told: "At 0.001 s client a was granted orders", cure: "fencing",
 		},
-		{name: "a fault in effect", script: latency(20, 130), told: "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.131 s)."},
+		{name: "a fault in effect", script: latency(20, 150), told: "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.151 s)."},
 		{name: "a fault before", script: latency(20, 50), told: "No fault was in effect at the time."},
+		{
+			name: "a fault that was over when the violation began", told: "No fault was in effect at the time. Before it: drop-reply zone-a>redis-1 (from 0.111 s to 0.901 s) and kill redis-1 (data lost, from 0.116 s to 0.121 s).",
+			script: func(s *script) {
+				s.fault(history.Inject, "drop-reply", "zone-a>redis-1", 110, 111, history.OK, "", "")
+				s.fault(history.Inject, "kill", "redis-1", 115, 116, history.OK, "", "")
+				s.events[len(s.events)-2].Params = map[string]string{"data": "lost"}
+				s.fault(history.Heal, "kill", "redis-1", 120, 121, history.OK, "", "")
+				s.fault(history.Heal, "drop-reply", "zone-a>redis-1", 900, 901, history.OK, "", "")
+				latency(0, 0)(s)
+			},
+		},
 		{name: "a fault after", script: latency(500, 600), told: "No fault was in effect at the time."},
 		{name: "no fault", script: latency(0, 0), told: "No fault was injected."},
 		{

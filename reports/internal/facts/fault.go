@@ -246,6 +246,17 @@ func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
 	return found
 }
 
+// OverBy reports whether the fault had ended by an instant; one that waited for a single message, when that was there,
+// unless it kept it back.
+func (f *Fault) OverBy(at time.Duration) bool {
+	return f.End < at || f.InEffect < at && f.spec().OneShot() && !f.Has(history.Delays)
+}
+
+// Measured reports whether it is a fault that was measured.
+func (f *Fault) Measured(s history.Suspect) bool {
+	return f.Name == s.Fault && f.Target == s.Target && f.Start == s.Start
+}
+
 // Links are those that the fault concerns: of a partition those between the parties that it keeps apart, else those
 // that its target names, several separated by spaces or commas, by name or as in [topologies.Topology.Select]. Two nodes
 // may have two links, of which one has the name FROM>TO: a history names each that was hit.

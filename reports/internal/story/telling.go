@@ -30,6 +30,7 @@ type telling struct {
 	late      *holding.Op      // the extension that began an overlap; nil if there is none
 	unsure    *holding.Op      // an extension of an outcome that is unknown before it; nil for none
 	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
+	cause     history.Cause    // what was measured of its kind; the zero Cause for nothing
 	freeing   *holding.Op      // a release that may have freed the lock between two grants, see freed; nil for none
 }
 
@@ -59,6 +60,9 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if t.last != nil {
 		t.acted = r.HoldFor(v, t.last)
 	}
+	if i := slices.IndexFunc(r.Run.Causes, func(c history.Cause) bool { return c.Kind == v.Kind && c.From <= t.to && t.to <= c.Until }); i >= 0 {
+		t.cause = r.Run.Causes[i]
+	}
 	t.effective, t.late, t.unsure = r.InEffectIn(t.from, t.to), t.lateExtension(), t.unsureExtension()
 	return t
 }
@@ -72,7 +76,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 		}
 	}
 	t.freeing = t.freed()
-	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
+	s := Story{Headline: t.headline(), InEffect: t.inEffect(), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
 	switch {
 	case r.Shared(v.Lock):
 		s.Look = t.row.SharedLook
