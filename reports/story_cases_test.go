@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -353,6 +354,23 @@ func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
 	require.Equal(t, []string{"replica-acks", "fencing"}, ids(func(*reports.Input) {}))
 	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) { in.Run.Settings = []byte(`{"replica_acks":1}`) }))
 	require.Equal(t, []string{"replica-acks"}, ids(func(in *reports.Input) { in.Run.Fencing = true }))
+	for role, want := range map[string][]string{
+		history.RoleNeeded: {"append-only-file", "replica-acks", "fencing"}, history.RoleUndecided: {"replica-acks", "append-only-file", "fencing"},
+	} {
+		require.Equal(t, want, ids(func(in *reports.Input) {
+			for i := range in.History.Events {
+				if e := &in.History.Events[i]; e.Fault == "kill" {
+					e.Effects, e.Params = []history.Effect{history.Promotes, history.Stops, history.Restarts}, map[string]string{"data": "lost"}
+				}
+			}
+			c := history.Cause{Kind: checker.DoubleGrant, Until: history.Never, Verdict: history.CauseDeployment}
+			for _, f := range reports.Summarize(*in).Faults {
+				c.Faults = append(c.Faults, history.Suspect{Fault: f.Name, Target: f.Target, Start: f.Start, End: f.End, Role: role})
+			}
+			in.Run.Causes = []history.Cause{c}
+			require.Contains(t, paragraph(reports.Summarize(*in)), "redis-1 was killed and lost its data")
+		}), role)
+	}
 	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) {
 		for i := range in.History.Events {
 			in.History.Events[i].Effects = nil

@@ -252,6 +252,9 @@ func (f *Fault) OverBy(at time.Duration) bool {
 	return f.End < at || f.InEffect < at && f.spec().OneShot() && !f.Has(history.Delays)
 }
 
+// LosesData reports whether a server that the fault killed had lost its data when it was back.
+func (f *Fault) LosesData() bool { return f.Params["data"] == "lost" }
+
 // Measured reports whether it is a fault that was measured.
 func (f *Fault) Measured(s history.Suspect) bool {
 	return f.Name == s.Fault && f.Target == s.Target && f.Start == s.Start

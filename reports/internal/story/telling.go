@@ -83,6 +83,9 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	case t.unextended():
 		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
 	}
+	if t.cause.Verdict == history.CauseDeployment && len(s.Cures) > 0 {
+		s.Look = "" // a correct lock has it too
+	}
 	said := cmp.Or(t.row.Outcome, sentence(v.Explanation))
 	if t.row.Plain && len(t.holds) > 0 {
 		said = ""
@@ -230,6 +233,9 @@ func (t *telling) events() []Event {
 	for _, f := range t.effective {
 		if f.Has(history.Promotes) {
 			from = min(from, f.Start) // what it made of the servers is what it did
+		}
+		if f.LosesData() {
+			events = append(events, Event{At: f.At(), Kind: EventFault, Actor: f.Target, Verb: "was killed and lost its data", rank: 2})
 		}
 	}
 	events = append(events, roleEvents(r, from, t.to)...)
