@@ -112,7 +112,7 @@ func decided(c history.Cause, giveUp bool) bool {
 		(giveUp || !slices.ContainsFunc(c.Faults, func(s history.Suspect) bool { return s.Role == history.RoleUndecided }))
 }
 
-// words are the counts that the verdict rests on, and the verdict.
+// words are the verdict, and the counts that it rests on.
 func words(c *history.Cause) string {
 	kind, _ := checker.KindOf(c.Kind)
 	noun := a(kind.Noun)
@@ -121,7 +121,7 @@ func words(c *history.Cause) string {
 	none, _ := arm(c, history.ArmNone, 0)
 	control, controlled := arm(c, history.ArmControl, 0)
 	if none.Seen > 0 || len(c.Faults) == 0 && !controlled {
-		return fmt.Sprintf("without any fault %s runs show %s: %s", of(none), noun, meaning(c.Verdict))
+		return fmt.Sprintf("%s: without any fault %s runs show %s", meaning(c.Verdict), of(none), noun)
 	}
 	var parts []string
 	if len(c.Faults) == 1 {
@@ -153,18 +153,18 @@ func words(c *history.Cause) string {
 		}
 		parts = append(parts, name+of(control))
 	}
-	return strings.Join(parts, ", ") + ": " + meaning(c.Verdict)
+	return meaning(c.Verdict) + ": " + strings.Join(parts, ", ")
 }
 
-// meaning is a verdict in words.
+// meaning is a verdict in words, at the start of a sentence.
 func meaning(verdict string) string {
 	switch verdict {
 	case history.CauseLock:
-		return "a defect of the lock"
+		return "A defect of the lock"
 	case history.CauseDeployment:
-		return "a limit of this deployment"
+		return "A limit of this deployment"
 	default:
-		return "not decided"
+		return "Not decided"
 	}
 }
 
