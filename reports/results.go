@@ -251,10 +251,8 @@ func SuspectLabel(c history.Cause, i int) string {
 	}
 	s := c.Faults[i]
 	f := Fault{Name: s.Fault, Target: s.Target}
-	for j, other := range c.Faults {
-		if j != i && other.Fault == s.Fault && other.Target == s.Target {
-			return f.Label() + " at " + say.Instant(s.Start)
-		}
+	if slices.ContainsFunc(slices.Delete(slices.Clone(c.Faults), i, i+1), func(o history.Suspect) bool { return o.Fault == s.Fault && o.Target == s.Target }) {
+		return f.Label() + " at " + say.Instant(s.Start)
 	}
 	return f.Label()
 }

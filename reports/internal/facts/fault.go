@@ -246,18 +246,20 @@ func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
 	return found
 }
 
-// OverBy reports whether the fault had ended by an instant; one that waited for a single message, when that was there,
-// unless it kept it back.
-func (f *Fault) OverBy(at time.Duration) bool {
-	return f.End < at || f.InEffect < at && f.spec().OneShot() && !f.Has(history.Delays)
-}
+// Passes reports whether the fault waited for a single message, and did not keep it back: it is over once that was there.
+func (f *Fault) Passes() bool { return f.spec().OneShot() && !f.Has(history.Delays) }
 
-// LosesData reports whether a server that the fault killed had lost its data when it was back.
-func (f *Fault) LosesData() bool { return f.Params["data"] == "lost" }
+// OverBy reports whether the fault had ended by an instant.
+func (f *Fault) OverBy(at time.Duration) bool { return f.End < at || f.Passes() && f.InEffect < at }
 
-// Measured reports whether it is a fault that was measured.
-func (f *Fault) Measured(s history.Suspect) bool {
-	return f.Name == s.Fault && f.Target == s.Target && f.Start == s.Start
+// Role is what a measurement shows of the fault; empty if it did not measure it.
+func (f *Fault) Role(c history.Cause) string {
+	for _, s := range c.Faults {
+		if f.Name == s.Fault && f.Target == s.Target && f.Start == s.Start {
+			return s.Role
+		}
+	}
+	return ""
 }
 
 // Links are those that the fault concerns: of a partition those between the parties that it keeps apart, else those

@@ -168,8 +168,8 @@ func (t *telling) cures() []Cure {
 		return found
 	}
 	found = nil
-	rows, blamed := cureRows(), t.needed()
-	if t.limited() {
+	rows, blamed, control := cureRows(), t.needed(), t.r.Run.Control
+	if t.cause.Verdict == history.CauseDeployment || t.cause.Verdict != history.CauseLock && control != nil && control.Verdict == string(checker.Invalid) {
 		slices.SortStableFunc(rows, func(a, b cureRow) int { return cmp.Compare(a.distance(blamed), b.distance(blamed)) })
 	}
 	for _, row := range rows {
@@ -196,7 +196,7 @@ func (row cureRow) against(f *facts.Fault) bool { return slices.ContainsFunc(row
 // that was needed, then against any, then all that is in the code of a lock or a client.
 func (row cureRow) distance(blamed []*facts.Fault) int {
 	switch {
-	case slices.Contains(row.Effects, history.Restarts) && slices.ContainsFunc(blamed, (*facts.Fault).LosesData):
+	case slices.Contains(row.Effects, history.Restarts) && slices.ContainsFunc(blamed, func(f *facts.Fault) bool { return f.Params["data"] == "lost" }):
 		return 0
 	case slices.ContainsFunc(blamed, row.against):
 		return 1
@@ -207,23 +207,14 @@ func (row cureRow) distance(blamed []*facts.Fault) int {
 	}
 }
 
-// limited reports whether a correct lock has the violation on these servers as well.
-func (t *telling) limited() bool {
-	control := t.r.Run.Control
-	return t.cause.Verdict == history.CauseDeployment || t.cause.Verdict != history.CauseLock && control != nil && control.Verdict == string(checker.Invalid)
-}
-
 // needed are the faults without which the violation was measured to be rarer; all that were in effect where none was measured.
-func (t *telling) needed() []*facts.Fault {
+func (t *telling) needed() (found []*facts.Fault) {
 	if len(t.cause.Faults) == 0 {
 		return t.effective
 	}
-	var found []*facts.Fault
 	for i := range t.r.Faults {
-		f := &t.r.Faults[i]
-		if slices.ContainsFunc(t.cause.Faults, func(s history.Suspect) bool {
-			return s.Role != history.RoleNotNeeded && s.Role != history.RoleUndecided && f.Measured(s)
-		}) {
+		switch f := &t.r.Faults[i]; f.Role(t.cause) {
+		case history.RoleNeeded, history.RoleWithOthers, history.RoleOneOf:
 			found = append(found, f)
 		}
 	}

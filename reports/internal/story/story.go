@@ -160,7 +160,7 @@ func (t *telling) inEffect() string {
 		switch f := &t.r.Faults[i]; {
 		case slices.Contains(t.effective, f) && !f.OverBy(t.v.From):
 			during = append(during, f)
-		case slices.Contains(t.effective, f), f.Counts() && f.OverBy(t.v.From) && slices.ContainsFunc(t.cause.Faults, f.Measured):
+		case slices.Contains(t.effective, f), f.Counts() && f.OverBy(t.v.From) && f.Role(t.cause) != "":
 			before = append(before, f)
 		}
 	}
@@ -189,7 +189,7 @@ func faultNames(all []*facts.Fault) string {
 			what = strings.TrimSuffix(f.Detail(), ")") + ", "
 		}
 		begun, over := say.Instant(f.At()), say.Instant(f.End)
-		if over == begun || !f.Healed && f.End <= f.InEffect {
+		if over == begun || f.Passes() || !f.Healed && f.End <= f.InEffect {
 			names = append(names, what+"at "+begun+")")
 		} else {
 			names = append(names, what+"from "+begun+" to "+over+")")

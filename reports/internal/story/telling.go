@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // A telling is a violation with what of the record it is about.
@@ -82,6 +83,12 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 		s.Look = t.row.SharedLook
 	case t.unextended():
 		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
+	}
+	if r.Met(history.MetReentries) {
+		s.Look = joined(", ", t.row.ReentryLook, s.Look)
+	}
+	if r.Run.Topology.Name == topologies.Independent {
+		s.Look = joined(", ", t.row.MajorityLook, s.Look)
 	}
 	if t.cause.Verdict == history.CauseDeployment && len(s.Cures) > 0 {
 		s.Look = "" // a correct lock has it too
@@ -234,7 +241,7 @@ func (t *telling) events() []Event {
 		if f.Has(history.Promotes) {
 			from = min(from, f.Start) // what it made of the servers is what it did
 		}
-		if f.LosesData() {
+		if f.Params["data"] == "lost" {
 			events = append(events, Event{At: f.At(), Kind: EventFault, Actor: f.Target, Verb: "was killed and lost its data", rank: 2})
 		}
 	}
@@ -354,7 +361,7 @@ func (t *telling) wrongly(op history.Op) bool {
 
 // unextended reports whether a hold of the violation was left to a watchdog, which is to extend it until its release.
 func (t *telling) unextended() bool {
-	return t.r.Watched() && slices.ContainsFunc(t.holds, facts.Unleased)
+	return t.r.Met(history.MetUnleased) && slices.ContainsFunc(t.holds, facts.Unleased)
 }
 
 // replicated reports whether the servers have replicas, or it is not known.
@@ -421,18 +428,19 @@ func (t *telling) followed() string {
 			refused, at = refused+1, max(at, op.Complete.Time)
 		}
 	}
-	refusals := ""
+	var said []string
 	if refused > 0 {
-		refusals = fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), cmp.Or(map[bool]string{true: "was"}[refused == 1], "were"), say.Instant(at))
+		said = append(said, fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), cmp.Or(map[bool]string{true: "was"}[refused == 1], "were"), say.Instant(at)))
 	}
 	switch {
 	case granted != nil:
-		return "After that " + joined("; ", refusals, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
+		said = append(said, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time))
 	case refused > 0:
-		return "After that " + refusals + ", and no grant to another client is in the record."
+		said = append(said, "no grant to another client is in the record")
 	default:
 		return ""
 	}
+	return "After that " + strings.Join(said, "; ") + "."
 }
 
 // overFor says why an owner that a look found did not hold the lock; empty if it held it, or that is not known.
