@@ -195,16 +195,8 @@ func (row cureRow) against(f *facts.Fault) bool { return slices.ContainsFunc(row
 // distance orders cures of a limit of the deployment: what keeps data that a fault took, what else helps against a fault
 // that was needed, then against any, then all that is in the code of a lock or a client.
 func (row cureRow) distance(blamed []*facts.Fault) int {
-	switch {
-	case slices.Contains(row.Effects, history.Restarts) && slices.ContainsFunc(blamed, func(f *facts.Fault) bool { return f.Params["data"] == "lost" }):
-		return 0
-	case slices.ContainsFunc(blamed, row.against):
-		return 1
-	case row.Effects != nil:
-		return 2
-	default:
-		return 3
-	}
+	lost := slices.ContainsFunc(blamed, func(f *facts.Fault) bool { return f.Params["data"] == "lost" })
+	return slices.Index([]bool{lost && slices.Contains(row.Effects, history.Restarts), slices.ContainsFunc(blamed, row.against), row.Effects != nil, true}, true)
 }
 
 // needed are the faults without which the violation was measured to be rarer; all that were in effect where none was measured.

@@ -29,9 +29,8 @@ type kindRow struct {
 	WatchedLook      string // the same of a hold that a watchdog is to extend until its release; empty for Look
 	// ReentryLook and MajorityLook come before it, where clients were granted the lock again, and on independent servers.
 	ReentryLook, MajorityLook string
-
-	Followed bool // what other clients were answered next is told: it shows whether the lock stayed taken
-	Looks    bool // what was seen of the lock's key is told first
+	Followed                  bool // what other clients were answered next is told: it shows whether the lock stayed taken
+	Looks                     bool // what was seen of the lock's key is told first
 }
 
 // watchedLook is where a lock can be wrong whose watchdog did not keep a hold.
