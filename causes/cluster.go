@@ -24,10 +24,10 @@ type Cluster struct {
 	// First is when the first of the violations was there.
 	First time.Duration
 	// Faults are the faults of the run that took effect until then, in order of time, and Suspects
-	// the indices of those that were in effect: at most three, of more the last; where none was, the last
-	// one before.
-	Faults   []reports.Fault
-	Suspects []int
+	// the indices of those that were in effect: at most three, of more the last; where none was, the one that
+	// ended last before. Unmeasured are those of which no arm tells what they did alone.
+	Faults               []reports.Fault
+	Suspects, Unmeasured []int
 }
 
 // Clusters are those of a judged run, in order of time, one of each kind and choice of faults: the
@@ -82,21 +82,59 @@ func clusterOf(property string, v checker.Violation, h *history.History, faults 
 	if kind, _ := checker.KindOf(v.Kind); kind.InAnswer {
 		since = c.Until
 	}
-	last := -1
-	for i, f := range faults {
+	for _, f := range faults {
 		if f.Start > c.Until {
 			break
 		}
-		c.Faults, last = append(c.Faults, f), i
-		if f.Start <= since && f.End >= c.From {
-			c.Suspects = append(c.Suspects, i)
+		c.Faults = append(c.Faults, f)
+	}
+	order, inEffect := nearest(c.Faults, c.From, since)
+	c.suspect(order[:min(len(order), max(1, inEffect))])
+	return c
+}
+
+// nearest orders faults by how near to a violation they were: those that were in effect at some time from one instant
+// until another, which it counts, the last that began first; then those that ended before, the last first; then others.
+func nearest(all []reports.Fault, from, until time.Duration) (order []int, inEffect int) {
+	far := func(i int) (int, time.Duration) {
+		switch f := all[i]; {
+		case !f.OK:
+			return 3, f.Start
+		case f.Start > until:
+			return 2, f.Start
+		case f.End < from:
+			return 1, -f.End
+		default:
+			return 0, -f.Start
 		}
 	}
-	if len(c.Suspects) == 0 && last >= 0 {
-		c.Suspects = []int{last}
+	for i := range all {
+		order = append(order, i)
+		if group, _ := far(i); group == 0 {
+			inEffect++
+		}
 	}
-	c.Suspects = c.Suspects[max(0, len(c.Suspects)-maxSuspects):]
-	return c
+	slices.SortStableFunc(order, func(a, b int) int {
+		first, one := far(a)
+		second, other := far(b)
+		return cmp.Or(cmp.Compare(first, second), cmp.Compare(one, other))
+	})
+	return order, inEffect
+}
+
+// suspect has faults among those that are measured, while there is room.
+func (c *Cluster) suspect(faults []int) {
+	for _, f := range faults {
+		switch {
+		case slices.Contains(c.Suspects, f), slices.Contains(c.Unmeasured, f):
+		case len(c.Suspects) < maxSuspects:
+			c.Suspects = append(c.Suspects, f)
+		default:
+			c.Unmeasured = append(c.Unmeasured, f)
+		}
+	}
+	slices.Sort(c.Suspects)
+	slices.Sort(c.Unmeasured)
 }
 
 // add adds the cluster of a violation to the one that it belongs to: of the same kind, with a suspect in
@@ -111,15 +149,11 @@ func add(all []Cluster, c Cluster) []Cluster {
 		a.Faults = c.Faults
 	}
 	a.From, a.Until, a.First = min(a.From, c.From), max(a.Until, c.Until), min(a.First, c.First)
-	for _, s := range c.Suspects {
-		if !slices.Contains(a.Suspects, s) && len(a.Suspects) < maxSuspects {
-			a.Suspects = append(a.Suspects, s)
-		}
-	}
+	a.suspect(c.Suspects)
+	a.suspect(c.Unmeasured)
 	if !slices.Contains(a.Properties, c.Properties[0]) {
 		a.Properties = append(a.Properties, c.Properties[0])
 	}
-	slices.Sort(a.Suspects)
 	return all
 }
 

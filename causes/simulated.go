@@ -59,16 +59,17 @@ func Once(find Finder) Finder {
 }
 
 // Simulated plays the case of a simulated run again, with other seeds from the second round on. Its
-// faults keep the event at which they begin; its first three are suspects: a search leaves few. The
-// kinds of violation that a case shows are what find says.
-func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Finder) Experiment {
+// faults keep the event at which they begin; three are suspects: first those that were in effect at the violation that the
+// run has, then those that ended nearest before it. The kinds of violation that a case shows are what find says.
+func Simulated(c simulation.Case, run reports.Input, kind string, control harness.LockSpec, find Finder) Experiment {
 	e := Experiment{Cluster: Cluster{Kind: kind, Until: c.Length}, Least: leastSimulated, Most: mostSimulated, MostDeciding: mostDeciding, LeastControl: leastControl, Acks: c.ReplicaAcks}
-	for i, f := range c.Plan {
-		e.Faults = append(e.Faults, reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: true})
-		if i < maxSuspects {
-			e.Suspects = append(e.Suspects, i)
-		}
+	found := Cluster{Until: c.Length}
+	if all := Clusters(run); slices.ContainsFunc(all, func(of Cluster) bool { return of.Kind == kind }) {
+		found = all[slices.IndexFunc(all, func(of Cluster) bool { return of.Kind == kind })]
 	}
+	e.Faults = happened(c.Plan, reports.Summarize(run).Faults)
+	order, _ := nearest(e.Faults, found.From, found.Until)
+	e.suspect(order)
 	other := c
 	other.Lock, other.Length = control.Name, c.Length+longer
 	if other.Validate(control) != nil {
@@ -97,6 +98,25 @@ func Simulated(c simulation.Case, kind string, control harness.LockSpec, find Fi
 		return Played{Kinds: kinds}, err
 	}
 	return e
+}
+
+// happened are the faults of a plan as the record of its run has them, which knows when one began that waits for an event,
+// and which server was the master then; as they were planned where there is no record.
+func happened(plan []world.Fault, recorded []reports.Fault) []reports.Fault {
+	all, none := []reports.Fault(nil), len(recorded) == 0
+	recorded = slices.Clone(recorded)
+	for _, f := range plan {
+		had := reports.Fault{Name: f.Name, Target: f.Target, Start: f.At, End: f.At + f.For, OK: none}
+		at := slices.IndexFunc(recorded, func(r reports.Fault) bool {
+			return r.Name == f.Name && (r.Target == f.Target || f.Target == world.TheMaster)
+		})
+		if at >= 0 {
+			had = recorded[at]
+			recorded = slices.Delete(recorded, at, at+1)
+		}
+		all = append(all, had)
+	}
+	return all
 }
 
 // elsewhere moves the faults of a plan to other instants. One that begins at a write of its server meets

@@ -17,6 +17,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/mutants"
+	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -128,7 +129,7 @@ func TestMeasuredCausesAreRight_NoRace(t *testing.T) {
 					return errors.Join(c.Validate(l), causes.Shows(l, x.kind))
 				})
 				require.NoError(t, err)
-				cause, err := causes.Simulated(c, x.kind, control, find(t)).Measure(t.Context())
+				cause, err := causes.Simulated(c, reports.Input{History: &history.History{}}, x.kind, control, find(t)).Measure(t.Context())
 				require.NoError(t, err)
 				t.Logf("%s · seed %d, %v: %s", x.want, c.Seed, c.Plan, cause.Text)
 				if cause.Verdict == history.CauseUndecided {

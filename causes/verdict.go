@@ -8,6 +8,8 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/reports"
 )
 
 // arm finds an arm; false if it was not played.
@@ -56,21 +58,32 @@ func (e Experiment) decide(c history.Cause) history.Cause {
 		c.Faults[i].Role = role(&c, i)
 	}
 	c.Text = words(&c)
+	var open []string
+	for _, i := range e.Unmeasured {
+		f := e.Faults[i]
+		open = append(open, f.Label()+" at "+say.Instant(f.Start))
+	}
+	if len(open) > 0 {
+		c.Text += " (not measured alone: " + say.List(open) + ")"
+	}
 	return c
 }
 
 // excused reports whether the violation was shown only beside a fault of which something stays: a server that forgets what it
-// granted, another master, another clock. A master that is promoted has each grant that a replica acknowledged; one beside
+// granted, another master, another clock. One that was not measured may be such a fault. A master that is promoted has each grant that a replica acknowledged; one beside
 // which the old one goes on may not.
 func (e Experiment) excused(c *history.Cause) bool {
-	for i, f := range c.Faults {
-		spec, err := faults.ByName(f.Fault)
+	excuses := func(name string) bool {
+		spec, err := faults.ByName(name)
 		acknowledged := e.Acks > 0 && spec.Has(history.Promotes) && !spec.Has(history.Isolates)
-		if without, _ := arm(c, history.ArmWithout, i); err == nil && spec.Stays() && !acknowledged && without.Seen == 0 {
+		return err == nil && spec.Stays() && !acknowledged
+	}
+	for i, f := range c.Faults {
+		if without, _ := arm(c, history.ArmWithout, i); without.Seen == 0 && excuses(f.Fault) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(e.Unmeasured, func(i int) bool { return excuses(e.Faults[i].Name) })
 }
 
 // role is what the counts show of a suspect.
@@ -99,7 +112,7 @@ func decided(c history.Cause, giveUp bool) bool {
 		(giveUp || !slices.ContainsFunc(c.Faults, func(s history.Suspect) bool { return s.Role == history.RoleUndecided }))
 }
 
-// words are the counts that the verdict rests on, and the verdict.
+// words are the verdict, and the counts that it rests on.
 func words(c *history.Cause) string {
 	kind, _ := checker.KindOf(c.Kind)
 	noun := a(kind.Noun)
@@ -108,7 +121,7 @@ func words(c *history.Cause) string {
 	none, _ := arm(c, history.ArmNone, 0)
 	control, controlled := arm(c, history.ArmControl, 0)
 	if none.Seen > 0 || len(c.Faults) == 0 && !controlled {
-		return fmt.Sprintf("without any fault %s runs show %s: %s", of(none), noun, meaning(c.Verdict))
+		return fmt.Sprintf("%s: without any fault %s runs show %s", meaning(c.Verdict), of(none), noun)
 	}
 	var parts []string
 	if len(c.Faults) == 1 {
@@ -122,7 +135,14 @@ func words(c *history.Cause) string {
 		parts = append(parts, fmt.Sprintf("with all faults %s runs show %s", of(all), noun))
 		for i, s := range c.Faults {
 			without, _ := arm(c, history.ArmWithout, i)
-			parts = append(parts, fmt.Sprintf("without %s %s (%s)", s.Fault, of(without), s.Role))
+			name := s.Fault
+			for j, other := range c.Faults {
+				if j != i && other.Fault == name {
+					name = reports.SuspectLabel(*c, i)
+					break
+				}
+			}
+			parts = append(parts, fmt.Sprintf("without %s %s (%s)", name, of(without), s.Role))
 		}
 		parts = append(parts, "without any "+of(none))
 	}
@@ -133,18 +153,18 @@ func words(c *history.Cause) string {
 		}
 		parts = append(parts, name+of(control))
 	}
-	return strings.Join(parts, ", ") + ": " + meaning(c.Verdict)
+	return meaning(c.Verdict) + ": " + strings.Join(parts, ", ")
 }
 
-// meaning is a verdict in words.
+// meaning is a verdict in words, at the start of a sentence.
 func meaning(verdict string) string {
 	switch verdict {
 	case history.CauseLock:
-		return "a defect of the lock"
+		return "A defect of the lock"
 	case history.CauseDeployment:
-		return "a limit of this deployment"
+		return "A limit of this deployment"
 	default:
-		return "not decided"
+		return "Not decided"
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +17,8 @@ import (
 func experiment(names []string, control string, outcome func(a Arm, round int) bool) Experiment {
 	e := Experiment{Cluster: Cluster{Kind: "double-grant"}, Control: control, Least: 5, Most: 10, LeastControl: 5}
 	for i, name := range names {
-		e.Faults, e.Suspects = append(e.Faults, reports.Fault{Name: name}), append(e.Suspects, i)
+		e.Faults = append(e.Faults, reports.Fault{Name: name, Start: time.Duration(i) * time.Second})
+		e.suspect([]int{i})
 	}
 	e.Play = func(_ context.Context, a Arm, round int) (Played, error) {
 		if outcome(a, round) {
@@ -44,63 +46,68 @@ func TestMeasure(t *testing.T) {
 		{
 			"a limit", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment,
 			[]string{history.RoleNeeded},
-			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment",
+			"A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5",
 		},
 		{
 			"a defect that a fault shows", one, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && !a.Control }, history.CauseLock,
 			[]string{history.RoleNeeded},
-			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5: a defect of the lock",
+			"A defect of the lock: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 0 of 5",
 		},
 		{
 			"a defect behind another clock",
 			[]string{"clock-rate"},
 			"correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round >= 3 }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
-			"with clock-rate 7 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided",
+			"Not decided: with clock-rate 7 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10",
 		},
 		{
 			"a defect without faults", one, "correct-key", func(a Arm, round int) bool { return !a.Control && round%2 == 0 }, history.CauseLock,
 			[]string{history.RoleNotNeeded},
-			"without any fault 3 of 5 runs show a double grant: a defect of the lock",
+			"A defect of the lock: without any fault 3 of 5 runs show a double grant",
 		},
 		{
 			"too rare", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && !a.Control && round == 0 }, history.CauseUndecided,
 			[]string{history.RoleUndecided},
-			"with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10: not decided",
+			"Not decided: with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 0 of 10",
 		},
 		{
 			"a single run of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (!a.Control || round == 3) }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
-			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10, the control lock 1 of 10: not decided",
+			"Not decided: with split-brain 10 of 10 runs show a double grant, without it 0 of 10, the control lock 1 of 10",
 		},
 		{
 			"two runs of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (!a.Control || round < 2) }, history.CauseDeployment,
 			[]string{history.RoleNeeded},
-			"with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 2 of 5: a limit of this deployment",
+			"A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 2 of 5",
 		},
 		{
 			"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
-			"with split-brain 10 of 10 runs show a double grant, without it 0 of 10: not decided",
+			"Not decided: with split-brain 10 of 10 runs show a double grant, without it 0 of 10",
 		},
 		{
 			"two that need each other", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) && has(a, 1) }, history.CauseDeployment,
 			[]string{history.RoleWithOthers, history.RoleWithOthers},
-			"with all faults 5 of 5 runs show a double grant, without kill 0 of 5 (needed with others), without pause 0 of 5 (needed with others), without any 0 of 5, the control lock 5 of 5: a limit of this deployment",
+			"A limit of this deployment: with all faults 5 of 5 runs show a double grant, without kill 0 of 5 (needed with others), without pause 0 of 5 (needed with others), without any 0 of 5, the control lock 5 of 5",
 		},
 		{
 			"one of two", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseDeployment,
 			[]string{history.RoleNeeded, history.RoleUndecided},
-			"with all faults 10 of 10 runs show a double grant, without kill 0 of 10 (needed), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 10 of 10: a limit of this deployment",
+			"A limit of this deployment: with all faults 10 of 10 runs show a double grant, without kill 0 of 10 (needed), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 10 of 10",
 		},
 		{
 			"either", two, "redlock", func(a Arm, _ int) bool { return has(a, 0) || has(a, 1) }, history.CauseDeployment,
 			[]string{history.RoleOneOf, history.RoleOneOf},
-			"with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5: a limit of this deployment",
+			"A limit of this deployment: with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5",
+		},
+		{
+			"two of one name, and more than are measured", []string{"cut", "cut", "pause", "flush"}, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && has(a, 3) && !a.Control }, history.CauseLock,
+			[]string{history.RoleWithOthers, history.RoleUndecided, history.RoleUndecided},
+			"A defect of the lock: with all faults 10 of 10 runs show a double grant, without cut at 0.000 s 0 of 10 (needed with others), without cut at 1.000 s 10 of 10 (not decided), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 0 of 10 (not measured alone: flush at 3.000 s)",
 		},
 		{
 			"no fault at all", nil, "correct-key", func(Arm, int) bool { return true }, history.CauseLock, nil,
-			"without any fault 5 of 5 runs show a double grant: a defect of the lock",
+			"A defect of the lock: without any fault 5 of 5 runs show a double grant",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,7 +13,7 @@ type Cause struct {
 	// sentence, with its counts.
 	Verdict string `json:"verdict"`
 	Text    string `json:"text"`
-	// Faults are those that were in effect: at most three, in order of time.
+	// Faults are those that were measured: at most three that were in effect, or ended before, in order of time.
 	Faults []Suspect `json:"faults,omitempty"`
 	// Control is the lock of the arm [ArmControl]; empty: none suits the run. ControlWorkload is
 	// what its clients did, where that is not what those of the run did.
@@ -32,7 +32,7 @@ const (
 	CauseUndecided  = "undecided"
 )
 
-// A Suspect is a fault that was in effect, with what the measurement shows of it.
+// A Suspect is a fault that was measured, with what that shows of it.
 type Suspect struct {
 	Fault  string        `json:"fault"`
 	Target string        `json:"target,omitempty"`

@@ -244,13 +244,22 @@ func share(interval [2]float64) string {
 	return fmt.Sprintf("%.0f to %.0f %%", math.Floor(100*interval[0]), math.Ceil(100*interval[1]))
 }
 
+// SuspectLabel names a fault that was measured, with its time where another has the same name and target.
+func SuspectLabel(c history.Cause, i int) string {
+	if i < 0 || i >= len(c.Faults) {
+		return ""
+	}
+	s := c.Faults[i]
+	f := Fault{Name: s.Fault, Target: s.Target}
+	if slices.ContainsFunc(slices.Delete(slices.Clone(c.Faults), i, i+1), func(o history.Suspect) bool { return o.Fault == s.Fault && o.Target == s.Target }) {
+		return f.Label() + " at " + say.Instant(s.Start)
+	}
+	return f.Label()
+}
+
 // armLabel is an arm of a measurement in words.
 func armLabel(c history.Cause, a history.Arm) string {
-	label := ""
-	if a.Fault >= 0 && a.Fault < len(c.Faults) {
-		f := Fault{Name: c.Faults[a.Fault].Fault, Target: c.Faults[a.Fault].Target}
-		label = f.Label()
-	}
+	label := SuspectLabel(c, a.Fault)
 	switch a.Arm {
 	case history.ArmAll:
 		return "with the faults of the run"

@@ -1,11 +1,13 @@
 package reports_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
 )
@@ -69,6 +71,8 @@ func TestStories(t *testing.T) {
 		cure     string // the first of them
 		watched  bool   // the clients leave their holds to a watchdog
 		driver   string // what it did wrong
+		look     string // it begins so
+		topology string // a sentinel one without
 	}{
 		{
 			name: "a release that the service confirmed again", script: freed(history.OK, history.ConfirmedAgain), cure: "owner-checked-release",
@@ -92,8 +96,18 @@ func TestStories(t *testing.T) {
 			},
 			headline: "Two clients held the lock orders at the same time for 4 ms", told: "At 0.001 s client a was granted orders", cure: "fencing",
 		},
-		{name: "a fault in effect", script: latency(20, 130), told: "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.131 s)."},
+		{name: "a fault in effect", script: latency(20, 150), told: "In effect at the time: latency zone-a>redis-1 (from 0.021 s to 0.151 s)."},
 		{name: "a fault before", script: latency(20, 50), told: "No fault was in effect at the time."},
+		{
+			name: "a fault that was over when the violation began", told: "No fault was in effect at the time. Before it: drop-reply zone-a>redis-1 (at 0.111 s) and kill redis-1 (data lost, from 0.116 s to 0.121 s).|At 0.116 s redis-1 was killed and lost its data",
+			script: func(s *script) {
+				s.fault(history.Inject, "drop-reply", "zone-a>redis-1", 110, 111, history.OK, "", "")
+				s.fault(history.Inject, "kill", "redis-1", 115, 116, history.OK, "", "")
+				s.events[len(s.events)-2].Params = map[string]string{"data": "lost"}
+				s.fault(history.Heal, "kill", "redis-1", 120, 121, history.OK, "", "")
+				latency(0, 0)(s)
+			},
+		},
 		{name: "a fault after", script: latency(500, 600), told: "No fault was in effect at the time."},
 		{name: "no fault", script: latency(0, 0), told: "No fault was injected."},
 		{
@@ -109,6 +123,16 @@ func TestStories(t *testing.T) {
 			},
 			marked: "client a was confirmed an extension of orders", cure: "owner-checked-extension",
 		},
+		{
+			name: "the release of an inner grant freed the lock", look: "whether nested grants are counted", declare: history.Event{Kind: "mutex", Reentrant: true},
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 1000)
+				s.acquire(1, "orders", "a#1", "redis-1", 10, 11, 1000)
+				s.release(1, "orders", "a#1", "redis-1", 20, 21)
+				s.acquire(2, "orders", "b#1", "redis-1", 30, 31, 1000)
+			},
+		},
+		{name: "two grants on independent servers", topology: "independent", script: latency(0, 0), look: "whether a grant and an extension take a majority"},
 		{
 			name: "a hold that its watchdog did not keep, and did not tell", watched: true,
 			script: func(s *script) {
@@ -169,10 +193,21 @@ func TestStories(t *testing.T) {
 				s.attempt(1, history.Release, "orders", "a#1", 1000, 1001, history.Fail, "lock: not held")
 				s.attempt(2, history.Acquire, "orders", "b#1", 2000, 2002, history.Fail, "not acquired")
 				s.attempt(2, history.Acquire, "orders", "b#2", 4900, 4902, history.Fail, "not acquired")
-				s.acquire(2, "orders", "b#3", "redis-1", 5010, 5013, 1000)
+				s.attempt(4, history.Acquire, "orders", "a#2", 4950, 4952, history.Fail, "not acquired") // of the same client
+				s.acquire(3, "orders", "c#1", "redis-1", 900, 5013, 1000)                                // it waited
 			},
 			headline: "Client a was told that it does not hold the lock orders",
-			told:     "(asked to release at 1.000 s)|After that 2 requests of other clients were refused, the last at 4.902 s; client b was granted it at 5.013 s.",
+			told:     "(asked to release at 1.000 s)|After that 2 requests of other clients were refused, the last at 4.902 s; client c was granted it at 5.013 s.",
+		},
+		{
+			name: "what followed: none was granted",
+			script: func(s *script) {
+				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
+				s.attempt(1, history.Release, "orders", "a#1", 1000, 1001, history.Fail, "lock: not held")
+				s.attempt(2, history.Acquire, "orders", "b#1", 1100, 1102, history.Fail, "not acquired")
+				s.attempt(2, history.Acquire, "orders", "b#2", 1200, 1900, history.Info, "i/o timeout")
+			},
+			told: "After that 1 request of other clients was refused, the last at 1.102 s; no grant to another client is in the record.",
 		},
 		{
 			name: "work that goes on after the release",
@@ -262,6 +297,7 @@ func TestStories(t *testing.T) {
 			tt.script(s)
 			r := run()
 			r.Command, r.DriverFault = "lockchaos run --topology sentinel --seed 42", tt.driver
+			r.Topology.Name = cmp.Or(tt.topology, r.Topology.Name)
 			in := judged(r, s.history())
 			if tt.watched {
 				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}
@@ -277,6 +313,7 @@ func TestStories(t *testing.T) {
 				require.Equal(t, tt.headline, results.Story.Headline)
 			}
 			require.True(t, strings.HasPrefix(marked, tt.marked), marked)
+			require.True(t, strings.HasPrefix(results.Story.Look, tt.look), results.Story.Look)
 			for part := range strings.SplitSeq(tt.told, "|") {
 				require.Contains(t, told, part)
 			}
@@ -322,6 +359,18 @@ func TestCuresGoByKindsEffectsAndSettings(t *testing.T) {
 	require.Equal(t, []string{"replica-acks", "fencing"}, ids(func(*reports.Input) {}))
 	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) { in.Run.Settings = []byte(`{"replica_acks":1}`) }))
 	require.Equal(t, []string{"replica-acks"}, ids(func(in *reports.Input) { in.Run.Fencing = true }))
+	require.Equal(t, []string{"append-only-file", "replica-acks", "fencing"}, ids(func(in *reports.Input) {
+		for i := range in.History.Events {
+			if e := &in.History.Events[i]; e.Fault == "kill" {
+				e.Effects, e.Params = []history.Effect{history.Promotes, history.Stops, history.Restarts}, map[string]string{"data": "lost"}
+			}
+		}
+		c := history.Cause{Kind: checker.DoubleGrant, Until: history.Never, Verdict: history.CauseDeployment}
+		for _, f := range reports.Summarize(*in).Faults {
+			c.Faults = append(c.Faults, history.Suspect{Fault: f.Name, Target: f.Target, Start: f.Start, Role: history.RoleNeeded})
+		}
+		in.Run.Causes = []history.Cause{c}
+	}), "of a limit of the deployment")
 	require.Equal(t, []string{"fencing"}, ids(func(in *reports.Input) {
 		for i := range in.History.Events {
 			in.History.Events[i].Effects = nil

@@ -205,7 +205,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")
 
 	in.Run.Causes = []history.Cause{{
-		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5: a limit of this deployment",
+		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5",
 		Faults: []history.Suspect{{Fault: "split-brain", Target: "{redis-1}", Role: history.RoleNeeded}}, Control: "correct-key",
 		Arms: []history.Arm{
 			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
@@ -222,13 +222,14 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.NoError(t, reports.WriteText(&text, r, reports.TextOptions{}))
 	require.Contains(t, strings.Join(strings.Fields(text.String()), " "), "measured "+in.Run.Causes[0].Text)
 	require.NoError(t, reports.WriteText(&terminal, r, reports.TextOptions{Width: 80, Dir: "runs/1"}))
-	require.Contains(t, terminal.String(), "a limit of this deployment\n")
+	require.Contains(t, terminal.String(), "measured   A limit of this deployment: with split-brain")
 	require.LessOrEqual(t, strings.Count(terminal.String(), "\n"), 14)
 	require.NoError(t, reports.WriteMarkdown(&markdown, r))
 	require.Contains(t, markdown.String(), "| with the faults of the run | 5 of 5 | 56 to 100 % |\n| without any fault | 0 of 5 | 0 to 44 % |\n| with the faults, and the control lock correct-key | 5 of 5 | 56 to 100 % |\n\n")
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Contains(t, page.String(), `<td>without any fault</td><td class="num">0 of 5</td>`)
 	require.NotContains(t, page.String(), "<td>without split-brain")
+	require.Regexp(t, `(?s)A limit of this deployment: with.*<b>May help:</b>.*class="causes"`, page.String(), "the table comes after what it shows")
 	require.NotContains(t, page.String(), "Measured of other violations")
 	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
 	page.Reset()

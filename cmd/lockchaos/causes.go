@@ -128,11 +128,8 @@ const sameAgain = 5
 // simulatedCauses plays the case of a simulated run again, and notes in its record what that shows.
 func (a *app) simulatedCauses(ctx context.Context, dir string, run history.Run) error {
 	record, err := simulation.RecordOf(run)
-	if err != nil {
-		return err
-	}
-	in, err := reports.ReadDir(dir)
-	if err != nil {
+	in, unread := reports.ReadDir(dir)
+	if err = errors.Join(err, unread); err != nil {
 		return err
 	}
 	pool, err := newSimulationPool(1)
@@ -184,15 +181,16 @@ func finder(pool *simulation.Pool) causes.Finder {
 // noteSimulatedCauses measures what makes a case show kinds of violation, and notes it in the record of its run.
 func (a *app) noteSimulatedCauses(ctx context.Context, dir string, find causes.Finder, c simulation.Case, kinds ...string) ([]history.Cause, error) {
 	return noteInRecord(ctx, dir, func(run *history.Run) error {
+		in, err := reports.ReadDir(dir)
 		run.Causes = nil
 		for _, kind := range kinds {
-			control, err := locks.ControlFor(a.locks, c.Topology, func(l harness.LockSpec) error {
+			control, unsuited := locks.ControlFor(a.locks, c.Topology, func(l harness.LockSpec) error {
 				return errors.Join(c.Validate(l), causes.Shows(l, kind))
 			})
-			if err != nil {
+			if err = errors.Join(err, unsuited); err != nil {
 				return err
 			}
-			cause, err := causes.Simulated(c, kind, control, find).Measure(ctx)
+			cause, err := causes.Simulated(c, in, kind, control, find).Measure(ctx)
 			if err != nil {
 				return err
 			}

@@ -341,9 +341,9 @@ func Entitled(h *holding.Grant) time.Duration {
 // Unleased reports whether a hold was granted without a lease.
 func Unleased(h *holding.Grant) bool { return h.Acquire.Lease == 0 && h.Acquire.Expires() == 0 }
 
-// Watched reports whether clients left their holds to a watchdog.
-func (r *Facts) Watched() bool {
-	return slices.ContainsFunc(r.Results, func(p checker.Result) bool { return p.Met[history.MetUnleased] > 0 })
+// Met reports whether the run met something, as the checkers count it.
+func (r *Facts) Met(what string) bool {
+	return slices.ContainsFunc(r.Results, func(p checker.Result) bool { return p.Met[what] > 0 })
 }
 
 // Due is when the lease of a hold is over, as granted or extended until an instant; [history.Never] for none.

@@ -246,6 +246,22 @@ func (r *Facts) InEffectIn(from, to time.Duration) []*Fault {
 	return found
 }
 
+// Passes reports whether the fault waited for a single message, and did not keep it back: it is over once that was there.
+func (f *Fault) Passes() bool { return f.spec().OneShot() && !f.Has(history.Delays) }
+
+// OverBy reports whether the fault had ended by an instant.
+func (f *Fault) OverBy(at time.Duration) bool { return f.End < at || f.Passes() && f.InEffect < at }
+
+// Role is what a measurement shows of the fault; empty if it did not measure it.
+func (f *Fault) Role(c history.Cause) string {
+	for _, s := range c.Faults {
+		if f.Name == s.Fault && f.Target == s.Target && f.Start == s.Start {
+			return s.Role
+		}
+	}
+	return ""
+}
+
 // Links are those that the fault concerns: of a partition those between the parties that it keeps apart, else those
 // that its target names, several separated by spaces or commas, by name or as in [topologies.Topology.Select]. Two nodes
 // may have two links, of which one has the name FROM>TO: a history names each that was hit.

@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -156,7 +157,8 @@ func cureRows() []cureRow {
 }
 
 // cures are what helps against a violation and was not in place: what its scenario names, unless the run is a variant,
-// which may have it; else what fits the kind and the effects of the faults that were in effect.
+// which may have it; else what fits the kind and the effects of the faults that were in effect, or that were measured to be
+// needed. Where the violation is a limit of the deployment, what helps against faults comes first.
 func (t *telling) cures() []Cure {
 	var found []Cure
 	for _, text := range t.r.Run.Cures {
@@ -166,12 +168,16 @@ func (t *telling) cures() []Cure {
 		return found
 	}
 	found = nil
-	for _, row := range cureRows() {
+	rows, blamed, control := cureRows(), t.needed(), t.r.Run.Control
+	if t.cause.Verdict == history.CauseDeployment || t.cause.Verdict != history.CauseLock && control != nil && control.Verdict == string(checker.Invalid) {
+		slices.SortStableFunc(rows, func(a, b cureRow) int { return cmp.Compare(a.distance(blamed), b.distance(blamed)) })
+	}
+	for _, row := range rows {
 		switch {
 		case !slices.Contains(row.Kinds, t.v.Kind),
 			row.When != nil && !row.When(t),
 			row.On != nil && row.On(t.r),
-			row.Effects != nil && !slices.ContainsFunc(t.effective, func(f *facts.Fault) bool { return slices.ContainsFunc(row.Effects, f.Has) }):
+			row.Effects != nil && !slices.ContainsFunc(slices.Concat(t.effective, blamed), row.against):
 			continue
 		}
 		c := row.Cure
@@ -179,6 +185,30 @@ func (t *telling) cures() []Cure {
 			c.Try = With(t.r.Run, row.Flags)
 		}
 		found = append(found, c)
+	}
+	return found
+}
+
+// against reports whether it helps against a fault.
+func (row cureRow) against(f *facts.Fault) bool { return slices.ContainsFunc(row.Effects, f.Has) }
+
+// distance orders cures of a limit of the deployment: what keeps data that a fault took, what else helps against a fault
+// that was needed, then against any, then all that is in the code of a lock or a client.
+func (row cureRow) distance(blamed []*facts.Fault) int {
+	lost := slices.ContainsFunc(blamed, func(f *facts.Fault) bool { return f.Params["data"] == "lost" })
+	return slices.Index([]bool{lost && slices.Contains(row.Effects, history.Restarts), slices.ContainsFunc(blamed, row.against), row.Effects != nil, true}, true)
+}
+
+// needed are the faults without which the violation was measured to be rarer; all that were in effect where none was measured.
+func (t *telling) needed() (found []*facts.Fault) {
+	if len(t.cause.Faults) == 0 {
+		return t.effective
+	}
+	for i := range t.r.Faults {
+		switch f := &t.r.Faults[i]; f.Role(t.cause) {
+		case history.RoleNeeded, history.RoleWithOthers, history.RoleOneOf:
+			found = append(found, f)
+		}
 	}
 	return found
 }

@@ -48,7 +48,7 @@ func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 	}
 	if asked.Lease > 0 {
 		lease = "lease " + say.Span(asked.Lease)
-	} else if r.Watched() && facts.Unleased(h) {
+	} else if r.Met(history.MetUnleased) && facts.Unleased(h) {
 		lease = "left to the watchdog"
 	}
 	ev.Detail = joined(", ", token, lease, entitled(h))

@@ -27,12 +27,20 @@ type kindRow struct {
 	// may hold.
 	Look, SharedLook string
 	WatchedLook      string // the same of a hold that a watchdog is to extend until its release; empty for Look
-	Followed         bool   // what other clients were answered next is told: it shows whether the lock stayed taken
-	Looks            bool   // what was seen of the lock's key is told first
+	// ReentryLook and MajorityLook come before it, where clients were granted the lock again, and on independent servers.
+	ReentryLook, MajorityLook string
+	Followed                  bool // what other clients were answered next is told: it shows whether the lock stayed taken
+	Looks                     bool // what was seen of the lock's key is told first
 }
 
 // watchedLook is where a lock can be wrong whose watchdog did not keep a hold.
 const watchedLook = "whether the watchdog extends in time and looks at each answer, whether an error or the release of an inner hold stops it, and whether it tells the holder once the lease is over"
+
+// Where a lock can be wrong that counts nested grants, and one that counts servers.
+const (
+	reentryLook  = "whether nested grants are counted, so that the release of an inner one, or its end, leaves the outer one"
+	majorityLook = "whether a grant and an extension take a majority of the servers while the lease lasts, and whether what fewer gave is taken back on all"
+)
 
 // kindRows are those of all kinds that the checkers know.
 func kindRows() []kindRow {
@@ -43,8 +51,8 @@ func kindRows() []kindRow {
 			Headline:    "Two clients held {lock} at the same time{for}",
 			OneOwner:    "Two holds of {lock} overlapped{for}, both under the owner {first}{processes}",
 			Look:        "whether to find the lock free and to acquire it is one step on the server, whether the key lives as long as the lease, whether a release and an extension compare the owner in the step that changes the key, whether a grant counts from before its request, and whether no connection takes an error or a late reply for one",
-			WatchedLook: watchedLook,
-			SharedLook:  "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only",
+			WatchedLook: watchedLook, ReentryLook: reentryLook, MajorityLook: majorityLook,
+			SharedLook: "whether a writer looks for readers, and a reader for the writer, in the step on the server that acquires the lock, and whether a release removes its own grant only",
 		},
 		{
 			Kind:       checker.OverCapacity,
@@ -69,8 +77,8 @@ func kindRows() []kindRow {
 			Kind: checker.PrematureLoss, Followed: true, Plain: true,
 			Mark:        "lost before its time",
 			Headline:    "Client {actor} was told that it does not hold {lock}{early}",
-			WatchedLook: watchedLook,
-			Look:        "what made that answer: a key that was gone before its lease was over, or an answer that is wrong while the key is there",
+			WatchedLook: watchedLook, ReentryLook: reentryLook, MajorityLook: majorityLook,
+			Look: "what made that answer: a key that was gone before its lease was over, or an answer that is wrong while the key is there",
 		},
 		{
 			Kind:     checker.FenceRegress,

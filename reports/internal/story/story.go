@@ -151,27 +151,45 @@ func recorded(r *facts.Facts) bool {
 	return len(r.Faults) > 0 || r.Run.Command != "" || r.Run.Seed != 0 || r.Run.Topology.Name != ""
 }
 
-// inEffect says which faults were in effect in a window; empty where that is not known. That one of them was the cause it
+// inEffect says which faults were in effect when a violation arose, and which had ended before: those since its first
+// request, and those that were measured. Empty where that is not known. That one of them was the cause it
 // does not say: that is measured, and stands in the causes of the results.
-func inEffect(r *facts.Facts, from, to time.Duration) string {
-	const most = 4
-	all := r.InEffectIn(from, to)
-	switch {
-	case !recorded(r):
-		return ""
-	case len(r.Faults) == 0:
-		return "No fault was injected."
-	case len(all) == 0:
-		return "No fault was in effect at the time."
+func (t *telling) inEffect() string {
+	var during, before []*facts.Fault
+	for i := range t.r.Faults {
+		switch f := &t.r.Faults[i]; {
+		case slices.Contains(t.effective, f) && !f.OverBy(t.v.From):
+			during = append(during, f)
+		case slices.Contains(t.effective, f), f.Counts() && f.OverBy(t.v.From) && f.Role(t.cause) != "":
+			before = append(before, f)
+		}
 	}
+	said := "No fault was in effect at the time."
+	switch {
+	case !recorded(t.r):
+		return ""
+	case len(t.r.Faults) == 0:
+		return "No fault was injected."
+	case len(during) > 0:
+		said = "In effect at the time: " + faultNames(during) + "."
+	}
+	if len(before) > 0 {
+		said += " Before it: " + faultNames(before) + "."
+	}
+	return said
+}
+
+// faultNames are faults with their times, and what of their parameters a reader can't do without.
+func faultNames(all []*facts.Fault) string {
+	const most = 4
 	var names []string
 	for _, f := range all[:min(most, len(all))] {
 		what := f.Label() + " ("
-		if f.Params["command"] != "" {
+		if f.Params["command"] != "" || f.Params["data"] != "" {
 			what = strings.TrimSuffix(f.Detail(), ")") + ", "
 		}
 		begun, over := say.Instant(f.At()), say.Instant(f.End)
-		if over == begun || !f.Healed && f.End <= f.InEffect {
+		if over == begun || f.Passes() || !f.Healed && f.End <= f.InEffect {
 			names = append(names, what+"at "+begun+")")
 		} else {
 			names = append(names, what+"from "+begun+" to "+over+")")
@@ -180,5 +198,5 @@ func inEffect(r *facts.Facts, from, to time.Duration) string {
 	if more := len(all) - most; more > 0 {
 		names = append(names, say.Count(more, "other"))
 	}
-	return "In effect at the time: " + say.List(names) + "."
+	return say.List(names)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // A telling is a violation with what of the record it is about.
@@ -30,6 +31,7 @@ type telling struct {
 	late      *holding.Op      // the extension that began an overlap; nil if there is none
 	unsure    *holding.Op      // an extension of an outcome that is unknown before it; nil for none
 	wrong     *telling         // the last wrong release or extension in the time of a double grant; nil for none
+	cause     history.Cause    // what was measured of its kind; the zero Cause for nothing
 	freeing   *holding.Op      // a release that may have freed the lock between two grants, see freed; nil for none
 }
 
@@ -59,6 +61,9 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if t.last != nil {
 		t.acted = r.HoldFor(v, t.last)
 	}
+	if i := slices.IndexFunc(r.Run.Causes, func(c history.Cause) bool { return c.Kind == v.Kind && c.From <= t.to && t.to <= c.Until }); i >= 0 {
+		t.cause = r.Run.Causes[i]
+	}
 	t.effective, t.late, t.unsure = r.InEffectIn(t.from, t.to), t.lateExtension(), t.unsureExtension()
 	return t
 }
@@ -72,12 +77,21 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 		}
 	}
 	t.freeing = t.freed()
-	s := Story{Headline: t.headline(), InEffect: inEffect(r, t.from, t.to), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
+	s := Story{Headline: t.headline(), InEffect: t.inEffect(), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
 	switch {
 	case r.Shared(v.Lock):
 		s.Look = t.row.SharedLook
 	case t.unextended():
 		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
+	}
+	if r.Met(history.MetReentries) {
+		s.Look = joined(", ", t.row.ReentryLook, s.Look)
+	}
+	if r.Run.Topology.Name == topologies.Independent {
+		s.Look = joined(", ", t.row.MajorityLook, s.Look)
+	}
+	if t.cause.Verdict == history.CauseDeployment && len(s.Cures) > 0 {
+		s.Look = "" // a correct lock has it too
 	}
 	said := cmp.Or(t.row.Outcome, sentence(v.Explanation))
 	if t.row.Plain && len(t.holds) > 0 {
@@ -227,6 +241,9 @@ func (t *telling) events() []Event {
 		if f.Has(history.Promotes) {
 			from = min(from, f.Start) // what it made of the servers is what it did
 		}
+		if f.Params["data"] == "lost" {
+			events = append(events, Event{At: f.At(), Kind: EventFault, Actor: f.Target, Verb: "was killed and lost its data", rank: 2})
+		}
 	}
 	events = append(events, roleEvents(r, from, t.to)...)
 	if !t.row.Looks {
@@ -344,7 +361,7 @@ func (t *telling) wrongly(op history.Op) bool {
 
 // unextended reports whether a hold of the violation was left to a watchdog, which is to extend it until its release.
 func (t *telling) unextended() bool {
-	return t.r.Watched() && slices.ContainsFunc(t.holds, facts.Unleased)
+	return t.r.Met(history.MetUnleased) && slices.ContainsFunc(t.holds, facts.Unleased)
 }
 
 // replicated reports whether the servers have replicas, or it is not known.
@@ -397,31 +414,33 @@ func (t *telling) followed() string {
 	if !t.row.Followed || t.last == nil {
 		return ""
 	}
-	refused, at, granted := 0, time.Duration(0), (*holding.Op)(nil)
-	for _, op := range t.r.Ops {
-		if op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || op.Invoke.Time < t.last.Time || t.r.Owner(op) == t.last.LockOwner() {
-			continue
-		}
-		if op.Failed() {
-			refused, at = refused+1, op.Complete.Time
-		}
-		if op.OK() {
+	client, refused, at, granted := t.r.ClientOf(t.last), 0, time.Duration(0), (*holding.Op)(nil)
+	others := slices.DeleteFunc(slices.Clone(t.r.Ops), func(op *holding.Op) bool {
+		return op.Verb != holding.Acquire || t.r.Lock(op) != t.v.Lock || op.Complete.Time < t.last.Time || t.r.ClientOf(t.r.Asked(op)) == client
+	})
+	for _, op := range others { // a request may have waited since before it
+		if op.OK() && (granted == nil || op.Complete.Time < granted.Complete.Time) {
 			granted = op
-			break
 		}
 	}
-	refusals := ""
+	for _, op := range others {
+		if op.Failed() && op.Invoke.Time >= t.last.Time && (granted == nil || op.Complete.Time <= granted.Complete.Time) {
+			refused, at = refused+1, max(at, op.Complete.Time)
+		}
+	}
+	var said []string
 	if refused > 0 {
-		refusals = fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), cmp.Or(map[bool]string{true: "was"}[refused == 1], "were"), say.Instant(at))
+		said = append(said, fmt.Sprintf("%s of other clients %s refused, the last at %s", say.Count(refused, "request"), cmp.Or(map[bool]string{true: "was"}[refused == 1], "were"), say.Instant(at)))
 	}
 	switch {
 	case granted != nil:
-		return "After that " + joined("; ", refusals, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time)) + "."
+		said = append(said, who(t.r, t.r.Asked(granted))+" was granted it at "+say.Instant(granted.Complete.Time))
 	case refused > 0:
-		return "After that " + refusals + ", and none was granted."
+		said = append(said, "no grant to another client is in the record")
 	default:
 		return ""
 	}
+	return "After that " + strings.Join(said, "; ") + "."
 }
 
 // overFor says why an owner that a look found did not hold the lock; empty if it held it, or that is not known.
