@@ -101,7 +101,9 @@ func TestMeasure(t *testing.T) {
 			"A limit of this deployment: with all faults 5 of 5 runs show a double grant, without kill 5 of 5 (one of several), without pause 5 of 5 (one of several), without any 0 of 5, the control lock 5 of 5",
 		},
 		{
-			"two of one name, and more than are measured", []string{"cut", "cut", "pause", "flush"}, "correct-key", func(a Arm, _ int) bool { return has(a, 0) && has(a, 3) && !a.Control }, history.CauseLock,
+			"two of one name, and more than are measured",
+			[]string{"cut", "cut", "pause", "flush"},
+			"correct-key", func(a Arm, _ int) bool { return has(a, 0) && has(a, 3) && !a.Control }, history.CauseLock,
 			[]string{history.RoleWithOthers, history.RoleUndecided, history.RoleUndecided},
 			"A defect of the lock: with all faults 10 of 10 runs show a double grant, without cut at 0.000 s 0 of 10 (needed with others), without cut at 1.000 s 10 of 10 (not decided), without pause 10 of 10 (not decided), without any 0 of 10, the control lock 0 of 10 (not measured alone: flush at 3.000 s)",
 		},
