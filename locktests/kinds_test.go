@@ -165,7 +165,8 @@ func TestCallsThatEndLeaveNothing(t *testing.T) {
 				held, deliver := link.HoldReplies(k.script(t, "acquire"))
 				done := waiting(ctx, t, k.of(c), lock.Options{Lease: long})
 				happened(t, held)
-				require.NotEmpty(t, left(t, rdb), "the server has granted it")
+				// On a busy machine the first answer may be no grant: it has no 25 ms, or finds a late copy of the request before.
+				redistest.Await(t, "the server has granted it", func() bool { return len(left(t, rdb)) > 0 })
 				end.do(cancel, c)
 				require.ErrorIs(t, <-done, end.err, "without waiting for the reply")
 				deliver()

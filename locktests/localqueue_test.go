@@ -21,10 +21,12 @@ func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers,
 	t.Helper()
 	rdb := s.Client(t, nil)
 	first := acquire(t, open(t, s, lock.Config{}), "first", long)
-	var all sync.WaitGroup
+	var all, asking sync.WaitGroup
+	asking.Add(workers)
 	errs := make(chan error, workers)
 	for i := range workers {
 		all.Go(func() {
+			asking.Done()
 			for range n {
 				h, err := clients[i%len(clients)].Acquire(t.Context(), "orders", o)
 				if err != nil {
@@ -42,6 +44,7 @@ func contend(t *testing.T, s *redistest.Server, clients []*lock.Client, workers,
 			queued(t, rdb, int64(i+1))
 		}
 	}
+	asking.Wait() // one that has not begun to ask takes no turns
 	require.NoError(t, first.Release(t.Context()))
 	all.Wait()
 	close(errs)
@@ -77,8 +80,7 @@ func TestLockIsPassedOnInMemory(t *testing.T) {
 				}
 			}
 			for who, n := range left {
-				// A worker that the runtime does not run for a while takes no turn; one that is passed over has nearly all left.
-				require.Less(t, n, each*3/4, "worker %d of %d clients when another one was done", who, clients)
+				require.Less(t, n, each/2, "worker %d of %d clients when another one was done", who, clients)
 			}
 			redistest.Await(t, "tidy server", func() bool { return len(keysLeft(t, rdb)) == 0 })
 		})
