@@ -1,5 +1,5 @@
-// Package findings has what lockchaos found in published libraries: for each finding a file says which
-// library, what it does, how that is shown, and how often it was.
+// Package findings has drivers of published libraries, and what lockchaos found in these: for each finding a
+// file says which library, what it does, how that is shown, and how often it was.
 //
 // The drivers beside the files are small: a library, and the protocol of docs/driver-protocol.md.
 package findings
@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 
@@ -28,21 +27,15 @@ var files embed.FS
 type Finding struct {
 	// Name is that of the file.
 	Name string `yaml:"-"`
-	// Library, Language and Version say what was under test. Fixed is a version in which it
-	// is gone; empty: none is known.
-	Library  string `yaml:"library"`
-	Language string `yaml:"language"`
-	Version  string `yaml:"version"`
-	Fixed    string `yaml:"fixed"`
+	// Library is what was under test.
+	Library `yaml:",inline"`
+	// Fixed is a version in which it is gone, and FixedPackages is what is installed for that; empty: none is known.
+	Fixed         string   `yaml:"fixed"`
+	FixedPackages []string `yaml:"fixed_packages"`
 	// Kind is that of the violation, one of [checker.Kinds].
 	Kind string `yaml:"kind"`
 	// Text says in a sentence or two what the library does, by which mechanism.
 	Text string `yaml:"finding"`
-	// Driver is a file of the drivers, with its arguments; Packages is what its package
-	// manager installs for it, and FixedPackages that for the fixed version.
-	Driver        string   `yaml:"driver"`
-	Packages      []string `yaml:"packages"`
-	FixedPackages []string `yaml:"fixed_packages"`
 	// Run are the flags of lockchaos run, but for the lock and the seeds, which are 1 to Rate.Of.
 	Run string `yaml:"run"`
 	// Rate is how often it was found, FixedRate that with the fixed version, and Control that of a
@@ -98,23 +91,15 @@ func parse(name string, b []byte) (Finding, error) {
 	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(name+": "+format, args...)) }
-	for what, text := range map[string]string{"library": f.Library, "version": f.Version, "finding": f.Text, "run": f.Run} {
-		if text == "" {
-			wrong("it has no %s", what)
-		}
+	errs = append(errs, f.check(name))
+	if f.Text == "" || f.Run == "" {
+		wrong("it has no finding or no run")
 	}
 	if _, place := checker.KindOf(f.Kind); place == len(checker.Kinds()) {
 		wrong("unknown kind of violation %q", f.Kind)
 	}
 	if !slices.Contains(Views(), f.View) {
 		wrong("%v", names.Unknown("view", f.View, Views()))
-	}
-	if managers()[f.Language] == nil {
-		wrong("no package manager is known for language %q", f.Language)
-	}
-	file, _ := f.driver()
-	if _, err := fs.Stat(files, path.Join("drivers", f.Language, file)); err != nil || len(f.Packages) == 0 {
-		wrong("it needs a driver that is there, and packages: %v", err)
 	}
 	for what, r := range map[string]*Rate{"rate": &f.Rate, "control": &f.Control, "fixed_rate": f.FixedRate} {
 		if r != nil && (r.Found < 0 || r.Of < 1 || r.Found > r.Of) {
@@ -131,12 +116,6 @@ func parse(name string, b []byte) (Finding, error) {
 		wrong("the issue %q is no address", f.Issue)
 	}
 	return f, errors.Join(errs...)
-}
-
-// driver is the file of the driver and its arguments.
-func (f Finding) driver() (file, arguments string) {
-	file, arguments, _ = strings.Cut(f.Driver, " ")
-	return file, arguments
 }
 
 // ByName are the findings of these names.
@@ -169,7 +148,7 @@ func Markdown(all []Finding) string {
 		if f.Issue != "" {
 			issue = "[" + strings.TrimPrefix(f.Issue, "https://github.com/") + "](" + f.Issue + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s %s (%s) | %s | `%s` | %s | %s | %s; %s |\n", f.Name, f.Library, f.Version, f.Language,
+		fmt.Fprintf(&b, "| `%s` | %s %s (%s) | %s | `%s` | %s | %s | %s; %s |\n", f.Name, f.Library.Name, f.Version, f.Language,
 			strings.ReplaceAll(strings.TrimSpace(f.Text), "\n", " "), f.Kind, found, f.Control, issue, f.View)
 	}
 	return b.String()

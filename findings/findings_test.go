@@ -16,7 +16,7 @@ func TestAll(t *testing.T) {
 		if f.Issue == "" {
 			require.Contains(t, Markdown([]Finding{f}), "none found when we looked", f.Name)
 		}
-		require.Contains(t, Markdown(all), "| `"+f.Name+"` | "+f.Library)
+		require.Contains(t, Markdown(all), "| `"+f.Name+"` | "+f.Library.Name)
 		require.NotEqual(t, "", property(f.Kind))
 	}
 	some, err := ByName(all, []string{all[1].Name})
@@ -43,8 +43,6 @@ func TestParse(t *testing.T) {
 	f, err := parse("x.yaml", []byte(whole))
 	require.NoError(t, err)
 	require.Equal(t, "x", f.Name)
-	file, arguments := f.driver()
-	require.Equal(t, []string{"sherlock_lock.py", "none"}, []string{file, arguments})
 	require.Equal(t, "1 of 3 (6–79 %)", f.Rate.String())
 	for _, tt := range []struct{ old, new, want string }{
 		{"view: defect", "view: bug", "x.yaml: unknown view \"bug\""},
@@ -56,7 +54,7 @@ func TestParse(t *testing.T) {
 		{"version: 0.4.1", "version: 0.4.1\nfixed: 0.5", "a fixed version has packages and a rate"},
 		{"view: defect", "view: defect\nissue: sherlock 37", `the issue "sherlock 37" is no address`},
 		{"version: 0.4.1", "versions: 0.4.1", "unknown field"},
-		{"run: --faults none\n", "", "it has no run"},
+		{"run: --faults none\n", "", "it has no finding or no run"},
 	} {
 		_, err := parse("x.yaml", []byte(strings.Replace(whole, tt.old, tt.new, 1)))
 		require.ErrorContains(t, err, tt.want)
@@ -75,7 +73,37 @@ func TestInstall(t *testing.T) {
 	p := Player{Cache: t.TempDir(), Log: t.Output()}
 	require.NoError(t, p.make(t.Context(), p.Cache, [][]string{{"true"}}))
 	require.ErrorContains(t, p.make(t.Context(), p.Cache, [][]string{{"true"}, {"false"}}), "false: exit status 1")
-	_, err = p.Play(t.Context(), Finding{Name: "x", Language: "go", Driver: "redsync_v8.go"}, []string{"no such package"}, 1)
+	_, err = p.Play(t.Context(), Finding{Name: "x", Library: Library{Language: "go", Driver: "redsync_v8.go"}}, []string{"no such package"}, 1)
 	require.ErrorContains(t, err, "x: install the library")
-	require.Equal(t, "sherlock", f.Library)
+	require.Equal(t, "sherlock", f.Library.Name)
+}
+
+// Each library that can be run by name has its driver, and a topology to be on.
+func TestSubjects(t *testing.T) {
+	all, known, err := Subjects()
+	require.NoError(t, err)
+	require.Len(t, known, len(all))
+	rows, err := Rows([]string{"mutex", "lib:redis-py", "lib:redis-py@single"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"mutex", "lib:redis-py@single", "lib:redis-py@sentinel", "lib:redis-py@cluster", "lib:redis-py@single"}, rows)
+	rows, err = Rows([]string{"lib:all"})
+	require.NoError(t, err)
+	require.Greater(t, len(rows), len(known))
+	_, err = Rows([]string{"lib:redison-lock"})
+	require.ErrorContains(t, err, "did you mean redisson-lock")
+	_, err = Player{}.Lock(t.Context(), "lib:redison-lock")
+	require.ErrorContains(t, err, "did you mean redisson-lock")
+	name, err := Player{}.Lock(t.Context(), "mutex")
+	require.NoError(t, err)
+	require.Equal(t, "mutex", name)
+	const line = "redis-py: {library: redis-py, version: 8.1.0, language: python, driver: redis_py_lock.py none, packages: [redis==8.1.0], topologies: [single]}"
+	for _, tt := range []struct{ old, new, want string }{
+		{"[single]", "[sinlge]", "did you mean single"},
+		{"[single]", "[]", "redis-py: it has no topology"},
+		{"version: 8.1.0, ", "", "redis-py: it has no library or no version"},
+		{"version", "versions", "unknown field"},
+	} {
+		_, err := parseSubjects([]byte(strings.Replace(line, tt.old, tt.new, 1)))
+		require.ErrorContains(t, err, tt.want)
+	}
 }

@@ -82,7 +82,7 @@ func managers() map[string]*manager {
 
 // A Player plays findings.
 type Player struct {
-	// Program is lockchaos, and Cache the folder for what drivers need.
+	// Program is lockchaos, and Cache the folder for what drivers need; empty: lockchaos/findings in the user's cache folder.
 	Program, Cache string
 	// Log receives what installers and runs say.
 	Log io.Writer
@@ -91,12 +91,19 @@ type Player struct {
 // installed marks a folder of which the installation came to its end.
 const installed = "installed"
 
-// Install makes a folder with the drivers of the finding's language and their packages, unless it is
+// Install makes a folder with the drivers of the library's language and these packages, unless it is
 // there, and returns the command that starts the driver.
-func (p Player) Install(ctx context.Context, f Finding, packages []string) (command string, err error) {
-	m := managers()[f.Language]
+func (p Player) Install(ctx context.Context, l Library, packages []string) (command string, err error) {
+	m := managers()[l.Language]
 	sum := sha256.Sum256([]byte(strings.Join(packages, "\n")))
-	dir, err := filepath.Abs(filepath.Join(p.Cache, f.Language+"-"+hex.EncodeToString(sum[:6])))
+	if p.Cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no folder for libraries: %w", err)
+		}
+		p.Cache = filepath.Join(user, "lockchaos", "findings")
+	}
+	dir, err := filepath.Abs(filepath.Join(p.Cache, l.Language+"-"+hex.EncodeToString(sum[:6])))
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +113,7 @@ func (p Player) Install(ctx context.Context, f Finding, packages []string) (comm
 			return "", err
 		}
 	}
-	drivers, err := fs.Sub(files, "drivers/"+f.Language)
+	drivers, err := fs.Sub(files, "drivers/"+l.Language)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +128,7 @@ func (p Player) Install(ctx context.Context, f Finding, packages []string) (comm
 			return "", err
 		}
 	}
-	file, arguments := f.driver()
+	file, arguments, _ := strings.Cut(l.Driver, " ")
 	if m.build != nil {
 		if err := p.make(ctx, dir, m.build(file)); err != nil {
 			return "", err
@@ -180,7 +187,7 @@ func write(dir string, from fs.FS) error {
 
 // Play makes runs of a finding, with the seeds from 1 on, and returns how many showed it.
 func (p Player) Play(ctx context.Context, f Finding, packages []string, runs int) (Rate, error) {
-	command, err := p.Install(ctx, f, packages)
+	command, err := p.Install(ctx, f.Library, packages)
 	if err != nil {
 		return Rate{}, fmt.Errorf("%s: install the library: %w", f.Name, err)
 	}

@@ -138,7 +138,7 @@ func (a *app) benchSystems(ctx context.Context, chosen []string, topology string
 	var errs []error
 	known := slices.Concat(a.locks, harness.Locks{{Name: etcdLock}})
 	for _, name := range chosen {
-		l, err := lockNamed(a.stderr, known, name)
+		l, err := lockNamed(ctx, a.stderr, known, name)
 		switch {
 		case name == etcdLock:
 			_, err = process.Find(ctx, topologies.StoreEtcd)

@@ -91,7 +91,7 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology str
 	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool {
 		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
 	})
-	l, err := lockNamed(a.stderr, nil, harness.ProgramPrefix+command)
+	l, err := lockNamed(cmd.Context(), a.stderr, nil, harness.ProgramPrefix+command)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +60,7 @@ Exit code 0: each was found again, and not in a version that has it fixed; 1: on
 func (a *app) listFindings(all []findings.Finding) error {
 	list := table{columns: []string{"name", "library", "version", "language", "kind", "found", "fixed in", "report"}}
 	for _, f := range all {
-		list.add(f.Name, f.Library, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue)
+		list.add(f.Name, f.Library.Name, f.Version, f.Language, f.Kind, f.Rate.String(), f.Fixed, f.Issue)
 	}
 	return list.text(a.stdout)
 }
@@ -72,18 +70,11 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 	if err != nil {
 		return asHarness(err)
 	}
-	if o.cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("%w: say --cache", err)
-		}
-		o.cache = filepath.Join(user, "lockchaos", "findings")
-	}
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
 	var verdict error
 	for _, f := range all {
 		runs := cmp.Or(o.runs, f.Rate.Of)
-		a.printf("%s: %s %s: %s\n", f.Name, f.Library, f.Version, f.Text)
+		a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
 		seen, err := p.Play(cmd.Context(), f, f.Packages, runs)
 		if err != nil {
 			return asHarness(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
@@ -25,16 +26,17 @@ func (a *app) listCommand() *cobra.Command {
 		"faults":     listFaults,
 		"mixes":      listMixes,
 		"scenarios":  a.listScenarios,
+		"libraries":  listLibraries,
 	}
-	kindNames := []string{"topologies", "locks", "workloads", "faults", "mixes", "scenarios"}
+	kindNames := []string{"topologies", "locks", "libraries", "workloads", "faults", "mixes", "scenarios"}
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:       "list " + strings.Join(kindNames, "|"),
-		Short:     "List topologies, locks, workloads, faults, mixes of faults or scenarios",
+		Short:     "List topologies, locks, libraries that have a driver, workloads, faults, mixes of faults or scenarios",
 		ValidArgs: kindNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("say what to list: topologies, locks, workloads, faults, mixes or scenarios")
+				return errors.New("say what to list: " + strings.Join(kindNames, ", "))
 			}
 			return nil
 		},
@@ -108,6 +110,17 @@ func (a *app) listLocks() (table, error) {
 		l.add(lock.Name, lock.About)
 	}
 	return l, nil
+}
+
+// listLibraries are the locks of published libraries that can be run by name.
+func listLibraries() (table, error) {
+	l := table{columns: []string{"lock", "library", "version", "language", "topologies"}}
+	all, known, err := findings.Subjects()
+	for _, name := range known {
+		s := all[name]
+		l.add(findings.Prefix+name, s.Name, s.Version, s.Language, strings.Join(s.Topologies, ", "))
+	}
+	return l, err
 }
 
 func (a *app) listWorkloads() (table, error) {

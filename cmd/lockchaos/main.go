@@ -22,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -227,8 +228,13 @@ func (a *app) colour() bool {
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// lockNamed is the lock of that name, which may be a driver's command: one that says nothing at first is told of.
-func lockNamed(stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {
+// lockNamed is the lock of that name, which may be a driver's command, or a library, which is installed: a driver that
+// says nothing at first is told of.
+func lockNamed(ctx context.Context, stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {
+	name, err := findings.Player{Log: stderr}.Lock(ctx, name)
+	if err != nil {
+		return harness.LockSpec{}, err
+	}
 	if command, is := strings.CutPrefix(name, harness.ProgramPrefix); is {
 		return harness.Program(command, func(silent string) { fmt.Fprintln(stderr, say.Plain(silent)) })
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
@@ -35,7 +37,7 @@ matrix.html, summary.md and results.json. The exit code is that of the worst run
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMatrix(cmd, &m) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&m.locks, "locks", nil, "the locks, as LOCK or LOCK@TOPOLOGY (default topology: sentinel where the lock can be on it, else the first that it can be on)")
+	f.StringSliceVar(&m.locks, "locks", nil, "the locks, as LOCK or LOCK@TOPOLOGY (default topology: sentinel where the lock can be on it, else the first that it can be on; of lib:NAME and lib:all all that its driver can be on)")
 	f.StringVar(&m.faults, "faults", "network,process,failover", "families of faults, a column of runs each: mixes, and names of faults")
 	f.StringVar(&m.seeds, "seeds", "1-3", "one run for each of these seeds, for each lock and family")
 	f.DurationVar(&m.length, "duration", 20*time.Second, "how long the clients work in each run")
@@ -67,10 +69,11 @@ type matrixOptions struct {
 	cells         []reports.MatrixCell
 	options       []*runOptions // of each cell; nil where no run is possible
 	families      []string
+	named         map[string]harness.LockSpec // those that rows had until now: a library is built once
 }
 
 // complete makes the cells, and joins what is wrong.
-func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error {
+func (m *matrixOptions) complete(cmd *cobra.Command, a *app) error {
 	_, err := parseSeeds(m.seeds)
 	wrong := errors.Join(err, m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
 		refuse(len(m.locks) == 0, "--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"),
@@ -89,8 +92,10 @@ func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error 
 	if wrong != nil {
 		return wrong
 	}
-	for _, entry := range m.locks {
-		wrong = errors.Join(wrong, m.addRow(entry, known))
+	entries, wrong := findings.Rows(m.locks)
+	m.named = map[string]harness.LockSpec{}
+	for _, entry := range entries {
+		wrong = errors.Join(wrong, m.addRow(cmd.Context(), a, entry))
 	}
 	if wrong != nil {
 		return wrong
@@ -105,7 +110,7 @@ func (m *matrixOptions) complete(cmd *cobra.Command, known harness.Locks) error 
 }
 
 // addRow adds the cells of a lock.
-func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
+func (m *matrixOptions) addRow(ctx context.Context, a *app, entry string) error {
 	name, topology := entry, ""
 	if i := strings.LastIndex(entry, "@"); i >= 0 && !strings.Contains(entry[i:], "/") {
 		name, topology = entry[:i], entry[i+1:]
@@ -113,9 +118,13 @@ func (m *matrixOptions) addRow(entry string, known harness.Locks) error {
 			return fmt.Errorf("--locks %s: %w", entry, err)
 		}
 	}
-	lock, err := known.ByName(name)
-	if err != nil {
-		return fmt.Errorf("--locks: %w", err)
+	lock, is := m.named[name]
+	if !is {
+		var err error
+		if lock, err = lockNamed(ctx, a.stderr, a.locks, name); err != nil {
+			return fmt.Errorf("--locks: %w", err)
+		}
+		m.named[name] = lock
 	}
 	if lock.InProcess != nil {
 		return fmt.Errorf("--locks: lock %s is in the memory of the program: it has no topology", name)
@@ -180,7 +189,7 @@ func (m *matrixOptions) again(c reports.MatrixCell, seed uint64) string {
 
 // runMatrix makes all runs, and writes and prints the table.
 func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
-	if err := m.complete(cmd, a.locks); err != nil {
+	if err := m.complete(cmd, a); err != nil {
 		return err
 	}
 	seeds, err := parseSeeds(m.seeds)

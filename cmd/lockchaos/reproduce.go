@@ -50,7 +50,7 @@ the last two the fault with which they grant a lock twice, without and with a to
 			}
 			chosen, err := a.chooseScenarios(args, all, allowExec)
 			if lockName != "" && err == nil {
-				chosen, err = a.under(chosen, lockName, expect)
+				chosen, err = a.under(cmd.Context(), chosen, lockName, expect)
 			}
 			err = errors.Join(err, servers.validate(cmd),
 				refuse(lockName == "" && expect != "", "--expect is for a lock that --lock names: each scenario states the verdict of its own lock"),
@@ -92,13 +92,13 @@ the last two the fault with which they grant a lock twice, without and with a to
 
 // under has another lock play the scenarios. Those that can't be asked of it are
 // left out, unless none is left. Where no verdict is expected of it, it must be valid.
-func (a *app) under(chosen []choice, name, expect string) ([]choice, error) {
+func (a *app) under(ctx context.Context, chosen []choice, name, expect string) ([]choice, error) {
 	assumed := expect == ""
 	expect = cmp.Or(expect, string(checker.Valid))
 	if verdicts := []string{string(checker.Valid), string(checker.Invalid)}; !slices.Contains(verdicts, expect) {
 		return nil, fmt.Errorf("--expect: %w", names.Unknown("verdict", expect, verdicts))
 	}
-	l, err := lockNamed(a.stderr, a.locks, name)
+	l, err := lockNamed(ctx, a.stderr, a.locks, name)
 	if err != nil {
 		return nil, err
 	}

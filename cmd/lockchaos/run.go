@@ -89,7 +89,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if o.listen != "" {
 		named = remoteLock
 	}
-	if o.Lock, unknown = named(cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
+	if o.Lock, unknown = named(cmd.Context(), cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
 		return errors.Join(wrong, unknown)
 	}
 	byKind(cmd, &o.RandomRun)

@@ -90,12 +90,12 @@ func (w *workers) checkWorkers(cmd *cobra.Command) error {
 }
 
 // remoteLock is a lock by the name of its driver, as the workers start it.
-func remoteLock(stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {
+func remoteLock(ctx context.Context, stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {
 	command, err := driverOf(known, name)
 	if err != nil {
 		return harness.LockSpec{}, err
 	}
-	l, err := lockNamed(stderr, nil, harness.ProgramPrefix+command)
+	l, err := lockNamed(ctx, stderr, nil, harness.ProgramPrefix+command)
 	l.Name, l.Watchdog = name, false // each hold has a lease there
 	return l, err
 }

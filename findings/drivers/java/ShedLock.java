@@ -5,8 +5,8 @@ import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.springframework.data.redis.connection.*;
 import org.springframework.data.redis.connection.lettuce.*;
 
-/** ShedLock with Spring's Redis, without a time for which it is to hold a lock at least. The argument: late, to release whenever it is
- *  asked to; or extend, to extend then, and to release in time alone. With safe, the provider is built with safeUpdate(true), in versions that have it. */
+/** ShedLock with Spring's Redis, without a time for which it is to hold a lock at least. With the argument safe, the provider is built with
+ *  safeUpdate(true), in versions that have it. */
 public class ShedLock extends Blocking {
     private final List<String> args;
     private LockProvider provider;
@@ -14,7 +14,7 @@ public class ShedLock extends Blocking {
     ShedLock(String[] args) { this.args = Arrays.asList(args); }
 
     String hello() {
-        return "\"name\":\"shedlock\",\"keys\":[\"job-lock:default:{name}\"],\"promises\":{\"extend\":" + args.contains("extend") + "}";
+        return "\"name\":\"shedlock\",\"keys\":[\"job-lock:default:{name}\"],\"promises\":{}";
     }
 
     void open(String q, List<String> servers) {
@@ -34,21 +34,7 @@ public class ShedLock extends Blocking {
 
     Grant acquire(String name, long lease) throws Exception {
         SimpleLock granted = provider.lock(new LockConfiguration(Instant.now(), name, Duration.ofMillis(lease), Duration.ZERO)).orElseThrow(() -> new No("taken"));
-        return new Grant() {
-            private SimpleLock lock = granted;
-            private Instant end = Instant.now().plusMillis(lease);
-
-            public void release() throws Exception {
-                if (args.contains("extend") && Instant.now().isAfter(end.minusMillis(100))) throw new No("its time is over");
-                lock.unlock();
-            }
-
-            public void extend(long lease) throws Exception {
-                Instant asked = Instant.now();
-                lock = lock.extend(Duration.ofMillis(lease), Duration.ZERO).orElseThrow(() -> new No("not held"));
-                end = asked.plusMillis(lease);
-            }
-        };
+        return granted::unlock;
     }
 
     public static void main(String[] args) throws Exception { new ShedLock(args).serve(); }

@@ -12,14 +12,20 @@ const address = server => {
   return { host: server.addr.slice(0, at), port: Number(server.addr.slice(at + 1)) }
 }
 
-// A client of ioredis for each server. A request that got no answer within the time of the run is given up.
+// A client of ioredis for each server; one for the master that sentinels know, and one for a cluster. A request that got no answer
+// within the time of the run is given up.
 function ioredis (q) {
   const Redis = require('ioredis')
-  return q.servers.map(s => {
-    const c = new Redis({ ...address(s), commandTimeout: q.timeout_ms, connectTimeout: q.timeout_ms, maxRetriesPerRequest: 1, retryStrategy: n => Math.min(n * 50, 300) })
-    c.on('error', () => {})
-    return c
-  })
+  const again = n => Math.min(n * 50, 300)
+  const options = { commandTimeout: q.timeout_ms, connectTimeout: q.timeout_ms, maxRetriesPerRequest: 1, retryStrategy: again }
+  const all = q.servers.map(address)
+  const clients = q.topology === 'sentinel'
+    ? [new Redis({ ...options, sentinels: all, name: q.master, sentinelRetryStrategy: again })]
+    : q.topology === 'cluster'
+      ? [new Redis.Cluster(all, { redisOptions: options, clusterRetryStrategy: again })]
+      : all.map(a => new Redis({ ...a, ...options }))
+  clients.forEach(c => c.on('error', () => {}))
+  return clients
 }
 
 // A client of node-redis for the one server.

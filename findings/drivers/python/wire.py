@@ -11,11 +11,18 @@ import threading
 
 
 def client(q, **options):
-    """A client of redis-py for the one server, with the time that the run lets clients wait."""
+    """A client of redis-py for the server, for the master that the sentinels know, or for the cluster, with the time that the run lets clients wait."""
     import redis
-    host, port = q["servers"][0]["addr"].rsplit(":", 1)
+    at = [(host, int(port)) for host, port in (s["addr"].rsplit(":", 1) for s in q["servers"])]
     wait = q["timeout_ms"] / 1000
-    return redis.Redis(host=host, port=int(port), socket_timeout=wait, socket_connect_timeout=wait, **options)
+    options = dict(options, socket_timeout=wait, socket_connect_timeout=wait)
+    if q["topology"] == "sentinel":
+        from redis.sentinel import Sentinel
+        return Sentinel(at, sentinel_kwargs=dict(socket_timeout=wait, socket_connect_timeout=wait)).master_for(q["master"], **options)
+    if q["topology"] == "cluster":
+        from redis.cluster import ClusterNode, RedisCluster
+        return RedisCluster(startup_nodes=[ClusterNode(*a) for a in at], **options)
+    return redis.Redis(host=at[0][0], port=at[0][1], **options)
 
 
 def serve(lock):
