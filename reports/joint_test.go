@@ -174,6 +174,9 @@ func TestMatrix(t *testing.T) {
 	require.Contains(t, page, "nothing to fail over to")
 	require.Contains(t, page, "mutex on sentinel under failover: a correct lock may be invalid: failover: a replica may not know of a grant")
 	require.Contains(t, read(reports.MarkdownFile), "| mutex | sentinel | failover | may be invalid | 1 valid, 1 invalid, 1 unknown | 1 of 2 (")
+	for _, line := range []string{"| lock | failover | grants |", "| mutex on sentinel | ✗ 1 of 3: double-grant, lost-update † | ", "| redlock on independent | not possible | 0 |", "| etcd-mutex on etcd | no run | 0 |"} {
+		require.Contains(t, read(reports.MarkdownFile), line)
+	}
 	require.Contains(t, read(reports.MarkdownFile), "| lock | topology | faults | of a correct lock | runs | granted twice (95 %) | double-grant |")
 	require.Equal(t, 1, c.Kinds[checker.DoubleGrant])
 	strictly(t, []byte(read(reports.JUnitFile)))

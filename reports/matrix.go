@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -120,6 +121,7 @@ func longestWithoutGrant(ops []*holding.Op) time.Duration {
 
 // Add counts a run.
 func (c *MatrixCell) Add(r MatrixRun) {
+	r.Lock = c.Lock // and not the command of its driver
 	c.Runs = append(c.Runs, r)
 	slices.SortFunc(c.Runs, func(a, b MatrixRun) int { return cmp.Compare(a.Seed, b.Seed) })
 }
@@ -227,6 +229,43 @@ func (m *Matrix) words(c *MatrixCell) []string {
 	return append(words, slices.Repeat([]string{""}, len(m.columns())-len(words))...)
 }
 
+// grid has a line for each lock on its topology, and in it a word for each family of faults: what became of the runs, and how
+// many grants they had.
+func (m *Matrix) grid() (lines [][]string) {
+	for at := 0; at < len(m.Cells); at += len(m.Faults) {
+		line, grants := []string{m.Cells[at].Lock + " on " + m.Cells[at].Topology}, 0
+		for _, c := range m.Cells[at:min(at+len(m.Faults), len(m.Cells))] {
+			line = append(line, c.inShort())
+			grants += c.Acquire.Count
+		}
+		lines = append(lines, append(line, say.Thousands(int64(grants))))
+	}
+	return lines
+}
+
+// inShort is what became of the runs of a cell.
+func (c *MatrixCell) inShort() string {
+	limit := ""
+	if len(c.Breaks) > 0 {
+		limit = " †"
+	}
+	switch {
+	case c.Impossible != "":
+		return "not possible"
+	case len(c.Runs) == 0:
+		return "no run"
+	case c.Invalid > 0:
+		return fmt.Sprintf("✗ %d of %d: %s%s", c.Invalid, len(c.Runs), strings.Join(slices.Sorted(maps.Keys(c.Kinds)), ", "), limit)
+	case c.Valid == 0:
+		return fmt.Sprintf("? %d of %d: %s%s", c.Unknown, len(c.Runs), c.Runs[0].Headline, limit)
+	default:
+		return fmt.Sprintf("✓ %d of %d%s", c.Valid, len(c.Runs), limit)
+	}
+}
+
+// gridNote says how to read the grid.
+const gridNote = "✓: valid, in so many of the runs; the others are unknown. ✗: invalid, with what was violated. ?: none was decided. †: under some of these faults a correct lock may be invalid there, too."
+
 // why are the reasons for which a cell has no run, or a correct lock may be invalid.
 func (m *Matrix) why() (all []string) {
 	for i := range m.Cells {
@@ -255,7 +294,8 @@ func (m *Matrix) table() map[string]any {
 		rows = append(rows, m.words(&m.Cells[i]))
 	}
 	return map[string]any{
-		"About":   fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", ")),
+		"About": fmt.Sprintf("Seeds %s, %s each; faults: %s.", m.Seeds, say.Length(m.Length), strings.Join(m.Faults, ", ")),
+		"Grid":  m.grid(), "Families": m.Faults, "GridNote": gridNote,
 		"Columns": m.columns(), "Rows": rows, "Cells": m.Cells, "Note": matrixNote, "Why": m.why(), "Joint": m.byTone(), "Command": m.Command,
 	}
 }
