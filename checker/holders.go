@@ -132,7 +132,13 @@ func (s *holders) step(r *request) bool {
 	h := &s.list[i]
 	switch {
 	case r.op.Failed():
-		now = h.ends(now)
+		end := h.ends(now)
+		switch {
+		case r.op.Verb == holding.Extend:
+			now = end
+		case end > r.until: // nothing explains that it was refused; else its owner had given the hold up when it was sent
+			return false
+		}
 		s.remove(h)
 	case r.done:
 		h.pinned--

@@ -31,6 +31,7 @@ type ownerState struct {
 	busy      int64         // index of the latest completion of an acquire or release
 	asked     []*Op         // its acquires that were not refused, in order of their invokes
 	behind    []*Op         // its extends that were answered after others that were sent later
+	refused   []*Op         // its releases that were answered "not held"
 	parts     []int         // the processes that may have part in what it holds
 	space     open          // for the hold
 }
@@ -70,8 +71,11 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 		default:
 			l.Also[op] = append(l.Also[op], id)
 		}
-		if op.Verb == Acquire && !op.Failed() {
+		switch {
+		case op.Verb == Acquire && !op.Failed():
 			a.asked = append(a.asked, op)
+		case op.Verb == Release && op.Failed():
+			a.refused = append(a.refused, op)
 		}
 	}
 	slices.SortFunc(a.asked, func(x, y *Op) int { return cmp.Compare(x.Invoke.Index, y.Invoke.Index) })
@@ -307,6 +311,12 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	}
 	if a.renew != history.Never && max(a.renew, h.alive) < end {
 		end, why, by = max(a.renew, h.alive), EndUnknown, -1
+	}
+	good := end
+	for _, op := range a.refused { // its owner gave it up, and a client that sends a request again is refused for what the first one did
+		if at := max(op.Invoke.Time, h.alive); good <= op.Complete.Time && at < end {
+			end, why, by = at, EndLost, op.Invoke.Index
+		}
 	}
 	return end, why, by
 }

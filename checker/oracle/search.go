@@ -230,6 +230,11 @@ func (s *search) after(w world, at int) (next []world) {
 	case e.kind == history.Fail: // the owner does not have it, or has fewer permits
 		if has < e.Amount() {
 			next = append(next, w)
+		} else if e.Op == history.Release && !slices.ContainsFunc(mine, func(i int) bool { return s.end(&w.grants[i]) > e.complete }) {
+			for _, i := range slices.Backward(mine) { // which its owner gave up
+				w.remove(i)
+			}
+			next = append(next, w)
 		}
 	case e.Op == history.Extend:
 		for _, i := range mine {
