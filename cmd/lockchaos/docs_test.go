@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
@@ -180,6 +181,12 @@ func checkCommand(t *testing.T, where string, words []string) {
 		}
 	}
 	require.NoError(t, cmd.ParseFlags(rest), at)
+	rows, err := findings.Rows([]string{"lib:all"}) // NAME@TOPOLOGY
+	require.NoError(t, err)
+	var libraries []string
+	for _, row := range rows {
+		libraries = append(libraries, strings.Split(row, "@")[0])
+	}
 	in := func(what string, known []string, given ...string) {
 		for _, name := range given {
 			if name != "" {
@@ -189,7 +196,7 @@ func checkCommand(t *testing.T, where string, words []string) {
 	}
 	for flag, known := range map[string][]string{
 		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values("workload"),
-		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": append(locks.All().Names(), "etcd"),
+		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": slices.Concat(locks.All().Names(), libraries, []string{"etcd"}),
 	} {
 		f := cmd.Flags().Lookup(flag)
 		if f == nil || !f.Changed || flag == "workload" && cmd.Name() == "bench" || strings.ToUpper(f.Value.String()) == f.Value.String() {
