@@ -134,7 +134,7 @@ func (s *holders) step(r *request) bool {
 	case r.op.Failed():
 		end := h.ends(now)
 		switch {
-		case r.op.Verb == holding.Extend:
+		case !r.op.GivesUp():
 			now = end
 		case end > r.until: // nothing explains that it was refused; else its owner had given the hold up when it was sent
 			return false

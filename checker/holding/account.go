@@ -31,7 +31,8 @@ type ownerState struct {
 	busy      int64         // index of the latest completion of an acquire or release
 	asked     []*Op         // its acquires that were not refused, in order of their invokes
 	behind    []*Op         // its extends that were answered after others that were sent later
-	refused   []*Op         // its releases that were answered "not held"
+	refused   []*Op         // its releases that give up a hold, from this one on
+	shorter   []Span        // from the invokes of what may have cut its lease, until when
 	parts     []int         // the processes that may have part in what it holds
 	space     open          // for the hold
 }
@@ -74,7 +75,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 		switch {
 		case op.Verb == Acquire && !op.Failed():
 			a.asked = append(a.asked, op)
-		case op.Verb == Release && op.Failed():
+		case op.GivesUp():
 			a.refused = append(a.refused, op)
 		}
 	}
@@ -144,6 +145,9 @@ func (a *ownerState) acquire(op *Op) {
 func (a *ownerState) begin(acquire, proof *Op, most int, again bool) {
 	h := &Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1, Again: again && a.before != nil}
 	a.carried = len(a.pending) > 0 || a.renew != history.Never
+	for len(a.refused) > 0 && a.refused[0].Complete.Index < acquire.Invoke.Index {
+		a.refused = a.refused[1:]
+	}
 	a.space = open{Grant: h, least: 1, most: most, alive: proof.Invoke.Time, zeroAt: history.Never, told: proof.Complete.Time}
 	a.hold = &a.space
 	a.joins(acquire)
@@ -309,13 +313,21 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
 		end, why, by = max(h.zeroAt, h.alive), EndUnknown, h.zeroBy
 	}
+	good := end // but for what may have been done after a release was sent
 	if a.renew != history.Never && max(a.renew, h.alive) < end {
 		end, why, by = max(a.renew, h.alive), EndUnknown, -1
 	}
-	good := end
 	for _, op := range a.refused { // its owner gave it up, and a client that sends a request again is refused for what the first one did
-		if at := max(op.Invoke.Time, h.alive); good <= op.Complete.Time && at < end {
-			end, why, by = at, EndLost, op.Invoke.Index
+		if op.Invoke.Time >= end {
+			break
+		}
+		from, is := op.Invoke.Time, good <= op.Complete.Time
+		for i := 0; i < len(a.shorter) && !is; i++ {
+			s := a.shorter[i]
+			from, is = max(op.Invoke.Time, s.From), s.Until <= op.Complete.Time
+		}
+		if from = max(from, h.alive); is && from < end {
+			end, why, by = from, EndLost, op.Invoke.Index
 		}
 	}
 	return end, why, by
@@ -555,6 +567,7 @@ func (a *ownerState) mayShorten(op *Op) {
 		a.endless = min(a.endless, op.Invoke.Time)
 	}
 	a.renew = min(a.renew, max(op.Invoke.Time, op.Ends))
+	a.shorter = append(a.shorter, Span{From: op.Invoke.Time, Until: max(op.Invoke.Time, op.Ends)})
 }
 
 // joins notes that the process of an acquire has part in what the owner holds: if
@@ -563,5 +576,6 @@ func (a *ownerState) mayShorten(op *Op) {
 func (a *ownerState) joins(acquire *Op) {
 	if at, crashed := a.record.crash(acquire.Process, a.endless); crashed && at < a.renew {
 		a.renew, a.carried = at, true
+		a.shorter = append(a.shorter, Span{From: a.endless, Until: at})
 	}
 }

@@ -251,6 +251,17 @@ func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
 
 // divide sorts what one owner did by the account that it belongs to, and follows each.
 func (l *Lock) divide(ops []*Op, a *ownerState) {
+	asked := 0
+	for _, op := range ops {
+		if op.Verb == Acquire && !op.Failed() {
+			asked++
+		}
+	}
+	for _, op := range ops {
+		if op.Verb == Release && op.Failed() && (l.Kind != history.KindSemaphore || asked == 1) {
+			op.flags |= givesUp
+		}
+	}
 	switch l.Kind {
 	case history.KindSemaphore:
 		p := permits{Lock: l, owner: ops[0].Owner, losts: Filter(ops, func(op *Op) bool { return op.Verb == Lost })}

@@ -125,7 +125,12 @@ type flags uint8
 const (
 	unnamed   flags = 1 << iota // its owner has the name of its process
 	abandoned                   // its error says that it was given up
+	givesUp                     // a release that was refused, and which tells what its owner has given up
 )
+
+// GivesUp reports whether the operation is a release that was refused, and it is known what its owner gave up by it: of
+// permits, if there was one request for them alone.
+func (op *Op) GivesUp() bool { return op.flags&givesUp != 0 }
 
 // OK reports whether the operation happened for certain.
 func (o *Op) OK() bool { return o.outcome == ok }
