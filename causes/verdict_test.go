@@ -81,6 +81,11 @@ func TestMeasure(t *testing.T) {
 			"A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 2 of 5",
 		},
 		{
+			"far more often of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (a.Control || round == 0) }, history.CauseUndecided,
+			[]string{history.RoleUndecided},
+			"Not decided: with split-brain 1 of 10 runs show a double grant, without it 0 of 10, the control lock 10 of 10",
+		},
+		{
 			"no control", one, "", func(a Arm, _ int) bool { return has(a, 0) }, history.CauseUndecided,
 			[]string{history.RoleNeeded},
 			"Not decided: with split-brain 10 of 10 runs show a double grant, without it 0 of 10",
