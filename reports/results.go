@@ -183,6 +183,20 @@ func (r *Results) about() []string {
 	return parts
 }
 
+// blamed is what was measured to be to blame, where all measurements say the same; else empty.
+func (r *Results) blamed() string {
+	words := map[string]string{history.CauseLock: "a defect of the lock", history.CauseDeployment: "a limit of this deployment"}
+	for _, c := range r.Causes {
+		if c.Verdict != r.Causes[0].Verdict {
+			return ""
+		}
+	}
+	if len(r.Causes) == 0 {
+		return ""
+	}
+	return words[r.Causes[0].Verdict]
+}
+
 // An operationRow is a row of the table of operations.
 type operationRow struct {
 	Op string

@@ -231,8 +231,11 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.NotContains(t, page.String(), "<td>without split-brain")
 	require.Regexp(t, `(?s)A limit of this deployment: with.*<b>May help:</b>.*class="causes"`, page.String(), "the table comes after what it shows")
 	require.NotContains(t, page.String(), "Measured of other violations")
+	require.Contains(t, page.String(), "✗ invalid – a limit of this deployment")
 	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
+	in.Run.Causes[1].Verdict = history.CauseUndecided
 	page.Reset()
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Equal(t, 1, strings.Count(page.String(), "Measured of other violations</summary>"))
+	require.NotContains(t, page.String(), "invalid – a limit", "they do not say the same")
 }

@@ -51,7 +51,7 @@ func functions() map[string]any {
 		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": story.Stop, "short": say.Shorten,
 		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join,
 		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
-		"looks":    Story.Looks,
+		"looks": Story.Looks, "blamed": func(r Results) string { return r.blamed() },
 		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
 		"runName": JointRun.name, "armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
 		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "effective": facts.Effective,
