@@ -148,7 +148,7 @@ func words(c *history.Cause) string {
 		parts = append(parts, "without any "+of(none))
 	}
 	if controlled {
-		name := "the control lock "
+		name := "a correct lock "
 		if c.ControlWorkload != "" {
 			name += "(workload " + c.ControlWorkload + ") "
 		}

@@ -276,6 +276,9 @@ func armLabel(c history.Cause, a history.Arm) string {
 	label := SuspectLabel(c, a.Fault)
 	switch a.Arm {
 	case history.ArmAll:
+		if len(c.Faults) == 0 {
+			return "without any fault, as it was"
+		}
 		return "with the faults of the run"
 	case history.ArmWithout:
 		return "without " + label
@@ -284,7 +287,7 @@ func armLabel(c history.Cause, a history.Arm) string {
 	case history.ArmNone:
 		return "without any fault"
 	case history.ArmControl:
-		return "with the faults, and the control lock " + c.Control
+		return "with " + c.Control + ", a correct lock, in its place"
 	case history.ArmFrom:
 		return "with the faults, and otherwise from " + say.Instant(a.From) + " on"
 	default:
