@@ -233,7 +233,8 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.NotContains(t, page.String(), "Measured of other violations")
 	require.Contains(t, page.String(), "✗ invalid – a limit of this deployment")
 	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
-	in.Run.Causes[1].Verdict = history.CauseUndecided
+	in.Run.Causes[1].Verdict, in.Run.Causes[1].Until = history.CauseUndecided, history.Never
+	require.Equal(t, history.CauseUndecided, reports.Summarize(in).Causes[0].Verdict, "that of what is told comes first")
 	page.Reset()
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Equal(t, 1, strings.Count(page.String(), "Measured of other violations</summary>"))
