@@ -107,9 +107,12 @@ func role(c *history.Cause, suspect int) string {
 	}
 }
 
-// decided reports whether the verdict is decided, and what each suspect does, unless that is given up.
+// decided reports whether the verdict is decided, and that the faults are what makes the lock show the violation, and what
+// each suspect does, unless that is given up.
 func decided(c history.Cause, giveUp bool) bool {
-	return c.Verdict != history.CauseUndecided &&
+	all, _ := arm(&c, history.ArmAll, 0)
+	none, _ := arm(&c, history.ArmNone, 0)
+	return c.Verdict != history.CauseUndecided && (none.Seen > 0 || rarer(none, all)) &&
 		(giveUp || !slices.ContainsFunc(c.Faults, func(s history.Suspect) bool { return s.Role == history.RoleUndecided }))
 }
 

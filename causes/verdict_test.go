@@ -81,6 +81,11 @@ func TestMeasure(t *testing.T) {
 			"A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, a correct lock 2 of 5",
 		},
 		{
+			"once of the lock", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (round == 0 || a.Control && round < 4) }, history.CauseDeployment,
+			[]string{history.RoleUndecided},
+			"A limit of this deployment: with split-brain 1 of 10 runs show a double grant, without it 0 of 10, a correct lock 4 of 10",
+		},
+		{
 			"far more often of the control", one, "correct-key", func(a Arm, round int) bool { return has(a, 0) && (a.Control || round == 0) }, history.CauseUndecided,
 			[]string{history.RoleUndecided},
 			"Not decided: with split-brain 1 of 10 runs show a double grant, without it 0 of 10, a correct lock 10 of 10",
