@@ -24,7 +24,8 @@ func TestControlFor(t *testing.T) {
 		{topologies.Independent, "watchdog,re-entrant", checker.DoubleGrant, "redlock"},
 		{topologies.Sentinels, "contended", checker.FenceDuplicate, "mutex-fenced"},
 		{topologies.Cluster, "contended", checker.Overtaken, "mutex-fair"},
-		{topologies.Single, "readers-writers", checker.DoubleGrant, "correct-key"}, // neither has readers
+		{topologies.Single, "readers-writers", checker.DoubleGrant, "rwmutex"},
+		{topologies.Sentinels, "permits", checker.OverCapacity, "semaphore-permit"},
 	} {
 		under, err := locks.All().ByName(locks.Default(tt.topology))
 		require.NoError(t, err)

@@ -152,8 +152,9 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 				}
 			}
 		}
-		if done = goal; goal >= most || goal >= e.Most && apart(&c) || decided(e.decide(c), goal >= rolesWithin*e.Least) {
-			return e.decide(c), nil
+		told := e.decide(c)
+		if done = goal; goal >= most || goal >= e.Most && (apart(&c) || told.Verdict != history.CauseUndecided) || decided(told, goal >= rolesWithin*e.Least) {
+			return told, nil
 		}
 		if goal = min(2*goal, e.Most); done >= e.Most {
 			goal = min(2*done, most)

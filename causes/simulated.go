@@ -67,6 +67,7 @@ func Simulated(c simulation.Case, run reports.Input, kind string, control harnes
 	if all := Clusters(run); slices.ContainsFunc(all, func(of Cluster) bool { return of.Kind == kind }) {
 		found = all[slices.IndexFunc(all, func(of Cluster) bool { return of.Kind == kind })]
 	}
+	e.Until = max(c.Length, found.Until) // what the clients of a case began goes on after its length
 	e.Faults = happened(c.Plan, reports.Summarize(run).Faults)
 	order, _ := nearest(e.Faults, found.From, found.Until)
 	e.suspect(order)

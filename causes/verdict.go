@@ -30,9 +30,10 @@ func rarer(a, b history.Arm) bool { return a.Interval[1] < b.Interval[0] }
 const leastShare = 0.05
 
 // limited reports whether the control lock shows the violation: in more than leastShare of all runs in 95 of 100 cases,
-// or, where that takes many runs, more often than it is shown without any fault.
-func limited(control, none history.Arm) bool {
-	return control.Interval[0] > leastShare || rarer(none, control)
+// or, where that takes many runs, more often than it is shown without any fault. What it shows says nothing of a lock
+// that shows it more rarely, unless the faults are what makes it do so: that may be another violation of the same kind.
+func limited(all, control, none history.Arm) bool {
+	return (control.Interval[0] > leastShare || rarer(none, control)) && (rarer(none, all) || !rarer(all, control))
 }
 
 // decide says what the counts show. Where the control lock shows the violation it is a limit of these servers: it is
@@ -48,7 +49,7 @@ func (e Experiment) decide(c history.Cause) history.Cause {
 	case none.Seen > 0: // which no correct lock shows
 		c.Verdict = history.CauseLock
 	case all.Seen == 0 || !controlled:
-	case limited(control, none):
+	case limited(all, control, none):
 		c.Verdict = history.CauseDeployment
 	case c.ControlWorkload == "" && control.Seen == 0 && control.N >= e.LeastControl && rarer(control, all) && (!e.excused(&c) || all.Interval[0] > 0.5):
 		c.Verdict = history.CauseLock
@@ -106,9 +107,12 @@ func role(c *history.Cause, suspect int) string {
 	}
 }
 
-// decided reports whether the verdict is decided, and what each suspect does, unless that is given up.
+// decided reports whether the verdict is decided, and that the faults are what makes the lock show the violation, and what
+// each suspect does, unless that is given up.
 func decided(c history.Cause, giveUp bool) bool {
-	return c.Verdict != history.CauseUndecided &&
+	all, _ := arm(&c, history.ArmAll, 0)
+	none, _ := arm(&c, history.ArmNone, 0)
+	return c.Verdict != history.CauseUndecided && (none.Seen > 0 || rarer(none, all)) &&
 		(giveUp || !slices.ContainsFunc(c.Faults, func(s history.Suspect) bool { return s.Role == history.RoleUndecided }))
 }
 
@@ -147,7 +151,7 @@ func words(c *history.Cause) string {
 		parts = append(parts, "without any "+of(none))
 	}
 	if controlled {
-		name := "the control lock "
+		name := "a correct lock "
 		if c.ControlWorkload != "" {
 			name += "(workload " + c.ControlWorkload + ") "
 		}

@@ -106,7 +106,7 @@ func doubts(run history.Run, h *history.History) []string {
 	if run.Scenario == "" && run.Faults != "" && run.Faults != history.NoFaults && landed == 0 {
 		because := "the run was too short for one, or the plan is empty"
 		if tried > 0 {
-			because = "give the run another seed, or more time"
+			because = "give the run another seed, more time, or faults that wait for none of its commands"
 		}
 		why = append(why, "faults were asked for ("+run.Faults+"), and none took effect on a request: "+because)
 	}

@@ -47,7 +47,7 @@ func TestCheckRun_doubts(t *testing.T) {
 		{"none", history.Run{Duration: time.Second, Faults: "network"}, inject(landed), ""},
 		{"no faults were asked for", history.Run{Duration: time.Second, Faults: history.NoFaults}, inject(), ""},
 		{"no fault landed", history.Run{Duration: time.Second, Faults: "network"}, inject(), "none took effect on a request: the run was too short for one, or the plan is empty"},
-		{"one waited in vain", history.Run{Duration: time.Second, Faults: "network"}, inject(tried), "none took effect on a request: give the run another seed, or more time"},
+		{"one waited in vain", history.Run{Duration: time.Second, Faults: "network"}, inject(tried), "none took effect on a request: give the run another seed, more time, or faults that wait for none of its commands"},
 		{"no request met one", history.Run{Duration: time.Second, Faults: "network"}, inject(landed, unmet), "none took effect on a request"},
 		{"cut short", history.Run{AbortReason: "step 3"}, inject(), "could not be played to its end: step 3"},
 		{"interrupted", history.Run{Duration: time.Second, Interrupted: true}, inject(), "the run was interrupted"},

@@ -40,9 +40,6 @@ var numbers = []struct {
 	{".live .t-master ~ .t-master", 0.7, 0.5},
 	{".live .t-fault", 0.4, 0.5},
 	{".live .t-moment-foot", -1.2, 0.4},
-	{"#h-map", -0.018, 0.5},
-	{".map .is-cut .map-cut", -0.4, -0.9},
-	{".map .is-master .map-grant:not(:empty)", -0.25, 0.5},
 }
 
 // TestBrowserPictures takes the pictures of the docs, and sees to it that each
@@ -81,12 +78,12 @@ func TestBrowserPictures(t *testing.T) {
 	tab.picture("report-numbered.png")
 }
 
-// picture takes a picture of the page down to the topology, and keeps it if it
+// picture takes a picture of the page down to the end of the timeline, and keeps it if it
 // was asked for.
 func (t *tab) picture(name string) {
 	t.Helper()
 	t.drawn()
-	height := eval[float64](t, `document.querySelector("#h-map ~ figure").getBoundingClientRect().bottom + scrollY + 12`)
+	height := eval[float64](t, `document.querySelector("#legend").getBoundingClientRect().bottom + scrollY + 12`)
 	beyond := true
 	shot, err := chromedp.Call(t.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		CaptureBeyondViewport: &beyond, Clip: &page.Viewport{Width: 1100, Height: height, Scale: 1},

@@ -40,16 +40,6 @@ func (t *tab) window() (from, to float64) {
 	return from, to
 }
 
-// servers are the boxes of the topology: what each is, and whom it granted the
-// lock to.
-func (t *tab) servers() map[string]string {
-	t.Helper()
-	return eval[map[string]string](t, `Object.fromEntries([...document.querySelectorAll(".scroll .map-server")].map((g) => [
-	g.querySelector(".map-name").textContent,
-	g.getAttribute("class").match(/is-(\w+)/)[1] + ": " + (g.querySelector(".map-grant")?.textContent ?? ""),
-]))`)
-}
-
 // hash waits until the page's address ends as a pattern says.
 func (t *tab) hash(pattern string) {
 	t.Helper()
@@ -67,7 +57,6 @@ func TestBrowserMouse(t *testing.T) {
 	tab.shows("h1", "Two clients held the lock orders at the same time (1,240 ms of it observed)")
 	require.Equal(t, "none", eval[string](tab, `getComputedStyle(document.querySelector(".static")).display`), "the words for readers without scripts make room")
 	require.Equal(t, 4, eval[int](tab, `document.querySelectorAll(".live .t-lane").length`), "a, b, the resource and the key that was seen")
-	require.Equal(t, map[string]string{"redis-1": "down: granted to a", "redis-2": "master: granted to b", "redis-3": "replica: "}, tab.servers())
 	require.Equal(t, []string{"key of b"}, eval[[]string](tab, `[...document.querySelectorAll(".live .t-key + text.t-small")].map((n) => n.textContent)`))
 
 	tab.click(`[data-do="whole"]`)
@@ -236,7 +225,7 @@ const hidden = `((within) => [...document.querySelectorAll(within)].filter((n) =
   return !n.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || r.width < 1 || r.height < 1 || r.left < -0.5 || r.right > innerWidth + 0.5;
 }).map((n) => n.outerHTML.slice(0, 120)))`
 
-// Without scripts there are the verdict, the story, and the topology at the violation.
+// Without scripts there are the verdict and the story.
 func TestBrowserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	tab := newTab(t)
@@ -244,11 +233,10 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	tab.open(htmlOf(t, failover()), "")
 	tab.unfold()
 	require.False(t, eval[bool](tab, `document.documentElement.classList.contains("has-js")`))
-	require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button):not(nav *):not(nav),.story *,#h-story ~ p,.cures *,.static,.map-node text:not(:empty),figure .legend li,.property > .head *,.property > p,details.fold td,dl *:not(details *)")`))
+	require.Empty(t, eval[[]string](tab, hidden+`("header *:not(button):not(nav *):not(nav),.story *,#h-story ~ p,.cures *,.static,.property > .head *,.property > p,details.fold td,dl *:not(details *)")`))
 	require.Equal(t, len(reports.Summarize(failover()).Story.Events), eval[int](tab, `document.querySelectorAll(".story li").length`))
 	require.Contains(t, eval[string](tab, `document.querySelector(".story .violation").innerText`), "client b was granted orders by redis-2")
 	require.Zero(t, eval[int](tab, `[...document.querySelectorAll("button")].filter((n) => n.checkVisibility()).length`), "no button that does nothing")
-	require.Equal(t, map[string]string{"redis-1": "down: granted to a", "redis-2": "master: granted to b", "redis-3": "replica: "}, tab.servers())
 
 	// What is told is open, and folds.
 	require.Empty(t, eval[[]string](tab, hidden+`(".property.invalid details[open] > pre")`))

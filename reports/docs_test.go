@@ -27,7 +27,7 @@ func TestGuideIsComplete(t *testing.T) {
 		require.True(t, regexp.MustCompile(`(?i)\b`+regexp.QuoteMeta(words)+`\b`).MatchString(guide), "the guide does not explain %q", words)
 	}
 	legends := regexp.MustCompile(`</svg>([a-z ]+)</li>`).FindAllStringSubmatch(htmlOf(t, failover()), -1)
-	require.Greater(t, len(legends), 20)
+	require.Greater(t, len(legends), 15)
 	for _, m := range legends {
 		says(m[1])
 	}

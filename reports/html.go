@@ -109,10 +109,10 @@ func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)
 	}
-	moment, rows := timeline.Moment(f), m.rows()
+	rows := m.rows()
 	return writePage(w, "report.html", map[string]any{
-		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs, "Moment": moment,
-		"Block": template.HTML(block), "Map": template.HTML(draw.Topology(f, moment)), //nolint:gosec // they are escaped
+		"R": m.Results, "Run": m.in.Run, "Issue": issue, "Logs": logs,
+		"Block": template.HTML(block), //nolint:gosec // it is escaped
 		"Plots": plots, "Unplotted": m.enough() && draw.Plots == nil, "Pictures": pictures, "Rows": rows, "Properties": m.shown(v), "Violations": m.violationRows(v),
 		"Paper": maxPaperRows, "Servers": pairs(m.in.Run.Servers), "Machine": machine(m.in.Run.Machine),
 		"Options": pairs(m.in.Run.Topology.Options), "Unhealed": slices.ContainsFunc(m.Faults, func(f Fault) bool { return f.OK && !f.Healed }),

@@ -130,7 +130,7 @@ func newModel(in Input) *model {
 		Lock: in.Run.Lock, Workload: in.Run.Workload, Command: in.Run.Command, Program: in.Run.Program,
 		Started: in.Run.Started, Duration: f.End, AbortReason: in.Run.AbortReason, SkippedFaults: leftOut(&in.Run),
 		Interrupted: in.Run.Interrupted, Truncated: f.History.Truncated, Events: len(f.History.Events), Missing: in.Missing,
-		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: in.Run.Causes,
+		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: f.CausesFrom(f.Told()),
 		Properties: append([]checker.Result{}, f.Results...), Operations: f.Operations, Latency: f.Latency, Faults: append([]Fault{}, f.Faults...),
 	}}
 	if m.Verdict == "" {
@@ -181,6 +181,20 @@ func (r *Results) about() []string {
 		parts = append(parts, "expected "+say.OneLine(r.Expect))
 	}
 	return parts
+}
+
+// blamed is what was measured to be to blame, where all measurements say the same; else empty.
+func (r *Results) blamed() string {
+	words := map[string]string{history.CauseLock: "a defect of the lock", history.CauseDeployment: "a limit of this deployment"}
+	for _, c := range r.Causes {
+		if c.Verdict != r.Causes[0].Verdict {
+			return ""
+		}
+	}
+	if len(r.Causes) == 0 {
+		return ""
+	}
+	return words[r.Causes[0].Verdict]
 }
 
 // An operationRow is a row of the table of operations.
@@ -262,6 +276,9 @@ func armLabel(c history.Cause, a history.Arm) string {
 	label := SuspectLabel(c, a.Fault)
 	switch a.Arm {
 	case history.ArmAll:
+		if len(c.Faults) == 0 {
+			return "without any fault, as it was"
+		}
 		return "with the faults of the run"
 	case history.ArmWithout:
 		return "without " + label
@@ -270,7 +287,7 @@ func armLabel(c history.Cause, a history.Arm) string {
 	case history.ArmNone:
 		return "without any fault"
 	case history.ArmControl:
-		return "with the faults, and the control lock " + c.Control
+		return "with " + c.Control + ", a correct lock, in its place"
 	case history.ArmFrom:
 		return "with the faults, and otherwise from " + say.Instant(a.From) + " on"
 	default:

@@ -60,6 +60,22 @@ func TestStories(t *testing.T) {
 			s.acquire(2, "orders", "b#1", "redis-1", 25, 31, 1000)
 		}
 	}
+	withoutOne := func(granted bool) func(*script) {
+		return func(s *script) {
+			s.acquire(2, "orders", "b#0", "redis-1", 1, 2, 1000)
+			s.attempt(1, history.Acquire, "orders", "a#0", 3, 5, history.Fail, "not acquired")
+			s.release(2, "orders", "b#0", "redis-1", 10, 11)
+			s.fault(history.Inject, "kill", "redis-2", 20, 21, history.OK, "", "")
+			for i := range 5 {
+				s.attempt(1, history.Acquire, "orders", "a#1", 100+float64(10*i), 105+float64(10*i), history.Info, "broken pipe")
+			}
+			if granted {
+				s.acquire(2, "orders", "b#1", "redis-1", 200, 201, 1000)
+				s.release(2, "orders", "b#1", "redis-1", 210, 211)
+			}
+			s.fault(history.Heal, "kill", "redis-2", 499, 500, history.OK, "", "")
+		}
+	}
 	for _, tt := range []struct {
 		name     string
 		declare  history.Event // a mutex without
@@ -133,6 +149,9 @@ func TestStories(t *testing.T) {
 			},
 		},
 		{name: "two grants on independent servers", topology: "independent", script: latency(0, 0), look: "whether a grant and an extension take a majority"},
+		{name: "no grant while one of three servers is down", topology: "independent", script: withoutOne(false), told: "No client was granted a lock under kill redis-2 (from 0.021 s to 0.500 s), which left a majority of the 3 servers: 5 requests for a lock that no client held failed."},
+		{name: "a grant while one of three servers is down", topology: "independent", script: withoutOne(true), not: "left a majority"},
+		{name: "servers that are no quorum", script: withoutOne(false), not: "left a majority"},
 		{
 			name: "a hold that its watchdog did not keep, and did not tell", watched: true,
 			script: func(s *script) {

@@ -205,7 +205,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")
 
 	in.Run.Causes = []history.Cause{{
-		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, the control lock 5 of 5",
+		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, a correct lock 5 of 5",
 		Faults: []history.Suspect{{Fault: "split-brain", Target: "{redis-1}", Role: history.RoleNeeded}}, Control: "correct-key",
 		Arms: []history.Arm{
 			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
@@ -225,14 +225,18 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.Contains(t, terminal.String(), "measured   A limit of this deployment: with split-brain")
 	require.LessOrEqual(t, strings.Count(terminal.String(), "\n"), 14)
 	require.NoError(t, reports.WriteMarkdown(&markdown, r))
-	require.Contains(t, markdown.String(), "| with the faults of the run | 5 of 5 | 56 to 100 % |\n| without any fault | 0 of 5 | 0 to 44 % |\n| with the faults, and the control lock correct-key | 5 of 5 | 56 to 100 % |\n\n")
+	require.Contains(t, markdown.String(), "| with the faults of the run | 5 of 5 | 56 to 100 % |\n| without any fault | 0 of 5 | 0 to 44 % |\n| with correct-key, a correct lock, in its place | 5 of 5 | 56 to 100 % |\n\n")
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Contains(t, page.String(), `<td>without any fault</td><td class="num">0 of 5</td>`)
 	require.NotContains(t, page.String(), "<td>without split-brain")
 	require.Regexp(t, `(?s)A limit of this deployment: with.*<b>May help:</b>.*class="causes"`, page.String(), "the table comes after what it shows")
 	require.NotContains(t, page.String(), "Measured of other violations")
+	require.Contains(t, page.String(), "✗ invalid – a limit of this deployment")
 	in.Run.Causes = append(in.Run.Causes, in.Run.Causes[0])
+	in.Run.Causes[1].Verdict, in.Run.Causes[1].Until = history.CauseUndecided, history.Never
+	require.Equal(t, history.CauseUndecided, reports.Summarize(in).Causes[0].Verdict, "that of what is told comes first")
 	page.Reset()
 	require.NoError(t, reports.WriteHTML(&page, in))
 	require.Equal(t, 1, strings.Count(page.String(), "Measured of other violations</summary>"))
+	require.NotContains(t, page.String(), "invalid – a limit", "they do not say the same")
 }

@@ -51,12 +51,21 @@ func functions() map[string]any {
 		"upper": func(v any) string { return strings.ToUpper(fmt.Sprint(v)) }, "instant": say.Instant, "stop": story.Stop, "short": say.Shorten,
 		"length": say.Length, "span": say.Span, "count": say.Count, "join": strings.Join,
 		"about": func(r Results) []string { return r.about() }, "rows": func(r Results) []operationRow { return r.rows() },
-		"looks":    Story.Looks,
+		"looks": Story.Looks, "brief": brief, "blamed": func(r Results) string { return r.blamed() },
 		"coverage": facts.Coverage, "covered": facts.Covered, "latencyNames": facts.LatencyNames,
 		"runName": JointRun.name, "armLabel": armLabel, "share": share, "recovery": recoveryCell, "recorded": func(r Results) bool { return r.recorded() },
 		"thousands": func(n int) string { return say.Thousands(int64(n)) }, "effective": facts.Effective,
 		"first": func(all any, n int) any { v := reflect.ValueOf(all); return v.Slice(0, min(v.Len(), n)).Interface() }, "sub": func(a, b int) int { return a - b },
 	}
+}
+
+// brief is a list of what to look at with its first two entries.
+func brief(look string) string {
+	const next = ", whether "
+	if parts := strings.SplitN(look, next, 3); len(parts) > 2 {
+		return parts[0] + next + parts[1] + " …"
+	}
+	return look
 }
 
 // templated is what a template of text makes of data.

@@ -39,9 +39,9 @@ func Control(topology string) string {
 }
 
 // ControlFor is the control lock of what is asked of a lock on a topology: the least that is correct, or, where that is
-// unsuited, one of ours that is re-entrant, has tokens or a queue. Where none suits it is the least.
+// unsuited, one of ours that is re-entrant, has tokens, a queue, readers or permits. Where none suits it is the least.
 func ControlFor(known harness.Locks, topology string, unsuited func(harness.LockSpec) error) (harness.LockSpec, error) {
-	for _, name := range []string{Control(topology), "mutex", "mutex-fenced", "mutex-fair"} {
+	for _, name := range []string{Control(topology), "mutex", "mutex-fenced", "mutex-fair", "rwmutex", "semaphore-permit"} {
 		if l, err := known.ByName(name); err == nil && unsuited(l) == nil {
 			return l, nil
 		}

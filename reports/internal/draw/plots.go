@@ -1,3 +1,4 @@
+// Package draw knows of the plots of reports, and draws none: that is package reports/plots.
 package draw
 
 import "github.com/lockchaos/lockchaos/reports/internal/facts"

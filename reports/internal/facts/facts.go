@@ -298,6 +298,20 @@ func (r *Facts) LastGrant(lock string, at time.Duration) *holding.Grant {
 	return r.lastHold(at, func(h *holding.Grant) bool { return r.Lock(h.Acquire) == lock })
 }
 
+// Measures reports whether a cause was measured of a violation.
+func (r *Facts) Measures(c history.Cause, v *checker.Violation) bool {
+	return v != nil && c.Kind == v.Kind && c.From <= r.Since(v) && r.Since(v) <= c.Until
+}
+
+// CausesFrom are the causes that were measured, that of a violation first.
+func (r *Facts) CausesFrom(v *checker.Violation) []history.Cause {
+	all := slices.Clone(r.Run.Causes)
+	if i := slices.IndexFunc(all, func(c history.Cause) bool { return r.Measures(c, v) }); i > 0 {
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, r.Run.Causes[i])
+	}
+	return all
+}
+
 // HoldFor is the hold that an event acted under: that of its owner, of the event's mode where the owner has several,
 // else the last of its process; nil if there is none.
 func (r *Facts) HoldFor(v *checker.Violation, e *history.Event) *holding.Grant {

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // A record is made of events in order of their time.
@@ -185,4 +187,34 @@ func TestHeldFor(t *testing.T) {
 	require.Equal(t, []Duration{ms(130, 80)}, d.Open)
 	d = Of(history.Run{Scenario: "a script, which stops no client"}, &history.History{Events: rec}, checker.Report{}, true).HeldFor()
 	require.Len(t, d.Most, 2)
+}
+
+// A fault of links concerns those between the parties that it keeps apart, or those that its target names, whether the
+// history says what it does or only its name.
+func TestLinks(t *testing.T) {
+	for _, tt := range []struct {
+		fault, target, on string
+		effects           []history.Effect
+		hit, spared       string
+	}{
+		{fault: "partition", target: "{redis-1 zone-a}", on: "sentinel", hit: "redis-1>redis-2 zone-b>redis-1 zone-a>redis-2", spared: "zone-a>redis-1 redis-2>redis-3"},
+		{fault: "partition-halves", on: "sentinel", hit: "redis-1>redis-2 zone-b>redis-1 zone-a>redis-3", spared: "zone-a>redis-1 redis-2>redis-3"},
+		{fault: "partition-bridge", target: "redis-3", on: "cluster", hit: "redis-1>redis-4 redis-2>redis-6", spared: "redis-1>redis-3 redis-1>redis-2"},
+		{fault: "partition-ring", on: "cluster", hit: "redis-1>redis-4", spared: "redis-1>redis-2 zone-a>redis-1"},
+		{fault: "flap", target: "redis-1", on: "sentinel", hit: "redis-1>redis-2 zone-a>redis-1", spared: "redis-2>redis-3"},
+		{fault: "stall", target: "zone-a>redis", on: "sentinel", hit: "zone-a>redis-1", spared: "zone-b>redis-1"},
+		{fault: "netsplit", target: "{redis-1}", on: "sentinel", effects: []history.Effect{history.Isolates, history.Cuts}, hit: "redis-1>redis-2 zone-a>redis-1", spared: "redis-2>redis-3"},
+	} {
+		top, err := topologies.ByName(tt.on)
+		require.NoError(t, err)
+		f := Fault{Name: tt.fault, Target: tt.target, Effects: tt.effects}
+		var names []string
+		for _, l := range f.Links(top) {
+			names = append(names, l.From+">"+l.To)
+		}
+		require.Subset(t, names, strings.Fields(tt.hit), tt.fault)
+		for _, other := range strings.Fields(tt.spared) {
+			require.NotContains(t, names, other, tt.fault)
+		}
+	}
 }

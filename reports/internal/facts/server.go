@@ -76,9 +76,6 @@ func (r *Facts) RoleAt(node string, at time.Duration) string {
 	return role
 }
 
-// Topology is the topology of the run, as faults see it.
-func (r *Facts) Topology() topologies.Topology { return r.topology }
-
 // IsServer reports whether a node holds locks.
 func IsServer(n history.Node) bool { return n.Kind == string(topologies.Redis) || n.Role != "" }
 

@@ -61,8 +61,8 @@ func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
 	if t.last != nil {
 		t.acted = r.HoldFor(v, t.last)
 	}
-	if i := slices.IndexFunc(r.Run.Causes, func(c history.Cause) bool { return c.Kind == v.Kind && c.From <= t.to && t.to <= c.Until }); i >= 0 {
-		t.cause = r.Run.Causes[i]
+	if all := r.CausesFrom(v); len(all) > 0 && r.Measures(all[0], v) {
+		t.cause = all[0]
 	}
 	t.effective, t.late, t.unsure = r.InEffectIn(t.from, t.to), t.lateExtension(), t.unsureExtension()
 	return t

@@ -13,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // Of tells the first violation with damage, or why there is none. Of a script that was cut short it tells where, and of
@@ -114,7 +115,7 @@ func valid(r *facts.Facts) Story {
 		s.Headline += " under " + say.Count(n, "fault")
 	}
 	s.Events = clientEvents(r)
-	s.Outcome = slices.DeleteFunc([]string{workloadWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
+	s.Outcome = slices.DeleteFunc([]string{halted(r), workloadWords(r), fencingWords(r, nil)}, func(words string) bool { return words == "" })
 	return s
 }
 
@@ -235,11 +236,48 @@ func unanswered(r *facts.Facts) []string {
 		return nil
 	}
 	op, held := r.Ops[at], ""
-	if h := r.LastGrant(r.Lock(op), op.Complete.Time); h == nil || h.End <= op.Invoke.Time {
+	if wasFree(r, op) {
 		held = ", and no client held it"
 	}
 	return []string{sentence(fmt.Sprintf("%s asked to acquire %s at %s and had no answer for %s. No fault was in effect then%s: look for a deadlock in the library, or in its driver",
 		who(r, r.Asked(op)), r.Lock(op), say.Instant(op.Invoke.Time), say.Span(facts.Took(op)), held))}
+}
+
+// wasFree reports whether no client held the lock that was asked for while the request was under way.
+func wasFree(r *facts.Facts, op *holding.Op) bool {
+	h := r.LastGrant(r.Lock(op), op.Complete.Time)
+	return h == nil || h.End <= op.Invoke.Time
+}
+
+// halted says of faults that stopped less than half of independent servers that no client was granted a lock meanwhile,
+// though requests were for locks that no client held: a lock that takes a majority goes on then.
+func halted(r *facts.Facts) string {
+	const least = 5 // requests: fewer may have met the end of a hold, or of the fault
+	servers, asked, under := r.Servers(), 0, []*facts.Fault(nil)
+	for i := range r.Faults {
+		f := &r.Faults[i]
+		stopped := slices.DeleteFunc(slices.Clone(servers), func(name string) bool { return !f.Hits(name) })
+		if r.Run.Topology.Name != topologies.Independent || !f.Counts() || !f.Has(history.Stops) || 2*len(stopped) >= len(servers) || len(r.InEffectIn(f.At(), f.End)) > 1 {
+			continue
+		}
+		failed, granted := 0, false
+		for _, op := range r.Ops {
+			switch {
+			case op.Verb != holding.Acquire || op.Invoke.Time < f.At() || op.Complete.Time > f.End:
+			case op.OK():
+				granted = true
+			case wasFree(r, op):
+				failed++
+			}
+		}
+		if !granted && failed >= least {
+			asked, under = asked+failed, append(under, f)
+		}
+	}
+	if len(under) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No client was granted a lock under %s, which left a majority of the %d servers: %s for a lock that no client held failed.", faultNames(under), len(servers), say.Count(asked, "request"))
 }
 
 // byAnother says of a run whose servers another one took over what it shows all the same.
