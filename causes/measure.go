@@ -25,6 +25,9 @@ type Experiment struct {
 	// LeastControl is how many runs of the control lock have to be without the violation before that says
 	// something against the lock under test.
 	LeastControl int
+	// Accidents is how many runs without any fault may show the violation before that is a defect of the lock: on real servers one
+	// may be an accident of the machine, such as an election because it was busy.
+	Accidents int
 	// Acks is how many replicas acknowledge each grant, of the control lock as well.
 	Acks int
 	// Play plays an arm once. Rounds count from 0, and each has choices of its own.

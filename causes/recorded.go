@@ -52,7 +52,7 @@ func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, cont
 	begin := begun(in.History)
 	r.Recorded, r.Length = true, c.Until-begin+afterwards
 	other, unsuited := r.Control(in.Run, control)
-	e := Experiment{Cluster: c, Least: 5, Most: 10, LeastControl: 5, Acks: r.Options.ReplicaAcks}
+	e := Experiment{Cluster: c, Least: 5, Most: 10, LeastControl: 5, Accidents: 1, Acks: r.Options.ReplicaAcks}
 	if unsuited != nil {
 		r := r
 		r.Kind = control.DefaultWorkload()

@@ -46,9 +46,9 @@ func (e Experiment) decide(c history.Cause) history.Cause {
 	control, controlled := arm(&c, history.ArmControl, 0)
 	c.Verdict = history.CauseUndecided
 	switch {
-	case none.Seen > 0: // which no correct lock shows
+	case none.Seen > e.Accidents: // which no correct lock shows
 		c.Verdict = history.CauseLock
-	case all.Seen == 0 || !controlled:
+	case all.Seen == 0 || none.Seen > 0 || !controlled:
 	case limited(all, control, none):
 		c.Verdict = history.CauseDeployment
 	case c.ControlWorkload == "" && control.Seen == 0 && control.N >= e.LeastControl && rarer(control, all) && (!e.excused(&c) || all.Interval[0] > 0.5):
@@ -151,7 +151,7 @@ func words(c *history.Cause) string {
 		parts = append(parts, "without any "+of(none))
 	}
 	if controlled {
-		name := "a correct lock "
+		name := "with a correct lock "
 		if c.ControlWorkload != "" {
 			name += "(workload " + c.ControlWorkload + ") "
 		}

@@ -205,7 +205,7 @@ func TestMeasuredCausesAreShown(t *testing.T) {
 	require.Empty(t, reports.Summarize(attached).Next, "it can't be played again")
 
 	in.Run.Causes = []history.Cause{{
-		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, a correct lock 5 of 5",
+		Kind: "double-grant", Verdict: history.CauseDeployment, Text: "A limit of this deployment: with split-brain 5 of 5 runs show a double grant, without it 0 of 5, with a correct lock 5 of 5",
 		Faults: []history.Suspect{{Fault: "split-brain", Target: "{redis-1}", Role: history.RoleNeeded}}, Control: "correct-key",
 		Arms: []history.Arm{
 			{Arm: history.ArmAll, Seen: 5, N: 5, Interval: reports.Interval(5, 5)},
