@@ -327,7 +327,9 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 			from, is = max(op.Invoke.Time, s.From), s.Until <= op.Complete.Time
 		}
 		if from = max(from, h.alive); is && from < end {
-			end, why, by = from, EndLost, op.Invoke.Index
+			if end, by = from, op.Invoke.Index; why == EndExpired {
+				why = EndLost
+			}
 		}
 	}
 	return end, why, by

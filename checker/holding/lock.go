@@ -251,14 +251,12 @@ func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
 
 // divide sorts what one owner did by the account that it belongs to, and follows each.
 func (l *Lock) divide(ops []*Op, a *ownerState) {
-	asked := 0
-	for _, op := range ops {
-		if op.Verb == Acquire && !op.Failed() {
-			asked++
-		}
+	var asked []*Op // of permits
+	if l.Semaphore() {
+		asked = Filter(ops, func(op *Op) bool { return op.Verb == Acquire && !op.Failed() })
 	}
 	for _, op := range ops {
-		if op.Verb == Release && op.Failed() && (l.Kind != history.KindSemaphore || asked == 1) {
+		if op.Verb == Release && op.Failed() && (!l.Semaphore() || len(asked) == 1 && op.Amount() <= asked[0].Amount()) {
 			op.flags |= givesUp
 		}
 	}
