@@ -98,6 +98,7 @@ type logClient struct {
 	before         time.Duration // of its last line
 	asked, sent    *logRow       // a request that has no answer yet; a release or an extension
 	hold           *logHold
+	vague          bool // it did not learn of all requests and releases what came of them: of a re-entrant lock, its next grant may be in a hold of before
 }
 
 // A logColumn is a column of a log, with names that are nearly its own: to read a log without it would judge something else.
@@ -330,7 +331,7 @@ func (t *logTable) client(at time.Duration, key [3]string) *logClient {
 		t.hosts[host.name] = host
 	}
 	for at%host.unit != 0 && host.unit > 2 { // at least 2, so that an answer is after its invocation
-		host.unit = max(host.unit/1000, 2)
+		host.unit = max(host.unit/10, 2)
 	}
 	if c := t.clients[key]; c != nil {
 		return c

@@ -141,7 +141,7 @@ func (l *logReader) declare() {
 // takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
 // the file, unless that is in none: then in the order of a hold, if they are of one.
 func (l *logReader) takeAll(c *logClient, rows []logRow) error {
-	taken, several := make([]*logRow, 0, len(rows)), false
+	taken, again, several := make([]*logRow, 0, len(rows)), false, false
 	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
 	for i := range rows {
 		row := &rows[i]
@@ -152,12 +152,15 @@ func (l *logReader) takeAll(c *logClient, rows []logRow) error {
 		if at := slices.IndexFunc(taken, same); at < 0 || !l.shuffled && at < len(taken)-1 {
 			taken = append(taken, row)
 		} else {
-			several = several || row.token != taken[at].token || row.lease != taken[at].lease
+			again = true
+			several = several || row.token != taken[at].token || row.lease != taken[at].lease || row.mode != taken[at].mode
 		}
 	}
 	if l.shuffled {
 		slices.SortFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.event, b.event) })
-		if several || len(taken) > 1 && grants && (c.sent != nil || c.hold != nil && !c.hold.ended) {
+		more := taken[len(taken)-1].event > granted
+		open := c.sent != nil || c.hold != nil && (!c.hold.ended || c.hold.inner && more) || again && (more || c.asked != nil)
+		if several || len(taken) > 1 && grants && open {
 			l.lose(c, taken[0])
 			c.token = slices.MaxFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.token, b.token) }).token
 			return nil
@@ -190,8 +193,11 @@ func (l *logReader) take(c *logClient, row *logRow) error {
 		if row.lease > 0 && c.asked == nil {
 			return errors.New("lease_ms is given with granted, and a lease counts from the request: log a line with the event request before, and write it there")
 		}
-		if h != nil && (h.inner || !h.ended || c.before == row.at) && row.token > 0 && row.token == c.token { // in its hold
-			h.inner, h.last, c.asked = true, row.at, nil
+		if h != nil && (h.inner || !h.ended || c.vague || !c.logs[request] || c.before == row.at) && row.token > 0 && row.token == c.token { // in its hold
+			if h.inner, h.last = true, row.at; c.asked != nil {
+				h.lines = append(h.lines, c.asked) // which may have prolonged the lease
+			}
+			c.asked = nil
 			return nil
 		}
 		inner := h != nil && !h.ended && h.granted == nil // perhaps
@@ -218,12 +224,10 @@ func (l *logReader) take(c *logClient, row *logRow) error {
 		if h != nil {
 			l.note("%s: %s of %s: it does not hold the lock", l.where(row), logEvents()[row.event], c.name)
 		}
-		if h != nil && row.event != releasing && (row.event != released || h.over == 0) {
+		if h != nil && row.event != releasing {
 			return nil
 		}
-		if h = l.hold(c, nil, nil, c.before); c.lock.modes {
-			h.mode = cmp.Or(row.mode, history.Read) // which claims the least
-		}
+		l.hold(c, nil, nil, c.before)
 	}
 	l.use(c, row)
 	return nil
@@ -251,7 +255,7 @@ func (l *logReader) use(c *logClient, row *logRow) {
 			h.lines, c.sent = append(h.lines, row), row
 		}
 	case row.event == extended && extends:
-		sent.answer, h.last, h.known, c.sent = row, row.at, h.known || sent.lease > 0, nil
+		sent.answer, h.last, h.known, c.sent = row, max(h.last, sent.at), h.known || sent.lease > 0, nil
 	case row.event == extended:
 	case row.event == releasing:
 		l.noAnswer(c)
@@ -280,6 +284,9 @@ func (l *logReader) hold(c *logClient, asked, granted *logRow, at time.Duration)
 			h.mode = cmp.Or(row.mode, h.mode)
 		}
 	}
+	if c.lock.modes {
+		h.mode = cmp.Or(h.mode, history.Read) // which claims the least
+	}
 	c.hold = h
 	return h
 }
@@ -305,6 +312,7 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 		if row.event == refused {
 			e.Type = history.Fail
 		}
+		c.vague = c.vague || row.event != refused
 		h := l.hold(c, c.asked, nil, 0)
 		l.op(c, history.Acquire, c.asked.at, l.until(row), c.asked, row, e)
 		if h.ended, c.asked = true, nil; before != nil {
@@ -313,12 +321,13 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 			h.over = row.at
 		}
 	case sent == nil:
-	case row.event == refused && (!c.logs[request] || !c.logs[sent.event+1]): // perhaps of a request that was not logged
-		l.noAnswer(c)
 	case sent.event == releasing:
 		l.finish(c, row)
 	default:
 		if sent.answer, c.sent = row, nil; row.event == refused {
+			if c.logs[releasing] { // it had not released it before
+				before.last = max(before.last, sent.at)
+			}
 			l.finish(c, row)
 		}
 	}
@@ -347,14 +356,8 @@ func (h *logHold) endOf(sent, by *logRow) logEnd {
 	switch {
 	case event == released:
 		end.answer = history.OK
-	case event == unknown:
+	case sent != nil && (event == unknown || event == refused): // the line of a release before it may be lost
 		end.answer = history.Info
-	case event == refused && !h.known:
-		end.at = h.last
-	case event == refused && sent == nil:
-		end = logEnd{at: latest}
-	case event == refused:
-		end.answer = history.Fail
 	case event == lost && h.known && latest < by.at:
 		end = logEnd{at: by.at, op: history.Lost}
 	}
@@ -370,7 +373,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 	if c.sent = nil; h == nil || h.ended {
 		return
 	}
-	h.ended = true
+	h.ended, c.vague = true, c.vague || by == nil || by.event != released
 	end, grant := h.endOf(sent, by), history.Event{Type: history.OK, Lease: h.asked.good()}
 	first, next := cmp.Or(h.asked, h.granted), end.at
 	extension := slices.IndexFunc(h.lines, func(r *logRow) bool { return r.event != held })
@@ -434,12 +437,8 @@ func (l *logReader) uses(c *logClient, sure bool) (over time.Duration) {
 				l.work(c, row)
 			}
 			continue
-		case answer != nil && answer.event == refused && !h.known:
-			continue
-		case answer != nil && answer.event == refused:
-			e.Type = history.Fail
 		case answer != nil && answer.event == extended:
-			e.Type, open, over = history.OK, -1, row.over()
+			e.Type, over = history.OK, row.over()
 		default:
 			open, over = max(open, row.over()), max(over, row.over())
 		}
