@@ -149,14 +149,14 @@ func (l *logReader) takeAll(c *logClient, rows []logRow) error {
 			continue
 		}
 		same := func(r *logRow) bool { return r.event == row.event }
-		if at := slices.IndexFunc(taken, same); at < 0 || !l.shuffled && at < len(taken)-1 {
+		if at := slices.IndexFunc(taken, same); at < 0 || !c.host.shuffled && at < len(taken)-1 {
 			taken = append(taken, row)
 		} else {
 			again = true
 			several = several || row.token != taken[at].token || row.lease != taken[at].lease || row.mode != taken[at].mode
 		}
 	}
-	if l.shuffled {
+	if c.host.shuffled {
 		slices.SortFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.event, b.event) })
 		more := taken[len(taken)-1].event > granted
 		open := c.sent != nil || c.hold != nil && (!c.hold.ended || c.hold.inner && more) || again && (more || c.asked != nil)
@@ -333,37 +333,6 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 	}
 }
 
-// A logEnd is how a hold ended, as far as its lines tell.
-type logEnd struct {
-	at     time.Duration // until when it was held for certain, if it was granted and its lease lasted
-	op     history.Op    // that ended it: a release, lost, or none if an extension was refused
-	answer history.Type  // of the release; empty for none
-}
-
-// endOf is how a hold ended, by a line or none, with the release that was sent. Where its lease is not known, a release that
-// was not confirmed may have been sent after it.
-func (h *logHold) endOf(sent, by *logRow) logEnd {
-	end, event, latest := logEnd{at: h.last, op: history.Release}, held, time.Duration(0)
-	if by != nil {
-		event = by.event
-	}
-	if len(h.lines) > 0 {
-		latest = h.lines[len(h.lines)-1].at
-	}
-	if sent != nil && (event == released || h.known) {
-		end.at = sent.at
-	}
-	switch {
-	case event == released:
-		end.answer = history.OK
-	case sent != nil && (event == unknown || event == refused): // the line of a release before it may be lost
-		end.answer = history.Info
-	case event == lost && h.known && latest < by.at:
-		end = logEnd{at: by.at, op: history.Lost}
-	}
-	return end
-}
-
 // finish puts a hold into the history once it is known how it ended: by a line, or nil where none tells. Its grant is stated
 //   - as it is, if a later stamp shows that it was held;
 //   - as one that may have ended at its own stamp, if none does;
@@ -374,13 +343,26 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 		return
 	}
 	h.ended, c.vague = true, c.vague || by == nil || by.event != released
-	end, grant := h.endOf(sent, by), history.Event{Type: history.OK, Lease: h.asked.good()}
-	first, next := cmp.Or(h.asked, h.granted), end.at
+	grant := history.Event{Type: history.OK, Lease: h.asked.good()}
+	at, answer, notice := h.last, history.Type(""), false              // until when it was held for certain, if its lease lasted, and what ended it
+	if sent != nil && (h.known || by != nil && by.event == released) { // else it may have been sent after the lease
+		at = sent.at
+	}
+	switch {
+	case by == nil:
+	case by.event == released:
+		answer = history.OK
+	case sent != nil && (by.event == unknown || by.event == refused): // the line of a release before it may be lost
+		answer = history.Info
+	case by.event == lost && h.known && (len(h.lines) == 0 || h.lines[len(h.lines)-1].at < by.at):
+		at, notice = by.at, true
+	}
+	first, next := cmp.Or(h.asked, h.granted), at
 	extension := slices.IndexFunc(h.lines, func(r *logRow) bool { return r.event != held })
 	if extension >= 0 {
 		next = min(next, h.lines[extension].at)
 	}
-	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || end.answer == history.OK)
+	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || answer == history.OK)
 	sure := firm && next > h.granted.at
 	if firm && (h.asked != nil || !c.lock.modes) { // else the order of grants is not that of these lines
 		grant.Token = h.granted.token
@@ -397,7 +379,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 		}
 		l.op(c, history.Acquire, first.at, l.until(h.granted), first, h.granted, grant)
 		return
-	case first == nil && extension < 0 && end.answer != history.OK:
+	case first == nil && extension < 0 && answer != history.OK:
 		return
 	default:
 		from, to := next-2, next-1
@@ -408,16 +390,16 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 		l.op(c, history.Acquire, from, to, first, h.granted, history.Event{Type: history.Info, Lease: grant.Lease})
 	}
 	switch over := l.uses(c, sure); {
-	case end.op == history.Lost:
+	case notice:
 		l.record(c, by.at, by, history.Event{Process: c.process, Type: history.OK, Op: history.Lost})
-	case end.answer == history.OK && end.at > over: // of another grant, perhaps
-		l.hold(c, nil, nil, end.at)
+	case answer == history.OK && at > over: // of another grant, perhaps
+		l.hold(c, nil, nil, at)
 		l.finish(c, by)
 		c.hold = h
-	case end.op == history.Release && end.answer == "":
-		l.op(c, history.Release, end.at, 0, sent, nil, history.Event{})
-	case end.op == history.Release:
-		l.op(c, history.Release, end.at, l.until(by), sent, by, history.Event{Type: end.answer})
+	case answer == "":
+		l.op(c, history.Release, at, 0, sent, nil, history.Event{})
+	default:
+		l.op(c, history.Release, at, l.until(by), sent, by, history.Event{Type: answer})
 	}
 	if sure && by != nil {
 		h.over = by.at
