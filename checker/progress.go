@@ -229,15 +229,16 @@ func (p *progress) carriedOut(op *holding.Op, drift time.Duration) (at holding.S
 // occupations are those of the lock, in order.
 func (p *progress) occupations(l *holding.Lock) []occupation {
 	list := make([]occupation, 0, len(l.Holds))
-	known := map[*holding.Op]bool{}       // of the acquires and extends with an unknown outcome, those that are part of a hold
+	known := map[*holding.Op]bool{}       // of those with an unknown outcome, the acquires and extends that are part of a hold
 	doubted := map[int32]bool{}           // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
 	released := map[int32][]*holding.Op{} // of those of which not even the order of what they did is known
 	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
 		for _, h := range holds {
-			for _, op := range append(slices.Clip(h.Extensions), h.Acquire) {
-				if op.Unknown() {
-					known[op] = true
-				}
+			for _, op := range h.Extensions {
+				known[op] = true
+			}
+			if h.Acquire.Unknown() {
+				known[h.Acquire] = true
 			}
 			list = p.occupationsOf(list, l, h)
 		}
@@ -374,19 +375,24 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	requests := holding.Filter(w.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
-	if len(requests) == 0 {
+	if len(w.Requests) == 0 {
 		return
 	}
 	w.occupied = w.occupations(w.Lock)
+	sent := w.Ops // those that are not yet
+	send := func(before int64) {
+		for ; len(sent) > 0 && sent[0].Invoke.Index < before; sent = sent[1:] {
+			if sent[0].Verb == holding.Acquire {
+				w.waiting = append(w.waiting, sent[0])
+			}
+		}
+	}
 	for _, op := range w.Requests {
 		at, now := op.Complete.Index, op.Complete.Time
 		if op.Open() {
 			break
 		}
-		for ; len(requests) > 0 && requests[0].Invoke.Index < at; requests = requests[1:] {
-			w.waiting = append(w.waiting, requests[0])
-		}
+		send(at)
 		i := slices.Index(w.waiting, op)
 		w.waiting = slices.Delete(w.waiting, i, i+1)
 		w.begin(at)
@@ -399,7 +405,7 @@ func (w *watch) judge() {
 			_, w.perhaps, _ = w.carriedOut(op, w.Drift)
 		}
 	}
-	w.waiting = append(w.waiting, requests...)
+	send(math.MaxInt64)
 	w.begin(math.MaxInt64)
 	for _, op := range w.waiting {
 		w.ask(op, math.MaxInt64, w.end)

@@ -28,6 +28,8 @@ type Record struct {
 	open  map[int]*Op // by process
 	losts []*Op
 
+	grants [][]Grant // of all locks
+
 	names   []string
 	seed    maphash.Seed
 	numbers map[uint64]int32 // by the hashes of names; where another name has that, by the next one that is free
@@ -56,6 +58,18 @@ func RecordOf(h *history.History) *Record {
 	}
 	r.Close(h.Truncated)
 	return r
+}
+
+// room is place for one more behind what the pages have, which does not move: of holds it saves a tenth of a record's memory.
+func room[T any](pages *[][]T) *T {
+	n := len(*pages)
+	if n == 0 || len((*pages)[n-1]) == cap((*pages)[n-1]) {
+		*pages = append(*pages, make([]T, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
+		n++
+	}
+	p := &(*pages)[n-1]
+	*p = (*p)[:len(*p)+1]
+	return &(*p)[len(*p)-1]
 }
 
 // Ops are the operations in order of their invokes.
@@ -163,14 +177,8 @@ func (r *Record) invoke(e *history.Event) {
 	if verb >= verbs {
 		return
 	}
-	n := len(r.pages)
-	if n == 0 || len(r.pages[n-1]) == cap(r.pages[n-1]) {
-		r.pages = append(r.pages, make([]Op, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
-		n++
-	}
-	p := &r.pages[n-1]
-	*p = append(*p, r.newOp(e, verb))
-	op := &(*p)[len(*p)-1]
+	op := room(&r.pages)
+	*op = r.newOp(e, verb)
 	op.Complete.Index = -1
 	r.open[e.Process] = op
 }
