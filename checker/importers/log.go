@@ -401,7 +401,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 	default:
 		l.op(c, history.Release, at, l.until(by), sent, by, history.Event{Type: answer})
 	}
-	if sure && by != nil {
+	if sure && by != nil && (by.event != refused || sent != nil) { // a refusal alone may answer an extension of the hold before
 		h.over = by.at
 	}
 }
