@@ -375,24 +375,19 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	if len(w.Requests) == 0 {
+	requests := slices.DeleteFunc(slices.Clone(w.Ops), func(op *holding.Op) bool { return op.Verb != holding.Acquire })
+	if len(requests) == 0 {
 		return
 	}
 	w.occupied = w.occupations(w.Lock)
-	sent := w.Ops // those that are not yet
-	send := func(before int64) {
-		for ; len(sent) > 0 && sent[0].Invoke.Index < before; sent = sent[1:] {
-			if sent[0].Verb == holding.Acquire {
-				w.waiting = append(w.waiting, sent[0])
-			}
-		}
-	}
 	for _, op := range w.Requests {
 		at, now := op.Complete.Index, op.Complete.Time
 		if op.Open() {
 			break
 		}
-		send(at)
+		for ; len(requests) > 0 && requests[0].Invoke.Index < at; requests = requests[1:] {
+			w.waiting = append(w.waiting, requests[0])
+		}
 		i := slices.Index(w.waiting, op)
 		w.waiting = slices.Delete(w.waiting, i, i+1)
 		w.begin(at)
@@ -405,7 +400,7 @@ func (w *watch) judge() {
 			_, w.perhaps, _ = w.carriedOut(op, w.Drift)
 		}
 	}
-	send(math.MaxInt64)
+	w.waiting = append(w.waiting, requests...)
 	w.begin(math.MaxInt64)
 	for _, op := range w.waiting {
 		w.ask(op, math.MaxInt64, w.end)

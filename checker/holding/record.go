@@ -60,15 +60,15 @@ func RecordOf(h *history.History) *Record {
 	return r
 }
 
-// room is place for one more behind what the pages have, which does not move: of holds it saves a tenth of a record's memory.
-func room[T any](pages *[][]T) *T {
+// kept is x behind what the pages have, none of which moves. Of holds it saves an allocation each.
+func kept[T any](pages *[][]T, x T) *T {
 	n := len(*pages)
 	if n == 0 || len((*pages)[n-1]) == cap((*pages)[n-1]) {
 		*pages = append(*pages, make([]T, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
 		n++
 	}
 	p := &(*pages)[n-1]
-	*p = (*p)[:len(*p)+1]
+	*p = append(*p, x)
 	return &(*p)[len(*p)-1]
 }
 
@@ -152,7 +152,7 @@ func (r *Record) Add(e *history.Event) {
 func (r *Record) newOp(e *history.Event, verb Verb) Op {
 	op := Op{
 		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Mode: modeOf(e.Mode), Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
-		Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
+		Complete: Stamp{Index: -1}, Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
 	}
 	if e.Lock != "" {
 		op.Lock = r.lock.number
@@ -177,10 +177,7 @@ func (r *Record) invoke(e *history.Event) {
 	if verb >= verbs {
 		return
 	}
-	op := room(&r.pages)
-	*op = r.newOp(e, verb)
-	op.Complete.Index = -1
-	r.open[e.Process] = op
+	r.open[e.Process] = kept(&r.pages, r.newOp(e, verb))
 }
 
 func (r *Record) complete(e *history.Event) {
