@@ -32,7 +32,7 @@ func FencingOrder() Checker {
 				if !l.Fenced {
 					continue
 				}
-				grants := holding.Filter(l.Holds, func(h *holding.Grant) bool { return h.Token() != 0 && h.Acquire.OK() })
+				grants := slices.DeleteFunc(slices.Clone(l.Holds), func(h *holding.Grant) bool { return h.Token() == 0 || !h.Acquire.OK() })
 				for _, h := range grants {
 					grants = append(grants, innerReads(h)...)
 				}

@@ -12,19 +12,17 @@ import (
 // findings are what a judge has found.
 type findings struct {
 	violations []Violation // in order of time once they are listed
-	total      int
-	doubts     []string // why it may not say Valid
+	doubts     []string    // why it may not say Valid
 	counts     map[string]int
 	met        map[string]int // what the history covers
 	valid      string         // the summary if there is neither
-	memory     int64
+	memory     int64          // that the judge had in use, in bytes
 }
 
 func newFindings() *findings { return &findings{counts: map[string]int{}} }
 
 func (f *findings) add(found ...Violation) {
 	f.violations = append(f.violations, found...)
-	f.total = len(f.violations)
 }
 
 func (f *findings) doubt(format string, args ...any) {
@@ -32,9 +30,6 @@ func (f *findings) doubt(format string, args ...any) {
 		f.doubts = append(f.doubts, d)
 	}
 }
-
-// used notes how much memory the judge had in use, in bytes.
-func (f *findings) used(bytes int) { f.memory = max(f.memory, int64(bytes)) }
 
 // violated says how many violations there are, and what the first one is.
 func violated(list []Violation, total int) string {
@@ -49,10 +44,10 @@ func violated(list []Violation, total int) string {
 const maxDoubts = 8
 
 func (f *findings) result() Result {
-	r := Result{Verdict: Valid, Summary: f.valid, Total: f.total, Memory: f.memory, Met: f.met, Coverage: maps.Clone(f.counts)}
+	r := Result{Verdict: Valid, Summary: f.valid, Total: len(f.violations), Memory: f.memory, Met: f.met, Coverage: maps.Clone(f.counts)}
 	maps.DeleteFunc(r.Coverage, func(_ string, n int) bool { return n == 0 })
 	switch {
-	case f.total > 0:
+	case len(f.violations) > 0:
 		slices.SortStableFunc(f.violations, byTime)
 		r.Verdict = Invalid
 		r.Violations = f.violations[:min(len(f.violations), MaxListed)]

@@ -81,7 +81,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 			t.verdict = Invalid // the search takes the greatest capacity
 		}
 		ev.searched[t.Lock] = t.verdict
-		f.used(t.memory * runtime.GOMAXPROCS(0))
+		f.memory = max(f.memory, int64(t.memory*runtime.GOMAXPROCS(0)))
 		f.counts["operations"] += t.requests
 		switch t.verdict {
 		case Unknown:

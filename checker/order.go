@@ -133,7 +133,6 @@ func inTurn(requests []request) iter.Seq[*request] {
 		}
 		late = append(late, t)
 	}
-	slices.SortStableFunc(early, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
 	slices.SortStableFunc(late, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank)) })
 	return func(yield func(*request) bool) {
 		early := early

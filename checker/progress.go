@@ -229,15 +229,16 @@ func (p *progress) carriedOut(op *holding.Op, drift time.Duration) (at holding.S
 // occupations are those of the lock, in order.
 func (p *progress) occupations(l *holding.Lock) []occupation {
 	list := make([]occupation, 0, len(l.Holds))
-	known := map[*holding.Op]bool{}       // of the acquires and extends with an unknown outcome, those that are part of a hold
+	known := map[*holding.Op]bool{}       // of those with an unknown outcome, the acquires and extends that are part of a hold
 	doubted := map[int32]bool{}           // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
 	released := map[int32][]*holding.Op{} // of those of which not even the order of what they did is known
 	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
 		for _, h := range holds {
-			for _, op := range append(slices.Clip(h.Extensions), h.Acquire) {
-				if op.Unknown() {
-					known[op] = true
-				}
+			for _, op := range h.Extensions {
+				known[op] = true
+			}
+			if h.Acquire.Unknown() {
+				known[h.Acquire] = true
 			}
 			list = p.occupationsOf(list, l, h)
 		}
@@ -374,7 +375,7 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	requests := holding.Filter(w.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire })
+	requests := slices.DeleteFunc(slices.Clone(w.Ops), func(op *holding.Op) bool { return op.Verb != holding.Acquire })
 	if len(requests) == 0 {
 		return
 	}

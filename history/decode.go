@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"maps"
 	"reflect"
@@ -26,8 +25,7 @@ import (
 // and leaves every other line, and so every one that is wrong, to the library for JSON. That takes 1.5 µs a line, with
 // encoding/json 6 and with the tokens of jsontext 4.5, and to read is half of what the judge of a long history does.
 type decoder struct {
-	seed maphash.Seed
-	seen [1 << 12]string // strings of late, by their hash: most names come several times in a row
+	seen [1 << 12]string // strings of late, by their ends: most names come several times in a row
 	// usual is what came after each field of late, its name with its colon, and first in a line: a program writes its
 	// fields in the same order in each line, so that to know the next one takes one comparison. Without it the judge of
 	// a long history takes an eighth more time.
@@ -47,7 +45,7 @@ type place struct {
 }
 
 func newDecoder() *decoder {
-	d := &decoder{seed: maphash.MakeSeed()}
+	d := &decoder{}
 	event := reflect.ValueOf(&d.event).Elem()
 	for i := range d.places {
 		switch field := event.Field(i).Addr(); field.Elem().Kind() {
@@ -226,7 +224,11 @@ func (p *parser) text() ([]byte, bool) {
 
 // keep makes a string of s, the same one for what was there of late.
 func (d *decoder) keep(s []byte) string {
-	slot := &d.seen[maphash.Bytes(d.seed, s)%uint64(len(d.seen))]
+	at := len(s)
+	for _, c := range s[max(len(s)-4, 0):] {
+		at = at*31 + int(c)
+	}
+	slot := &d.seen[at%len(d.seen)]
 	if *slot != string(s) {
 		*slot = string(s)
 	}

@@ -138,11 +138,11 @@ func (r *Recorder) append(e *Event) {
 		*r.also = append(*r.also, *e)
 	}
 	var err error
+	r.filled = *e   // what was recorded stays as it is
 	if r.w != nil { // else it is validated by whatever writes it
-		err = cmp.Or(r.lines.Encode(e), e.Validate())
+		err = cmp.Or(r.lines.Encode(&r.filled), r.filled.Validate())
 	}
 	if err == nil {
-		r.filled = *e // what was recorded stays as it is
 		err = r.events.accept(&r.filled)
 	}
 	if err != nil && r.wrong == nil {

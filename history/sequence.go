@@ -45,9 +45,7 @@ func (s *sequence) accept(e *Event) error {
 	}
 	if e.Time > s.last {
 		s.stamped = false
-		if len(s.stamps) > 0 {
-			clear(s.stamps)
-		}
+		clear(s.stamps)
 	}
 	if e.Process >= 0 && !e.Op.single() {
 		if err := s.pair(e); err != nil {

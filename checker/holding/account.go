@@ -143,7 +143,7 @@ func (a *ownerState) acquire(op *Op) {
 
 // begin begins a hold. It may be again the one that was there before.
 func (a *ownerState) begin(acquire, proof *Op, most int, again bool) {
-	h := &Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1, Again: again && a.before != nil}
+	h := kept(&a.record.grants, Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1, Again: again && a.before != nil})
 	a.carried = len(a.pending) > 0 || a.renew != history.Never
 	for len(a.refused) > 0 && a.refused[0].Complete.Index < acquire.Invoke.Index {
 		a.refused = a.refused[1:]

@@ -207,7 +207,7 @@ func (r *Record) Derive() {
 func (l *Lock) derive(counts []int) {
 	l.renamed()
 	var a ownerState // in its place for each: it is large
-	for ops := range byOwner(slices.Concat(l.Ops, l.Losts), counts) {
+	for ops := range byOwner(append(slices.Clip(l.Ops), l.Losts...), counts) {
 		slices.SortFunc(ops, byPlace)
 		l.divide(ops, &a)
 	}

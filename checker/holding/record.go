@@ -28,6 +28,8 @@ type Record struct {
 	open  map[int]*Op // by process
 	losts []*Op
 
+	grants [][]Grant // of all locks
+
 	names   []string
 	seed    maphash.Seed
 	numbers map[uint64]int32 // by the hashes of names; where another name has that, by the next one that is free
@@ -56,6 +58,18 @@ func RecordOf(h *history.History) *Record {
 	}
 	r.Close(h.Truncated)
 	return r
+}
+
+// kept is x behind what the pages have, none of which moves. Of holds it saves an allocation each.
+func kept[T any](pages *[][]T, x T) *T {
+	n := len(*pages)
+	if n == 0 || len((*pages)[n-1]) == cap((*pages)[n-1]) {
+		*pages = append(*pages, make([]T, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
+		n++
+	}
+	p := &(*pages)[n-1]
+	*p = append(*p, x)
+	return &(*p)[len(*p)-1]
 }
 
 // Ops are the operations in order of their invokes.
@@ -138,7 +152,7 @@ func (r *Record) Add(e *history.Event) {
 func (r *Record) newOp(e *history.Event, verb Verb) Op {
 	op := Op{
 		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Mode: modeOf(e.Mode), Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
-		Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
+		Complete: Stamp{Index: -1}, Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
 	}
 	if e.Lock != "" {
 		op.Lock = r.lock.number
@@ -163,16 +177,7 @@ func (r *Record) invoke(e *history.Event) {
 	if verb >= verbs {
 		return
 	}
-	n := len(r.pages)
-	if n == 0 || len(r.pages[n-1]) == cap(r.pages[n-1]) {
-		r.pages = append(r.pages, make([]Op, 0, min(page, 16<<(2*min(n, 8))))) // the first ones are small, for short histories
-		n++
-	}
-	p := &r.pages[n-1]
-	*p = append(*p, r.newOp(e, verb))
-	op := &(*p)[len(*p)-1]
-	op.Complete.Index = -1
-	r.open[e.Process] = op
+	r.open[e.Process] = kept(&r.pages, r.newOp(e, verb))
 }
 
 func (r *Record) complete(e *history.Event) {

@@ -71,6 +71,9 @@ func (r *logRow) over() time.Duration {
 type logHost struct {
 	name string
 	unit time.Duration // of which all its stamps are multiples
+
+	shuffled bool          // its lines are not in the order of their stamps
+	latest   time.Duration // of them
 }
 
 // A logLock is what all lines say of a lock.
@@ -98,6 +101,7 @@ type logClient struct {
 	before         time.Duration // of its last line
 	asked, sent    *logRow       // a request that has no answer yet; a release or an extension
 	hold           *logHold
+	vague          bool // it did not learn of all requests and releases what came of them: of a re-entrant lock, its next grant may be in a hold of before
 }
 
 // A logColumn is a column of a log, with names that are nearly its own: to read a log without it would judge something else.
@@ -166,17 +170,16 @@ func readTime(text string) (at time.Duration, ok bool) {
 
 // A logTable is what all lines say together.
 type logTable struct {
-	kind     string // what a line is called
-	rows     []logRow
-	shuffled bool // they are not in the order of their stamps
-	hosts    map[string]*logHost
-	locks    map[string]*logLock
-	clients  map[[3]string]*logClient // by host, name and lock
-	inOrder  []*logClient
-	record   map[string]string // of the line that is read
-	used     map[string]bool   // the columns, and whether they are
-	has      [2]bool           // the lines have a host, and a lock
-	note     func(format string, args ...any)
+	kind    string // what a line is called
+	rows    []logRow
+	hosts   map[string]*logHost
+	locks   map[string]*logLock
+	clients map[[3]string]*logClient // by host, name and lock
+	inOrder []*logClient
+	record  map[string]string // of the line that is read
+	used    map[string]bool   // the columns, and whether they are
+	has     [2]bool           // the lines have a host, and a lock
+	note    func(format string, args ...any)
 }
 
 func newLogTable() logTable {
@@ -301,7 +304,8 @@ func (t *logTable) add(number int, names, texts []string) error {
 	lock.leases = lock.leases || row.lease > 0
 	lock.asks = lock.asks || row.event == request
 	lock.modes = lock.modes || row.mode == history.Read || row.mode == history.Write
-	t.shuffled = t.shuffled || len(t.rows) > 0 && row.at < t.rows[len(t.rows)-1].at
+	host := row.client.host
+	host.shuffled, host.latest = host.shuffled || row.at < host.latest, max(host.latest, row.at)
 	t.rows = append(t.rows, row)
 	return nil
 }
@@ -330,7 +334,7 @@ func (t *logTable) client(at time.Duration, key [3]string) *logClient {
 		t.hosts[host.name] = host
 	}
 	for at%host.unit != 0 && host.unit > 2 { // at least 2, so that an answer is after its invocation
-		host.unit = max(host.unit/1000, 2)
+		host.unit = max(host.unit/10, 2)
 	}
 	if c := t.clients[key]; c != nil {
 		return c

@@ -141,7 +141,7 @@ func (l *logReader) declare() {
 // takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
 // the file, unless that is in none: then in the order of a hold, if they are of one.
 func (l *logReader) takeAll(c *logClient, rows []logRow) error {
-	taken, several := make([]*logRow, 0, len(rows)), false
+	taken, again, several := make([]*logRow, 0, len(rows)), false, false
 	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
 	for i := range rows {
 		row := &rows[i]
@@ -149,15 +149,18 @@ func (l *logReader) takeAll(c *logClient, rows []logRow) error {
 			continue
 		}
 		same := func(r *logRow) bool { return r.event == row.event }
-		if at := slices.IndexFunc(taken, same); at < 0 || !l.shuffled && at < len(taken)-1 {
+		if at := slices.IndexFunc(taken, same); at < 0 || !c.host.shuffled && at < len(taken)-1 {
 			taken = append(taken, row)
 		} else {
-			several = several || row.token != taken[at].token || row.lease != taken[at].lease
+			again = true
+			several = several || row.token != taken[at].token || row.lease != taken[at].lease || row.mode != taken[at].mode
 		}
 	}
-	if l.shuffled {
+	if c.host.shuffled {
 		slices.SortFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.event, b.event) })
-		if several || len(taken) > 1 && grants && (c.sent != nil || c.hold != nil && !c.hold.ended) {
+		more := taken[len(taken)-1].event > granted
+		open := c.sent != nil || c.hold != nil && (!c.hold.ended || c.hold.inner && more) || again && (more || c.asked != nil)
+		if several || len(taken) > 1 && grants && open {
 			l.lose(c, taken[0])
 			c.token = slices.MaxFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.token, b.token) }).token
 			return nil
@@ -190,8 +193,11 @@ func (l *logReader) take(c *logClient, row *logRow) error {
 		if row.lease > 0 && c.asked == nil {
 			return errors.New("lease_ms is given with granted, and a lease counts from the request: log a line with the event request before, and write it there")
 		}
-		if h != nil && (h.inner || !h.ended || c.before == row.at) && row.token > 0 && row.token == c.token { // in its hold
-			h.inner, h.last, c.asked = true, row.at, nil
+		if h != nil && (h.inner || !h.ended || c.vague || !c.logs[request] || c.before == row.at) && row.token > 0 && row.token == c.token { // in its hold
+			if h.inner, h.last = true, row.at; c.asked != nil {
+				h.lines = append(h.lines, c.asked) // which may have prolonged the lease
+			}
+			c.asked = nil
 			return nil
 		}
 		inner := h != nil && !h.ended && h.granted == nil // perhaps
@@ -218,12 +224,10 @@ func (l *logReader) take(c *logClient, row *logRow) error {
 		if h != nil {
 			l.note("%s: %s of %s: it does not hold the lock", l.where(row), logEvents()[row.event], c.name)
 		}
-		if h != nil && row.event != releasing && (row.event != released || h.over == 0) {
+		if h != nil && row.event != releasing {
 			return nil
 		}
-		if h = l.hold(c, nil, nil, c.before); c.lock.modes {
-			h.mode = cmp.Or(row.mode, history.Read) // which claims the least
-		}
+		l.hold(c, nil, nil, c.before)
 	}
 	l.use(c, row)
 	return nil
@@ -251,7 +255,7 @@ func (l *logReader) use(c *logClient, row *logRow) {
 			h.lines, c.sent = append(h.lines, row), row
 		}
 	case row.event == extended && extends:
-		sent.answer, h.last, h.known, c.sent = row, row.at, h.known || sent.lease > 0, nil
+		sent.answer, h.last, h.known, c.sent = row, max(h.last, sent.at), h.known || sent.lease > 0, nil
 	case row.event == extended:
 	case row.event == releasing:
 		l.noAnswer(c)
@@ -280,6 +284,9 @@ func (l *logReader) hold(c *logClient, asked, granted *logRow, at time.Duration)
 			h.mode = cmp.Or(row.mode, h.mode)
 		}
 	}
+	if c.lock.modes {
+		h.mode = cmp.Or(h.mode, history.Read) // which claims the least
+	}
 	c.hold = h
 	return h
 }
@@ -305,6 +312,7 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 		if row.event == refused {
 			e.Type = history.Fail
 		}
+		c.vague = c.vague || row.event != refused
 		h := l.hold(c, c.asked, nil, 0)
 		l.op(c, history.Acquire, c.asked.at, l.until(row), c.asked, row, e)
 		if h.ended, c.asked = true, nil; before != nil {
@@ -313,52 +321,16 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 			h.over = row.at
 		}
 	case sent == nil:
-	case row.event == refused && (!c.logs[request] || !c.logs[sent.event+1]): // perhaps of a request that was not logged
-		l.noAnswer(c)
 	case sent.event == releasing:
 		l.finish(c, row)
 	default:
 		if sent.answer, c.sent = row, nil; row.event == refused {
+			if c.logs[releasing] { // it had not released it before
+				before.last = max(before.last, sent.at)
+			}
 			l.finish(c, row)
 		}
 	}
-}
-
-// A logEnd is how a hold ended, as far as its lines tell.
-type logEnd struct {
-	at     time.Duration // until when it was held for certain, if it was granted and its lease lasted
-	op     history.Op    // that ended it: a release, lost, or none if an extension was refused
-	answer history.Type  // of the release; empty for none
-}
-
-// endOf is how a hold ended, by a line or none, with the release that was sent. Where its lease is not known, a release that
-// was not confirmed may have been sent after it.
-func (h *logHold) endOf(sent, by *logRow) logEnd {
-	end, event, latest := logEnd{at: h.last, op: history.Release}, held, time.Duration(0)
-	if by != nil {
-		event = by.event
-	}
-	if len(h.lines) > 0 {
-		latest = h.lines[len(h.lines)-1].at
-	}
-	if sent != nil && (event == released || h.known) {
-		end.at = sent.at
-	}
-	switch {
-	case event == released:
-		end.answer = history.OK
-	case event == unknown:
-		end.answer = history.Info
-	case event == refused && !h.known:
-		end.at = h.last
-	case event == refused && sent == nil:
-		end = logEnd{at: latest}
-	case event == refused:
-		end.answer = history.Fail
-	case event == lost && h.known && latest < by.at:
-		end = logEnd{at: by.at, op: history.Lost}
-	}
-	return end
 }
 
 // finish puts a hold into the history once it is known how it ended: by a line, or nil where none tells. Its grant is stated
@@ -370,14 +342,27 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 	if c.sent = nil; h == nil || h.ended {
 		return
 	}
-	h.ended = true
-	end, grant := h.endOf(sent, by), history.Event{Type: history.OK, Lease: h.asked.good()}
-	first, next := cmp.Or(h.asked, h.granted), end.at
+	h.ended, c.vague = true, c.vague || by == nil || by.event != released
+	grant := history.Event{Type: history.OK, Lease: h.asked.good()}
+	at, answer, notice := h.last, history.Type(""), false              // until when it was held for certain, if its lease lasted, and what ended it
+	if sent != nil && (h.known || by != nil && by.event == released) { // else it may have been sent after the lease
+		at = sent.at
+	}
+	switch {
+	case by == nil:
+	case by.event == released:
+		answer = history.OK
+	case sent != nil && (by.event == unknown || by.event == refused): // the line of a release before it may be lost
+		answer = history.Info
+	case by.event == lost && h.known && (len(h.lines) == 0 || h.lines[len(h.lines)-1].at < by.at):
+		at, notice = by.at, true
+	}
+	first, next := cmp.Or(h.asked, h.granted), at
 	extension := slices.IndexFunc(h.lines, func(r *logRow) bool { return r.event != held })
 	if extension >= 0 {
 		next = min(next, h.lines[extension].at)
 	}
-	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || end.answer == history.OK)
+	firm := h.granted != nil && (h.asked != nil || c.lock.leaseless() || answer == history.OK)
 	sure := firm && next > h.granted.at
 	if firm && (h.asked != nil || !c.lock.modes) { // else the order of grants is not that of these lines
 		grant.Token = h.granted.token
@@ -394,7 +379,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 		}
 		l.op(c, history.Acquire, first.at, l.until(h.granted), first, h.granted, grant)
 		return
-	case first == nil && extension < 0 && end.answer != history.OK:
+	case first == nil && extension < 0 && answer != history.OK:
 		return
 	default:
 		from, to := next-2, next-1
@@ -405,18 +390,18 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 		l.op(c, history.Acquire, from, to, first, h.granted, history.Event{Type: history.Info, Lease: grant.Lease})
 	}
 	switch over := l.uses(c, sure); {
-	case end.op == history.Lost:
+	case notice:
 		l.record(c, by.at, by, history.Event{Process: c.process, Type: history.OK, Op: history.Lost})
-	case end.answer == history.OK && end.at > over: // of another grant, perhaps
-		l.hold(c, nil, nil, end.at)
+	case answer == history.OK && at > over: // of another grant, perhaps
+		l.hold(c, nil, nil, at)
 		l.finish(c, by)
 		c.hold = h
-	case end.op == history.Release && end.answer == "":
-		l.op(c, history.Release, end.at, 0, sent, nil, history.Event{})
-	case end.op == history.Release:
-		l.op(c, history.Release, end.at, l.until(by), sent, by, history.Event{Type: end.answer})
+	case answer == "":
+		l.op(c, history.Release, at, 0, sent, nil, history.Event{})
+	default:
+		l.op(c, history.Release, at, l.until(by), sent, by, history.Event{Type: answer})
 	}
-	if sure && by != nil {
+	if sure && by != nil && (by.event != refused || sent != nil) { // a refusal alone may answer an extension of the hold before
 		h.over = by.at
 	}
 }
@@ -434,12 +419,8 @@ func (l *logReader) uses(c *logClient, sure bool) (over time.Duration) {
 				l.work(c, row)
 			}
 			continue
-		case answer != nil && answer.event == refused && !h.known:
-			continue
-		case answer != nil && answer.event == refused:
-			e.Type = history.Fail
 		case answer != nil && answer.event == extended:
-			e.Type, open, over = history.OK, -1, row.over()
+			e.Type, over = history.OK, row.over()
 		default:
 			open, over = max(open, row.over()), max(over, row.over())
 		}
