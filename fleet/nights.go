@@ -19,6 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // The files of the folder in which campaigns are remembered.
@@ -279,8 +280,11 @@ func KnownIn(dir string) (all []Known, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = scenarios.Bounded(b)
+	}
+	if err != nil && !errors.Is(err, scenarios.ErrEmpty) {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
 	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,6 +180,8 @@ func TestKnown(t *testing.T) {
 		"- {kind: stuck, kind: double-grant, why: b}\n":           "known.yaml: ",
 		"- {kind: stuck, why: b}\n---\n- {kind: stuck, why: c}\n": "there is more behind the list",
 		"- {kind: stuck, why: [b}\n":                              "known.yaml: ",
+		"- {kind: &k stuck, why: *k}\n":                           "anchors, aliases and merge keys can't be used here",
+		"- " + strings.Repeat("[", 20) + "\n":                     "nested deeper than",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err = fleet.KnownIn(dir)

@@ -23,8 +23,11 @@ const (
 	maxLength = 24 * time.Hour
 )
 
-// bounded says why a file is not decoded.
-func bounded(b []byte) error {
+// ErrEmpty says that a file has nothing but comments.
+var ErrEmpty = errors.New("it is empty; want a scenario")
+
+// Bounded says why a YAML file is not decoded.
+func Bounded(b []byte) error {
 	switch {
 	case len(b) > maxBytes:
 		return fmt.Errorf("longer than %d bytes", maxBytes)
@@ -57,7 +60,7 @@ func bounded(b []byte) error {
 		empty = false
 	}
 	if empty {
-		return errors.New("it is empty; want a scenario")
+		return ErrEmpty
 	}
 	for i, text := range bytes.Split(b, []byte("\n")) {
 		if len(text)-len(bytes.TrimLeft(text, " \t")) > maxIndent && len(bytes.TrimSpace(text)) > 0 {
