@@ -268,9 +268,9 @@ func TestJoin_Refuses(t *testing.T) {
 
 // Of the words of a driver's command the files are known by what is in them.
 func TestFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "driver.py")
+	path := filepath.Join(t.TempDir(), "my driver.py")
 	require.NoError(t, os.WriteFile(path, []byte("a"), 0o600))
-	files, err := fleet.Files("python3 '"+path+"' --from "+filepath.Dir(path)+" nowhere.py", "sh")
+	files, err := fleet.Files("python3 '"+path+"'>log --from "+filepath.Dir(path)+" nowhere.py", "sh")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{path: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}, files)
 }

@@ -13,9 +13,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/lockchaos/lockchaos/internal/seeds"
 )
@@ -73,11 +73,15 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// shellWords are those of a shell's command: what is between quotes is one of them.
+var shellWords = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s"';&|<>()]+`)
+
 // Files are the SHA-256 of those words of commands that name files, as from this folder: a driver is one of them, and
 // an interpreter that is found by its name alone is none.
 func Files(commands ...string) (map[string]string, error) {
 	all := map[string]string{}
-	for _, word := range strings.FieldsFunc(strings.Join(commands, " "), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`"';&|<>()`, r) }) {
+	for _, word := range shellWords.FindAllString(strings.Join(commands, " "), -1) {
+		word = strings.Trim(word, `'"`)
 		if info, err := os.Stat(word); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
