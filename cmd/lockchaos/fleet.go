@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ new folder has the files of a campaign that one process played, and the run dire
 other programs or commands are refused. The exit code is that of the worst run; where a seed
 was never played it is 2 at best.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, dirs []string) error {
+		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if out == "" {
 				return errors.New("--out: name a new folder")
 			}
@@ -150,7 +151,7 @@ was never played it is 2 at best.`,
 				c.Missing = nil
 			}
 			if c.Same {
-				return a.mergeSimulated(c, out)
+				return a.mergeSimulated(cmd.Context(), c, out)
 			}
 			return a.mergeRuns(c, out)
 		},
@@ -207,7 +208,7 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 }
 
 // mergeSimulated joins simulated searches.
-func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
+func (a *app) mergeSimulated(ctx context.Context, c fleet.Campaign, out string) error {
 	jobs, err := c.Jobs()
 	if err != nil {
 		return err
@@ -237,7 +238,7 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 			if k.Dir != "" {
 				break
 			}
-			if err := k.take(from, out); err != nil {
+			if err := k.take(ctx, from, out); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
@@ -103,8 +105,8 @@ func (s *simulatedSearch) write(w io.Writer) error {
 	return indented(w, c)
 }
 
-// take copies what a shard made of its first case of the kind, which is the first of all shards.
-func (k *simulatedKind) take(folder, out string) error {
+// take copies what a shard made of its first case of the kind, which is the first of all shards. The copy is what its reports say how to replay.
+func (k *simulatedKind) take(ctx context.Context, folder, out string) error {
 	b, err := os.ReadFile(filepath.Join(folder, searchFile))
 	if os.IsNotExist(err) {
 		return nil // it was ended before
@@ -120,7 +122,14 @@ func (k *simulatedKind) take(folder, out string) error {
 		if found.Kind == k.Kind && found.Seed == k.Seed {
 			found.Dir, found.Cases, found.order = filepath.Join(out, k.Kind), k.Cases, k.order
 			*k = *found
-			return asHarness(os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))))
+			if err := os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))); err != nil {
+				return harnessError{err}
+			}
+			_, err = noteInRecord(ctx, k.Dir, func(run *history.Run) error {
+				run.Command = replayOf(k.Dir)
+				return nil
+			})
+			return err
 		}
 	}
 	return nil
