@@ -147,7 +147,8 @@ was never played it is 2 at best.`,
 			if err != nil {
 				return err
 			}
-			if partial {
+			if partial && len(c.Missing) > 0 {
+				a.printf("never played, as --partial lets it be: %s\n", firstOf(c.Missing, 20, ", "))
 				c.Missing = nil
 			}
 			if c.Same {
