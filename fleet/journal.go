@@ -166,6 +166,14 @@ type Run struct {
 	Result json.RawMessage `json:"result"`
 }
 
+// Decode reads the result of a run whose journal is in a folder. What the program would not write is an error.
+func (r Run) Decode(folder string, into any) error {
+	if err := decode(r.Result, into); err != nil {
+		return fmt.Errorf("%s: %s: %w", filepath.Join(folder, JournalFile), r.Job, err)
+	}
+	return nil
+}
+
 // A Journal is a file to which runs are appended as they end. One process at a time has it.
 type Journal struct {
 	file *os.File

@@ -182,7 +182,7 @@ func judgedRuns(c fleet.Campaign) (runs []fleet.Judged, unknown int, err error) 
 			if err != nil {
 				return nil, 0, err
 			}
-			if n.Result.Error != "" || n.Result.Granted == 0 {
+			if n.Result.Granted == 0 {
 				unknown++
 				continue
 			}

@@ -93,8 +93,8 @@ func noteJob(j *fleet.Journal, r fleet.Run, result any) error {
 
 // noted is the run of a line, whose run directory is in a folder, by that name.
 func noted(line fleet.Run, folder, dir string) (r seedResult, err error) {
-	if err = json.Unmarshal(line.Result, &r); err == nil && r.Results == nil {
-		err = errors.New("it has no results")
+	if err = line.Decode(folder, &r); err != nil {
+		return r, err
 	}
 	if err != nil {
 		return r, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)

@@ -31,8 +31,8 @@ type simulatedNote struct {
 
 // simulatedNoteOf reads a line of the journal in a folder.
 func simulatedNoteOf(line fleet.Run, folder string) (n simulatedNote, err error) {
-	if err = json.Unmarshal(line.Result, &n); err != nil {
-		err = fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	if err = line.Decode(folder, &n); err == nil && (n.Result.Case.Lock == "" || line.Job != fleet.Job("", n.Result.Case.Seed) || n.Result.Error != "") {
+		err = fmt.Errorf("%s: %s: its result is of another case", filepath.Join(folder, fleet.JournalFile), line.Job)
 	}
 	return n, err
 }
