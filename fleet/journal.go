@@ -194,7 +194,8 @@ func Create(dir string, h Header) (*Journal, error) {
 
 // open opens the file of a journal, which no other process has then.
 func open(dir string, flag int) (*Journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_WRONLY|flag, 0o644)
+	// Where a file system has no locks, what two processes append is there of both.
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND|flag, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -222,23 +223,18 @@ func Resume(dir string, h Header) (*Journal, error) {
 		return nil, fmt.Errorf("resume a journal: %w", err)
 	}
 	found, err := Read(dir)
-	if errors.Is(err, os.ErrNotExist) { // has no whole line
-		if err := j.file.Truncate(0); err != nil {
-			return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
-		}
-		return j.begin(dir, h)
-	}
+	empty := errors.Is(err, os.ErrNotExist) // has no whole line
 	if err == nil {
 		err = found.resumedBy(h)
 	}
-	if err == nil {
-		err = j.file.Truncate(found.end)
-	}
-	if err == nil {
-		_, err = j.file.Seek(found.end, io.SeekStart)
+	if err == nil || empty {
+		err = os.Truncate(j.file.Name(), found.end)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
+	}
+	if empty {
+		return j.begin(dir, h)
 	}
 	j.runs = found.Runs
 	return j, nil

@@ -34,6 +34,7 @@ func TestResume_WhileAnotherPlays(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Resume(dir, h)
 	require.ErrorContains(t, err, "another process plays in "+dir)
+	require.ErrorIs(t, err, syscall.EWOULDBLOCK)
 	require.NoError(t, j.Close())
 	j, err = Resume(dir, h)
 	require.NoError(t, err)

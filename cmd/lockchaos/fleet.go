@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -74,11 +75,15 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 	if err != nil {
 		return nil, harnessError{err}
 	}
+	begin := fleet.Create
 	if d.resume {
-		return fleet.Resume(dir, h)
+		begin = fleet.Resume
 	}
-	j, err := fleet.Create(dir, h)
-	return j, asHarness(err)
+	j, err := begin(dir, h)
+	if errors.As(err, new(syscall.Errno)) { // such as that another process plays there: the next try may have more luck
+		err = harnessError{err}
+	}
+	return j, err
 }
 
 // noteJob appends a job's result to a journal.
@@ -96,8 +101,8 @@ func noted(line fleet.Run, folder, dir string) (r seedResult, err error) {
 	if err = line.Decode(folder, &r); err != nil {
 		return r, err
 	}
-	if err != nil {
-		return r, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	if r.Results == nil || r.Results.Verdict != r.Verdict || r.Cell != nil && r.Cell.Verdict != r.Verdict || !strings.HasSuffix(line.Job, fleet.Job("", r.Seed)) {
+		return r, fmt.Errorf("%s: %s: its result is of another run", filepath.Join(folder, fleet.JournalFile), line.Job)
 	}
 	if r.Dir = ""; dir != "" {
 		r.Dir = filepath.Join(folder, dir)

@@ -194,15 +194,20 @@ func (a *app) newCampaign(out string, journal *fleet.Journal, jobs []seedJob) (c
 	if c.file, err = createLog(out); err != nil {
 		return nil, nil, err
 	}
-	played := map[string]seedResult{}
+	played := map[string][]seedResult{}
 	for _, line := range journal.Runs() {
-		if played[line.Job], err = noted(line, out, line.Dir); err != nil {
+		r, err := noted(line, out, line.Dir)
+		if err != nil {
 			return nil, nil, err
 		}
+		played[line.Job] = append(played[line.Job], r)
 	}
 	for _, j := range jobs {
-		if r, there := played[j.job()]; there {
+		all := played[j.job()]
+		for _, r := range all {
 			c.count(j, r)
+		}
+		if len(all) > 0 {
 			continue
 		}
 		if exists(j.dir) { // of a process that was killed, or of a run that failed

@@ -62,18 +62,20 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		return err
 	}
 	defer j.Close()
-	played := map[string]simulatedNote{}
+	played := map[string][]simulatedNote{}
 	for _, r := range j.Runs() {
-		if played[r.Job], err = simulatedNoteOf(r, o.out); err != nil {
+		n, err := simulatedNoteOf(r, o.out)
+		if err != nil {
 			return err
 		}
+		played[r.Job] = append(played[r.Job], n)
 	}
 	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
-		n, there := played[fleet.Job("", job.Seed)]
-		if there {
+		all := played[fleet.Job("", job.Seed)]
+		for _, n := range all {
 			s.add(job.order, n.Result)
 		}
-		return there
+		return len(all) > 0
 	})
 	return play(left, func(job simulationJob, r simulation.Result) error {
 		r.Outcome, r.Links, r.Shape = nil, nil, ""
