@@ -111,8 +111,8 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	if err != nil {
 		return harnessError{err}
 	}
-	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), unseen)), "kind"))
-	alarm, err := a.printFindings(tonight, m.Nights, known)
+	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), func(f fleet.Finding) bool { return f.Seen == 0 })), "kind"))
+	alarm, err := a.printFindings(tonight, known)
 	for _, doubt := range doubts {
 		a.printf("unknown: %s\n", doubt)
 	}
@@ -129,14 +129,8 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	}
 }
 
-// unseen reports whether a finding of earlier nights was not seen in the last.
-func unseen(f fleet.Found) bool {
-	seen, _ := f.Last()
-	return seen == 0
-}
-
 // printFindings prints the findings of a night, and tells whether one is new or worse.
-func (a *app) printFindings(tonight []fleet.Found, nights []fleet.Night, known []fleet.Known) (alarm bool, err error) {
+func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm bool, err error) {
 	if len(tonight) == 0 {
 		return false, nil
 	}
@@ -150,25 +144,21 @@ func (a *app) printFindings(tonight []fleet.Found, nights []fleet.Night, known [
 			in := reports.Interval(seen, of)
 			return fmt.Sprintf("%d of %d (%.0f-%.0f %%)", seen, of, 100*in[0], 100*in[1])
 		}
-		seen := f.Seen()
 		state := findingNew
-		if len(seen) > 1 {
+		if f.Nights > 1 {
 			state = findingOpen
 		}
 		if at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) }); at >= 0 {
 			state = "known: " + known[at].Why
 		}
 		switch {
-		case unseen(*f):
+		case f.Seen == 0:
 			state = "not seen"
 		case f.Worse():
 			state = findingWorse
 		}
 		alarm = alarm || slices.Contains([]string{findingNew, findingOpen, findingWorse}, state)
-		day := func(s fleet.Share) string {
-			return nights[s.Night].Date.Format(time.DateOnly) + " " + nights[s.Night].Program
-		}
-		t.add(f.String(), rate(f.Last()), rate(f.Before()), day(seen[0]), day(seen[len(seen)-1]), state, f.Command)
+		t.add(f.String(), rate(f.Seen, f.Of), rate(f.Before, f.OfBefore), f.First, f.Last, state, f.Command)
 	}
 	return alarm, t.text(a.stdout)
 }
