@@ -172,52 +172,40 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// A second try of a shard is other draws of its seeds, which count; of a campaign whose runs are the same each
-// time they count once.
+// A second try of a shard is other draws of its seeds, which count. Of a campaign whose runs are the same each time they count
+// once; where they differ all the same, none hides the other.
 func TestJoin_SecondTry(t *testing.T) {
-	for _, same := range []bool{false, true} {
+	for _, tt := range []struct {
+		same     bool
+		tries    []string // the result of seed 1 in each
+		want     string
+		repeated int
+	}{
+		{false, []string{"0", "0"}, "00", 1},
+		{true, []string{"0", "0"}, "0", 0},
+		{true, []string{"0", "1", "0"}, "01", 1},
+	} {
 		var dirs []string
-		for range 2 {
+		for _, result := range tt.tries {
 			dir := t.TempDir()
 			h := header(fleet.Shard{})
-			h.Seeds, h.Same = "1-3", same
+			h.Seeds, h.Same = "1-2", tt.same
 			j, err := fleet.Create(dir, h)
 			require.NoError(t, err)
-			play(t, j, []uint64{3, 1})
+			require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(result)}))
 			require.NoError(t, j.Close())
 			dirs = append(dirs, dir)
 		}
 		c, err := fleet.Join(dirs)
 		require.NoError(t, err)
-		require.Equal(t, []string{"seed 2"}, c.Missing)
-		if same {
-			require.Len(t, c.Runs, 2)
-			require.Zero(t, c.Repeated)
-		} else {
-			require.Len(t, c.Runs, 4)
-			require.Equal(t, 2, c.Repeated)
+		got := ""
+		for _, r := range c.Runs {
+			got += string(r.Result)
 		}
+		require.Equal(t, tt.want, got)
+		require.Equal(t, tt.repeated, c.Repeated)
+		require.Equal(t, []string{"seed 2"}, c.Missing)
 	}
-}
-
-// Results of one job that differ are of two runs, whatever was promised of them: none hides the other.
-func TestJoin_SecondTryDiffers(t *testing.T) {
-	var dirs []string
-	for _, found := range []string{"0", "1", "0"} {
-		dir := t.TempDir()
-		h := header(fleet.Shard{})
-		h.Seeds, h.Same = "1", true
-		j, err := fleet.Create(dir, h)
-		require.NoError(t, err)
-		require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(found)}))
-		require.NoError(t, j.Close())
-		dirs = append(dirs, dir)
-	}
-	c, err := fleet.Join(dirs)
-	require.NoError(t, err)
-	require.Len(t, c.Runs, 2)
-	require.Equal(t, "01", string(c.Runs[0].Result)+string(c.Runs[1].Result))
-	require.Equal(t, 1, c.Repeated)
 }
 
 // What is not of one campaign is refused, and why is said.
@@ -232,9 +220,9 @@ func TestJoin_Refuses(t *testing.T) {
 		"build":      {func(h *fleet.Header, _ *fleet.Run) { h.Build = "bb" }, "the file of the program has the SHA-256 aa, and bb"},
 		"command":    {func(h *fleet.Header, _ *fleet.Run) { h.Command = "lockchaos run --lock redlock" }, "--lock mutex, and lockchaos run --lock redlock"},
 		"seeds":      {func(h *fleet.Header, _ *fleet.Run) { h.Seeds = "1-21" }, "the seeds are 1-20, and 1-21"},
-		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are , and a"},
-		"driver":     {func(h *fleet.Header, _ *fleet.Run) { h.Files = map[string]string{"driver.py": "bb"} }, "the files of the driver are driver.py with the SHA-256 aa, and driver.py with the SHA-256 bb"},
-		"no driver":  {func(h *fleet.Header, _ *fleet.Run) { h.Files = nil }, "the files of the driver are driver.py with the SHA-256 aa, and none"},
+		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are [], and [a]"},
+		"driver":     {func(h *fleet.Header, _ *fleet.Run) { h.Files = map[string]string{"driver.py": "bb"} }, "the files of the driver are [driver.py:aa], and [driver.py:bb]"},
+		"no driver":  {func(h *fleet.Header, _ *fleet.Run) { h.Files = nil }, "the files of the driver are [driver.py:aa], and []"},
 		"plan":       {func(h *fleet.Header, _ *fleet.Run) { h.Plan = []byte(`{"a":1}`) }, "the machines can play other cells"},
 		"simulated":  {func(h *fleet.Header, _ *fleet.Run) { h.Same = true }, "virtual time"},
 		"abilities":  {func(_ *fleet.Header, r *fleet.Run) { r.LeftOut = []string{"clock"} }, `can make other faults`},

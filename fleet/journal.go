@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/seeds"
@@ -119,33 +116,25 @@ func Job(cell string, seed uint64) string {
 }
 
 // differences are what two headers differ in beside the shard, as sentences.
-func (h Header) differences(other Header) []string {
-	var all []string
-	differ := func(what, a, b string) {
-		if a != b {
-			all = append(all, fmt.Sprintf("%s %s, and %s", what, a, b))
+func (h Header) differences(other Header) (all []string) {
+	for _, of := range []struct {
+		what string
+		a, b any
+	}{
+		{"the program is", h.Program, other.Program},
+		{"the file of the program has the SHA-256", h.Build, other.Build},
+		{"the command is", h.Command, other.Command},
+		{"the files of the driver are", h.Files, other.Files},
+		{"the seeds are", h.Seeds, other.Seeds},
+		{"the cells are", h.Cells, other.Cells},
+		{"that it was played in virtual time is", h.Same, other.Same},
+	} {
+		if a, b := fmt.Sprint(of.a), fmt.Sprint(of.b); a != b {
+			all = append(all, fmt.Sprintf("%s %s, and %s", of.what, strings.TrimPrefix(a, "map"), strings.TrimPrefix(b, "map")))
 		}
 	}
-	differ("the program is", h.Program, other.Program)
-	if h.Program == other.Program {
-		differ("the file of the program has the SHA-256", h.Build, other.Build)
-	}
-	differ("the command is", h.Command, other.Command)
-	sums := func(h Header) string {
-		var words []string
-		for _, file := range slices.Sorted(maps.Keys(h.Files)) {
-			words = append(words, file+" with the SHA-256 "+h.Files[file])
-		}
-		return cmp.Or(strings.Join(words, ", "), "none")
-	}
-	differ("the files of the driver are", sums(h), sums(other))
-	differ("the seeds are", h.Seeds, other.Seeds)
-	differ("the cells are", strings.Join(h.Cells, ", "), strings.Join(other.Cells, ", "))
 	if len(all) == 0 && !bytes.Equal(h.Plan, other.Plan) {
 		all = append(all, "the machines can play other cells: lockchaos doctor")
-	}
-	if len(all) == 0 && h.Same != other.Same {
-		all = append(all, "one was played in virtual time, and the other was not")
 	}
 	return all
 }
