@@ -69,98 +69,67 @@ func TestJoin(t *testing.T) {
 		dir, err := os.MkdirTemp("", "fleet-") //nolint:usetesting // rapid's T has no TempDir
 		require.NoError(t, err)
 		defer os.RemoveAll(dir)
-		all := make([]uint64, 8)
-		for i := range all {
-			all[i] = uint64(i + 1)
-		}
+		var dirs, want, missing []string
+		played, cut := map[string]bool{}, 0
 		n := rapid.IntRange(1, 5).Draw(t, "shards")
-		var dirs []string
-		never := map[string]bool{}
-		cut := 0
 		for i := range n {
-			s := fleet.Shard{Index: i + 1, Of: n}
-			at := filepath.Join(dir, fmt.Sprint("shard-", i))
+			s, at := fleet.Shard{Index: i + 1, Of: n}, filepath.Join(dir, fmt.Sprint("shard-", i))
 			require.NoError(t, os.Mkdir(at, 0o755))
-			dirs = append(dirs, at)
 			h := header(s)
 			h.Seeds = "1-8"
+			part := fleet.Part(s, []uint64{1, 2, 3, 4, 5, 6, 7, 8})
 			j, err := fleet.Create(at, h)
 			require.NoError(t, err)
-			part := fleet.Part(s, all)
 			play(t, j, part)
 			require.NoError(t, j.Close())
-			if !rapid.Bool().Draw(t, "killed") {
-				continue
+			for range rapid.IntRange(0, 2).Draw(t, "kills") {
+				info, err := os.Stat(filepath.Join(at, fleet.JournalFile))
+				require.NoError(t, err)
+				require.NoError(t, os.Truncate(filepath.Join(at, fleet.JournalFile), rapid.Int64Range(0, info.Size()).Draw(t, "bytes")))
+				had, _ := fleet.Read(at)
+				if !rapid.Bool().Draw(t, "resumed") {
+					break
+				}
+				j, err := fleet.Resume(at, h)
+				require.NoError(t, err)
+				require.ElementsMatch(t, had.Runs, j.Runs())
+				play(t, j, part[len(j.Runs()):])
+				require.NoError(t, j.Close())
 			}
-			file := filepath.Join(at, fleet.JournalFile)
-			whole, err := fleet.Read(at)
-			require.NoError(t, err)
-			info, err := os.Stat(file)
-			require.NoError(t, err)
-			left := rapid.Int64Range(0, info.Size()).Draw(t, "bytes")
-			require.NoError(t, os.Truncate(file, left))
-			had, err := fleet.Read(at)
+			p, err := fleet.Read(at)
 			if err != nil { // not even the header is whole
 				require.ErrorIs(t, err, os.ErrNotExist)
-				require.ErrorContains(t, err, "no whole line")
-				if rapid.Bool().Draw(t, "begun again") {
-					j, err := fleet.Resume(at, h)
-					require.NoError(t, err)
-					require.Empty(t, j.Runs())
-					play(t, j, part)
-					require.NoError(t, j.Close())
-					continue
-				}
-				require.NoError(t, os.Remove(file))
-				require.NoError(t, os.Remove(at))
-				dirs = dirs[:len(dirs)-1]
-				for _, seed := range part {
-					never[fleet.Job("", seed)] = true
-				}
 				continue
 			}
-			require.ElementsMatch(t, whole.Runs[:len(had.Runs)], had.Runs)
-			if !rapid.Bool().Draw(t, "resumed") {
-				for _, seed := range part[len(had.Runs):] {
-					never[fleet.Job("", seed)] = true
-				}
-				if had.Cut {
-					cut++
-				}
-				continue
+			dirs = append(dirs, at)
+			if rapid.Bool().Draw(t, "copied") {
+				dirs = append(dirs, at+"-copy")
+				require.NoError(t, os.CopyFS(at+"-copy", os.DirFS(at)))
 			}
-			j, err = fleet.Resume(at, h)
-			require.NoError(t, err)
-			require.ElementsMatch(t, had.Runs, j.Runs())
-			play(t, j, part[len(j.Runs()):])
-			require.NoError(t, j.Close())
+			for _, r := range p.Runs {
+				played[r.Job] = true
+			}
 		}
 		if len(dirs) == 0 {
 			return
 		}
-		if rapid.Bool().Draw(t, "copied") {
-			copied := filepath.Join(dir, "copy")
-			require.NoError(t, os.CopyFS(copied, os.DirFS(dirs[0])))
-			p, err := fleet.Read(copied)
-			require.NoError(t, err)
-			if p.Cut {
+		for seed := range uint64(8) {
+			if job := fleet.Job("", seed+1); played[job] {
+				want = append(want, job)
+			} else {
+				missing = append(missing, job)
+			}
+		}
+		for _, at := range dirs {
+			if p, err := fleet.Read(at); err == nil && p.Cut {
 				cut++
 			}
-			dirs = append(dirs, copied)
 		}
 		c, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "order"))
 		require.NoError(t, err)
-		var jobs, want []string
+		var jobs []string
 		for _, r := range c.Runs {
 			jobs = append(jobs, r.Job)
-		}
-		var missing []string
-		for _, seed := range all {
-			if job := fleet.Job("", seed); never[job] {
-				missing = append(missing, job)
-			} else {
-				want = append(want, job)
-			}
 		}
 		require.Equal(t, want, jobs)
 		require.Equal(t, missing, c.Missing)
