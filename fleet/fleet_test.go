@@ -78,7 +78,7 @@ func TestJoin(t *testing.T) {
 			h := header(s)
 			h.Seeds = "1-8"
 			part := fleet.Part(s, []uint64{1, 2, 3, 4, 5, 6, 7, 8})
-			j, err := fleet.Create(at, h)
+			j, err := fleet.Open(at, h, false)
 			require.NoError(t, err)
 			play(t, j, part)
 			require.NoError(t, j.Close())
@@ -90,7 +90,7 @@ func TestJoin(t *testing.T) {
 				if !rapid.Bool().Draw(t, "resumed") {
 					break
 				}
-				j, err := fleet.Resume(at, h)
+				j, err := fleet.Open(at, h, true)
 				require.NoError(t, err)
 				require.ElementsMatch(t, had.Runs, j.Runs())
 				play(t, j, part[len(j.Runs()):])
@@ -159,7 +159,7 @@ func TestJoin_SecondTry(t *testing.T) {
 			dir := t.TempDir()
 			h := header(fleet.Shard{})
 			h.Seeds, h.Same = "1-2", tt.same
-			j, err := fleet.Create(dir, h)
+			j, err := fleet.Open(dir, h, false)
 			require.NoError(t, err)
 			require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(result)}))
 			require.NoError(t, j.Close())
@@ -207,7 +207,7 @@ func TestJoin_Refuses(t *testing.T) {
 				}
 				dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
 				require.NoError(t, os.Mkdir(dir, 0o755))
-				j, err := fleet.Create(dir, h)
+				j, err := fleet.Open(dir, h, false)
 				require.NoError(t, err)
 				require.NoError(t, j.Append(r))
 				require.NoError(t, j.Close())
@@ -256,15 +256,15 @@ func TestRead_Refuses(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	j, err := fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	j, err := fleet.Open(dir, header(fleet.Shard{Index: 1, Of: 2}), false)
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
-	_, err = fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	_, err = fleet.Open(dir, header(fleet.Shard{Index: 1, Of: 2}), false)
 	require.ErrorIs(t, err, os.ErrExist)
-	_, err = fleet.Resume(dir, header(fleet.Shard{Index: 2, Of: 2}))
+	_, err = fleet.Open(dir, header(fleet.Shard{Index: 2, Of: 2}), true)
 	require.ErrorContains(t, err, `the shard is "1/2", and "2/2"`)
 	other := header(fleet.Shard{Index: 1, Of: 2})
 	other.Build = "bb"
-	_, err = fleet.Resume(dir, other)
+	_, err = fleet.Open(dir, other, true)
 	require.ErrorContains(t, err, "the file of the program")
 }

@@ -172,45 +172,34 @@ type Journal struct {
 	broken error
 }
 
-// Create begins a journal in a folder.
-func Create(dir string, h Header) (*Journal, error) {
-	j, err := open(dir, os.O_EXCL)
-	if err != nil {
-		return nil, fmt.Errorf("make a journal: %w", err)
-	}
-	return j.begin(dir, h)
-}
-
-// open opens the file of a journal, which no other process has then.
-func open(dir string, flag int) (*Journal, error) {
+// Open begins a journal in a folder, which must be new, or resumes the one that is there, which must be of the same campaign and
+// shard. A last line that was cut off is removed; its run counts as never played. Where there is no journal to resume, or not
+// even the first line of one, it begins one.
+func Open(dir string, h Header, resume bool) (*Journal, error) {
 	// Where a file system has no locks, what two processes append is there of both.
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND|flag, 0o644)
+	flag := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if !resume {
+		flag |= os.O_EXCL
+	}
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), flag, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open a journal: %w", err)
 	}
-	if err := lock(f, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("another process plays in %s: %w", dir, err), f.Close())
+	host, _ := os.Hostname()
+	j := &Journal{file: f, host: host}
+	if err = lock(f, false); err != nil {
+		err = fmt.Errorf("another process plays in %s: %w", dir, err)
+	} else {
+		err = j.begin(dir, h)
 	}
-	return &Journal{file: f, host: host()}, nil
-}
-
-// begin writes the header into an empty file.
-func (j *Journal) begin(dir string, h Header) (*Journal, error) {
-	h.Format = format
-	if err := errors.Join(j.write(h), syncDir(dir)); err != nil {
-		return nil, errors.Join(err, j.Close())
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return j, nil
 }
 
-// Resume goes on with the journal in a folder, which must be of the same campaign and shard. A last line that was
-// cut off is removed; its run counts as never played. Where there is no journal, or not even the first line of one,
-// it begins one.
-func Resume(dir string, h Header) (*Journal, error) {
-	j, err := open(dir, 0)
-	if err != nil {
-		return nil, fmt.Errorf("resume a journal: %w", err)
-	}
+// begin reads what is there, and writes the header where nothing is.
+func (j *Journal) begin(dir string, h Header) error {
 	found, err := Read(dir)
 	empty := errors.Is(err, os.ErrNotExist) // has no whole line
 	if err == nil {
@@ -219,14 +208,15 @@ func Resume(dir string, h Header) (*Journal, error) {
 	if err == nil || empty {
 		err = os.Truncate(j.file.Name(), found.end)
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
+	if err == nil && empty {
+		h.Format = format
+		err = errors.Join(j.write(h), syncDir(dir))
 	}
-	if empty {
-		return j.begin(dir, h)
+	if err != nil {
+		return fmt.Errorf("resume a journal: %w", err)
 	}
 	j.runs = found.Runs
-	return j, nil
+	return nil
 }
 
 // resumedBy says why runs of h can't follow these.
@@ -239,14 +229,6 @@ func (found Recorded) resumedBy(h Header) error {
 		return fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", found.Dir, strings.Join(differ, "; "))
 	}
 	return nil
-}
-
-func host() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // Runs are those that it had when it was resumed.

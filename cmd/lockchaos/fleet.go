@@ -75,11 +75,7 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 	if err != nil {
 		return nil, harnessError{err}
 	}
-	begin := fleet.Create
-	if d.resume {
-		begin = fleet.Resume
-	}
-	j, err := begin(dir, h)
+	j, err := fleet.Open(dir, h, d.resume)
 	if errors.As(err, new(syscall.Errno)) { // such as that another process plays there: the next try may have more luck
 		err = harnessError{err}
 	}
