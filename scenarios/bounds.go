@@ -40,22 +40,20 @@ func Bounded(b []byte) error {
 		if at.Line != line {
 			line, begun = at.Line, 0
 		}
-		tooDeep := func() error { return fmt.Errorf("line %d: nested deeper than %d", at.Line, maxNested) }
 		switch t.Type { //nolint:exhaustive // what nests, and what may not be there
 		case token.CommentType, token.DocumentHeaderType, token.DocumentEndType, token.SpaceType:
 			continue
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
 			return fmt.Errorf("line %d: %s: anchors, aliases and merge keys can't be used here", at.Line, strings.TrimSpace(t.Value))
 		case token.MappingStartType, token.SequenceStartType:
-			if nested++; nested > maxNested {
-				return tooDeep()
-			}
+			nested++
 		case token.MappingEndType, token.SequenceEndType:
 			nested--
 		case token.SequenceEntryType, token.MappingKeyType:
-			if begun++; begun > maxNested {
-				return tooDeep()
-			}
+			begun++
+		}
+		if max(nested, begun) > maxNested {
+			return fmt.Errorf("line %d: nested deeper than %d", at.Line, maxNested)
 		}
 		empty = false
 	}

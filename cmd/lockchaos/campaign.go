@@ -16,14 +16,6 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-// The states of a finding that are a reason to fail: it is there for the first time; it was there before, and is not
-// known; it is known, and was seen more often than before.
-const (
-	findingNew   = "NEW"
-	findingOpen  = "OPEN"
-	findingWorse = "WORSE"
-)
-
 func (a *app) campaignCommand() *cobra.Command {
 	var store string
 	var canaries []string
@@ -144,20 +136,19 @@ func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm
 			in := reports.Interval(seen, of)
 			return fmt.Sprintf("%d of %d (%.0f-%.0f %%)", seen, of, 100*in[0], 100*in[1])
 		}
-		state := findingNew
-		if f.Nights > 1 {
-			state = findingOpen
-		}
-		if at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) }); at >= 0 {
-			state = "known: " + known[at].Why
-		}
+		at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) })
+		state, fails := "NEW", true
 		switch {
 		case f.Seen == 0:
-			state = "not seen"
+			state, fails = "not seen", false
 		case f.Worse():
-			state = findingWorse
+			state = "WORSE"
+		case at >= 0:
+			state, fails = "known: "+known[at].Why, false
+		case f.Nights > 1:
+			state = "OPEN"
 		}
-		alarm = alarm || slices.Contains([]string{findingNew, findingOpen, findingWorse}, state)
+		alarm = alarm || fails
 		t.add(f.String(), rate(f.Seen, f.Of), rate(f.Before, f.OfBefore), f.First, f.Last, state, f.Command)
 	}
 	return alarm, t.text(a.stdout)
