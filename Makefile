@@ -213,6 +213,7 @@ tidy: ## Update go.mod and go.sum of all modules to what is imported; MODULE=PAT
 		go mod edit -dropreplace $(LOCK_MODULE); exit $$code
 	cd examples && go mod tidy
 	cd examples/fleet/kubernetes && GOWORK=off go mod tidy
+	cd examples/fleet/kubernetes/cluster && GOWORK=off go mod tidy
 
 .bin/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -267,6 +268,7 @@ nightly: build ## What takes too long for each change: every scenario ten times,
 	LOCKCHAOS_SIMULATION_SEEDS=1000 go test -run '^Test(KnownFailures|SimulatedMutants)_NoRace$$' -v -timeout 120m ./simulation
 	LOCKCHAOS_SIMULATION_SEEDS=60 go test -run '^Test(CorrectLocks|CorrectTwins|ReportsNameTheFaultsInEffect)_NoRace$$|^Test(AcknowledgedGrantsSurviveFailovers|Replays)$$' -timeout 60m ./simulation
 	$(MAKE) simulate-exact ARGS='--topology independent --lock redlock --seeds 1-20 --again 20'
+	cd examples/fleet/kubernetes/cluster && GOWORK=off LOCKCHAOS=$(CURDIR)/bin/lockchaos-exact go test -count=1 -vet=off -ldflags=-w -timeout 60m .
 	LOCKCHAOS_CASES=8000 go test -run '^Test(VerdictsKeepRelations|ALikelyOrderIsAProof|WhatIsReadIsJudgedAlike)$$' -timeout 60m ./checker
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -run '^TestInstallsFromAProxy$$' ./cmd/lockchaos
 	LOCKCHAOS_TEST_NIGHTLY=1 go test -count=1 -vet=off -timeout 30m ./causes ./history ./topologies/process ./workload

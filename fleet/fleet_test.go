@@ -69,98 +69,67 @@ func TestJoin(t *testing.T) {
 		dir, err := os.MkdirTemp("", "fleet-") //nolint:usetesting // rapid's T has no TempDir
 		require.NoError(t, err)
 		defer os.RemoveAll(dir)
-		all := make([]uint64, 8)
-		for i := range all {
-			all[i] = uint64(i + 1)
-		}
+		var dirs, want, missing []string
+		played, cut := map[string]bool{}, 0
 		n := rapid.IntRange(1, 5).Draw(t, "shards")
-		var dirs []string
-		never := map[string]bool{}
-		cut := 0
 		for i := range n {
-			s := fleet.Shard{Index: i + 1, Of: n}
-			at := filepath.Join(dir, fmt.Sprint("shard-", i))
+			s, at := fleet.Shard{Index: i + 1, Of: n}, filepath.Join(dir, fmt.Sprint("shard-", i))
 			require.NoError(t, os.Mkdir(at, 0o755))
-			dirs = append(dirs, at)
 			h := header(s)
 			h.Seeds = "1-8"
-			j, err := fleet.Create(at, h)
+			part := fleet.Part(s, []uint64{1, 2, 3, 4, 5, 6, 7, 8})
+			j, err := fleet.Open(at, h, false)
 			require.NoError(t, err)
-			part := fleet.Part(s, all)
 			play(t, j, part)
 			require.NoError(t, j.Close())
-			if !rapid.Bool().Draw(t, "killed") {
-				continue
+			for range rapid.IntRange(0, 2).Draw(t, "kills") {
+				info, err := os.Stat(filepath.Join(at, fleet.JournalFile))
+				require.NoError(t, err)
+				require.NoError(t, os.Truncate(filepath.Join(at, fleet.JournalFile), rapid.Int64Range(0, info.Size()).Draw(t, "bytes")))
+				had, _ := fleet.Read(at)
+				if !rapid.Bool().Draw(t, "resumed") {
+					break
+				}
+				j, err := fleet.Open(at, h, true)
+				require.NoError(t, err)
+				require.ElementsMatch(t, had.Runs, j.Runs())
+				play(t, j, part[len(j.Runs()):])
+				require.NoError(t, j.Close())
 			}
-			file := filepath.Join(at, fleet.JournalFile)
-			whole, err := fleet.Read(at)
-			require.NoError(t, err)
-			info, err := os.Stat(file)
-			require.NoError(t, err)
-			left := rapid.Int64Range(0, info.Size()).Draw(t, "bytes")
-			require.NoError(t, os.Truncate(file, left))
-			had, err := fleet.Read(at)
+			p, err := fleet.Read(at)
 			if err != nil { // not even the header is whole
 				require.ErrorIs(t, err, os.ErrNotExist)
-				require.ErrorContains(t, err, "no whole line")
-				if rapid.Bool().Draw(t, "begun again") {
-					j, err := fleet.Resume(at, h)
-					require.NoError(t, err)
-					require.Empty(t, j.Runs())
-					play(t, j, part)
-					require.NoError(t, j.Close())
-					continue
-				}
-				require.NoError(t, os.Remove(file))
-				require.NoError(t, os.Remove(at))
-				dirs = dirs[:len(dirs)-1]
-				for _, seed := range part {
-					never[fleet.Job("", seed)] = true
-				}
 				continue
 			}
-			require.ElementsMatch(t, whole.Runs[:len(had.Runs)], had.Runs)
-			if !rapid.Bool().Draw(t, "resumed") {
-				for _, seed := range part[len(had.Runs):] {
-					never[fleet.Job("", seed)] = true
-				}
-				if had.Cut {
-					cut++
-				}
-				continue
+			dirs = append(dirs, at)
+			if rapid.Bool().Draw(t, "copied") {
+				dirs = append(dirs, at+"-copy")
+				require.NoError(t, os.CopyFS(at+"-copy", os.DirFS(at)))
 			}
-			j, err = fleet.Resume(at, h)
-			require.NoError(t, err)
-			require.ElementsMatch(t, had.Runs, j.Runs())
-			play(t, j, part[len(j.Runs()):])
-			require.NoError(t, j.Close())
+			for _, r := range p.Runs {
+				played[r.Job] = true
+			}
 		}
 		if len(dirs) == 0 {
 			return
 		}
-		if rapid.Bool().Draw(t, "copied") {
-			copied := filepath.Join(dir, "copy")
-			require.NoError(t, os.CopyFS(copied, os.DirFS(dirs[0])))
-			p, err := fleet.Read(copied)
-			require.NoError(t, err)
-			if p.Cut {
+		for seed := range uint64(8) {
+			if job := fleet.Job("", seed+1); played[job] {
+				want = append(want, job)
+			} else {
+				missing = append(missing, job)
+			}
+		}
+		for _, at := range dirs {
+			if p, err := fleet.Read(at); err == nil && p.Cut {
 				cut++
 			}
-			dirs = append(dirs, copied)
 		}
 		c, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "order"))
 		require.NoError(t, err)
-		var jobs, want []string
+		var jobs []string
 		for _, r := range c.Runs {
 			jobs = append(jobs, r.Job)
-		}
-		var missing []string
-		for _, seed := range all {
-			if job := fleet.Job("", seed); never[job] {
-				missing = append(missing, job)
-			} else {
-				want = append(want, job)
-			}
 		}
 		require.Equal(t, want, jobs)
 		require.Equal(t, missing, c.Missing)
@@ -172,52 +141,40 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// A second try of a shard is other draws of its seeds, which count; of a campaign whose runs are the same each
-// time they count once.
+// A second try of a shard is other draws of its seeds, which count. Of a campaign whose runs are the same each time they count
+// once; where they differ all the same, none hides the other.
 func TestJoin_SecondTry(t *testing.T) {
-	for _, same := range []bool{false, true} {
+	for _, tt := range []struct {
+		same     bool
+		tries    []string // the result of seed 1 in each
+		want     string
+		repeated int
+	}{
+		{false, []string{"0", "0"}, "00", 1},
+		{true, []string{"0", "0"}, "0", 0},
+		{true, []string{"0", "1", "0"}, "01", 1},
+	} {
 		var dirs []string
-		for range 2 {
+		for _, result := range tt.tries {
 			dir := t.TempDir()
 			h := header(fleet.Shard{})
-			h.Seeds, h.Same = "1-3", same
-			j, err := fleet.Create(dir, h)
+			h.Seeds, h.Same = "1-2", tt.same
+			j, err := fleet.Open(dir, h, false)
 			require.NoError(t, err)
-			play(t, j, []uint64{3, 1})
+			require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(result)}))
 			require.NoError(t, j.Close())
 			dirs = append(dirs, dir)
 		}
 		c, err := fleet.Join(dirs)
 		require.NoError(t, err)
-		require.Equal(t, []string{"seed 2"}, c.Missing)
-		if same {
-			require.Len(t, c.Runs, 2)
-			require.Zero(t, c.Repeated)
-		} else {
-			require.Len(t, c.Runs, 4)
-			require.Equal(t, 2, c.Repeated)
+		got := ""
+		for _, r := range c.Runs {
+			got += string(r.Result)
 		}
+		require.Equal(t, tt.want, got)
+		require.Equal(t, tt.repeated, c.Repeated)
+		require.Equal(t, []string{"seed 2"}, c.Missing)
 	}
-}
-
-// Results of one job that differ are of two runs, whatever was promised of them: none hides the other.
-func TestJoin_SecondTryDiffers(t *testing.T) {
-	var dirs []string
-	for _, found := range []string{"0", "1", "0"} {
-		dir := t.TempDir()
-		h := header(fleet.Shard{})
-		h.Seeds, h.Same = "1", true
-		j, err := fleet.Create(dir, h)
-		require.NoError(t, err)
-		require.NoError(t, j.Append(fleet.Run{Job: "seed 1", Result: []byte(found)}))
-		require.NoError(t, j.Close())
-		dirs = append(dirs, dir)
-	}
-	c, err := fleet.Join(dirs)
-	require.NoError(t, err)
-	require.Len(t, c.Runs, 2)
-	require.Equal(t, "01", string(c.Runs[0].Result)+string(c.Runs[1].Result))
-	require.Equal(t, 1, c.Repeated)
 }
 
 // What is not of one campaign is refused, and why is said.
@@ -232,9 +189,9 @@ func TestJoin_Refuses(t *testing.T) {
 		"build":      {func(h *fleet.Header, _ *fleet.Run) { h.Build = "bb" }, "the file of the program has the SHA-256 aa, and bb"},
 		"command":    {func(h *fleet.Header, _ *fleet.Run) { h.Command = "lockchaos run --lock redlock" }, "--lock mutex, and lockchaos run --lock redlock"},
 		"seeds":      {func(h *fleet.Header, _ *fleet.Run) { h.Seeds = "1-21" }, "the seeds are 1-20, and 1-21"},
-		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are , and a"},
-		"driver":     {func(h *fleet.Header, _ *fleet.Run) { h.Files = map[string]string{"driver.py": "bb"} }, "the files of the driver are driver.py with the SHA-256 aa, and driver.py with the SHA-256 bb"},
-		"no driver":  {func(h *fleet.Header, _ *fleet.Run) { h.Files = nil }, "the files of the driver are driver.py with the SHA-256 aa, and none"},
+		"cells":      {func(h *fleet.Header, _ *fleet.Run) { h.Cells = []string{"a"} }, "the cells are [], and [a]"},
+		"driver":     {func(h *fleet.Header, _ *fleet.Run) { h.Files = map[string]string{"driver.py": "bb"} }, "the files of the driver are [driver.py:aa], and [driver.py:bb]"},
+		"no driver":  {func(h *fleet.Header, _ *fleet.Run) { h.Files = nil }, "the files of the driver are [driver.py:aa], and []"},
 		"plan":       {func(h *fleet.Header, _ *fleet.Run) { h.Plan = []byte(`{"a":1}`) }, "the machines can play other cells"},
 		"simulated":  {func(h *fleet.Header, _ *fleet.Run) { h.Same = true }, "virtual time"},
 		"abilities":  {func(_ *fleet.Header, r *fleet.Run) { r.LeftOut = []string{"clock"} }, `can make other faults`},
@@ -250,7 +207,7 @@ func TestJoin_Refuses(t *testing.T) {
 				}
 				dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
 				require.NoError(t, os.Mkdir(dir, 0o755))
-				j, err := fleet.Create(dir, h)
+				j, err := fleet.Open(dir, h, false)
 				require.NoError(t, err)
 				require.NoError(t, j.Append(r))
 				require.NoError(t, j.Close())
@@ -268,9 +225,9 @@ func TestJoin_Refuses(t *testing.T) {
 
 // Of the words of a driver's command the files are known by what is in them.
 func TestFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "driver.py")
+	path := filepath.Join(t.TempDir(), "my driver.py")
 	require.NoError(t, os.WriteFile(path, []byte("a"), 0o600))
-	files, err := fleet.Files("python3 '"+path+"' --from "+filepath.Dir(path)+" nowhere.py", "sh")
+	files, err := fleet.Files("python3 '"+path+"'>log --from "+filepath.Dir(path)+" nowhere.py", "sh")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{path: "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}, files)
 }
@@ -299,15 +256,15 @@ func TestRead_Refuses(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	j, err := fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	j, err := fleet.Open(dir, header(fleet.Shard{Index: 1, Of: 2}), false)
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
-	_, err = fleet.Create(dir, header(fleet.Shard{Index: 1, Of: 2}))
+	_, err = fleet.Open(dir, header(fleet.Shard{Index: 1, Of: 2}), false)
 	require.ErrorIs(t, err, os.ErrExist)
-	_, err = fleet.Resume(dir, header(fleet.Shard{Index: 2, Of: 2}))
+	_, err = fleet.Open(dir, header(fleet.Shard{Index: 2, Of: 2}), true)
 	require.ErrorContains(t, err, `the shard is "1/2", and "2/2"`)
 	other := header(fleet.Shard{Index: 1, Of: 2})
 	other.Build = "bb"
-	_, err = fleet.Resume(dir, other)
+	_, err = fleet.Open(dir, other, true)
 	require.ErrorContains(t, err, "the file of the program")
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,12 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/lockchaos/lockchaos/internal/seeds"
 )
@@ -73,11 +70,15 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// shellWords are those of a shell's command: what is between quotes is one of them.
+var shellWords = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s"';&|<>()]+`)
+
 // Files are the SHA-256 of those words of commands that name files, as from this folder: a driver is one of them, and
 // an interpreter that is found by its name alone is none.
 func Files(commands ...string) (map[string]string, error) {
 	all := map[string]string{}
-	for _, word := range strings.FieldsFunc(strings.Join(commands, " "), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`"';&|<>()`, r) }) {
+	for _, word := range shellWords.FindAllString(strings.Join(commands, " "), -1) {
+		word = strings.Trim(word, `'"`)
 		if info, err := os.Stat(word); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
@@ -115,33 +116,25 @@ func Job(cell string, seed uint64) string {
 }
 
 // differences are what two headers differ in beside the shard, as sentences.
-func (h Header) differences(other Header) []string {
-	var all []string
-	differ := func(what, a, b string) {
-		if a != b {
-			all = append(all, fmt.Sprintf("%s %s, and %s", what, a, b))
+func (h Header) differences(other Header) (all []string) {
+	for _, of := range []struct {
+		what string
+		a, b any
+	}{
+		{"the program is", h.Program, other.Program},
+		{"the file of the program has the SHA-256", h.Build, other.Build},
+		{"the command is", h.Command, other.Command},
+		{"the files of the driver are", h.Files, other.Files},
+		{"the seeds are", h.Seeds, other.Seeds},
+		{"the cells are", h.Cells, other.Cells},
+		{"that it was played in virtual time is", h.Same, other.Same},
+	} {
+		if a, b := fmt.Sprint(of.a), fmt.Sprint(of.b); a != b {
+			all = append(all, fmt.Sprintf("%s %s, and %s", of.what, strings.TrimPrefix(a, "map"), strings.TrimPrefix(b, "map")))
 		}
 	}
-	differ("the program is", h.Program, other.Program)
-	if h.Program == other.Program {
-		differ("the file of the program has the SHA-256", h.Build, other.Build)
-	}
-	differ("the command is", h.Command, other.Command)
-	sums := func(h Header) string {
-		var words []string
-		for _, file := range slices.Sorted(maps.Keys(h.Files)) {
-			words = append(words, file+" with the SHA-256 "+h.Files[file])
-		}
-		return cmp.Or(strings.Join(words, ", "), "none")
-	}
-	differ("the files of the driver are", sums(h), sums(other))
-	differ("the seeds are", h.Seeds, other.Seeds)
-	differ("the cells are", strings.Join(h.Cells, ", "), strings.Join(other.Cells, ", "))
 	if len(all) == 0 && !bytes.Equal(h.Plan, other.Plan) {
 		all = append(all, "the machines can play other cells: lockchaos doctor")
-	}
-	if len(all) == 0 && h.Same != other.Same {
-		all = append(all, "one was played in virtual time, and the other was not")
 	}
 	return all
 }
@@ -162,6 +155,14 @@ type Run struct {
 	Result json.RawMessage `json:"result"`
 }
 
+// Decode reads the result of a run whose journal is in a folder. What the program would not write is an error.
+func (r Run) Decode(folder string, into any) error {
+	if err := decode(r.Result, into); err != nil {
+		return fmt.Errorf("%s: %s: %w", filepath.Join(folder, JournalFile), r.Job, err)
+	}
+	return nil
+}
+
 // A Journal is a file to which runs are appended as they end. One process at a time has it.
 type Journal struct {
 	file *os.File
@@ -171,65 +172,51 @@ type Journal struct {
 	broken error
 }
 
-// Create begins a journal in a folder.
-func Create(dir string, h Header) (*Journal, error) {
-	j, err := open(dir, os.O_EXCL)
+// Open begins a journal in a folder, which must be new, or resumes the one that is there, which must be of the same campaign and
+// shard. A last line that was cut off is removed; its run counts as never played. Where there is no journal to resume, or not
+// even the first line of one, it begins one.
+func Open(dir string, h Header, resume bool) (*Journal, error) {
+	// Where a file system has no locks, what two processes append is there of both.
+	flag := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if !resume {
+		flag |= os.O_EXCL
+	}
+	f, err := os.OpenFile(filepath.Join(dir, JournalFile), flag, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("make a journal: %w", err)
+		return nil, fmt.Errorf("open a journal: %w", err)
 	}
-	return j.begin(dir, h)
-}
-
-// open opens the file of a journal, which no other process has then.
-func open(dir string, flag int) (*Journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, JournalFile), os.O_CREATE|os.O_WRONLY|flag, 0o644)
+	host, _ := os.Hostname()
+	j := &Journal{file: f, host: host}
+	if err = lock(f, false); err != nil {
+		err = fmt.Errorf("another process plays in %s: %w", dir, err)
+	} else {
+		err = j.begin(dir, h)
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := lock(f, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("another process plays in %s: %w", dir, err), f.Close())
-	}
-	return &Journal{file: f, host: host()}, nil
-}
-
-// begin writes the header into an empty file.
-func (j *Journal) begin(dir string, h Header) (*Journal, error) {
-	h.Format = format
-	if err := errors.Join(j.write(h), syncDir(dir)); err != nil {
-		return nil, errors.Join(err, j.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return j, nil
 }
 
-// Resume goes on with the journal in a folder, which must be of the same campaign and shard. A last line that was
-// cut off is removed; its run counts as never played. Where there is no journal, or not even the first line of one,
-// it begins one.
-func Resume(dir string, h Header) (*Journal, error) {
-	j, err := open(dir, 0)
-	if err != nil {
-		return nil, fmt.Errorf("resume a journal: %w", err)
-	}
+// begin reads what is there, and writes the header where nothing is.
+func (j *Journal) begin(dir string, h Header) error {
 	found, err := Read(dir)
-	if errors.Is(err, os.ErrNotExist) { // has no whole line
-		if err := j.file.Truncate(0); err != nil {
-			return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
-		}
-		return j.begin(dir, h)
-	}
+	empty := errors.Is(err, os.ErrNotExist) // has no whole line
 	if err == nil {
 		err = found.resumedBy(h)
 	}
-	if err == nil {
-		err = j.file.Truncate(found.end)
+	if err == nil || empty {
+		err = os.Truncate(j.file.Name(), found.end)
 	}
-	if err == nil {
-		_, err = j.file.Seek(found.end, io.SeekStart)
+	if err == nil && empty {
+		h.Format = format
+		err = errors.Join(j.write(h), syncDir(dir))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("resume a journal: %w", err), j.Close())
+		return fmt.Errorf("resume a journal: %w", err)
 	}
 	j.runs = found.Runs
-	return j, nil
+	return nil
 }
 
 // resumedBy says why runs of h can't follow these.
@@ -242,14 +229,6 @@ func (found Recorded) resumedBy(h Header) error {
 		return fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", found.Dir, strings.Join(differ, "; "))
 	}
 	return nil
-}
-
-func host() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // Runs are those that it had when it was resumed.

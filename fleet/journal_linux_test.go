@@ -30,12 +30,13 @@ func TestAppend_AfterAFailure(t *testing.T) {
 func TestResume_WhileAnotherPlays(t *testing.T) {
 	dir := t.TempDir()
 	h := Header{Program: "v1", Build: "aa", Command: "c", Seeds: "1-2"}
-	j, err := Create(dir, h)
+	j, err := Open(dir, h, false)
 	require.NoError(t, err)
-	_, err = Resume(dir, h)
+	_, err = Open(dir, h, true)
 	require.ErrorContains(t, err, "another process plays in "+dir)
+	require.ErrorIs(t, err, syscall.EWOULDBLOCK)
 	require.NoError(t, j.Close())
-	j, err = Resume(dir, h)
+	j, err = Open(dir, h, true)
 	require.NoError(t, err)
 	require.NoError(t, j.Discard())
 	require.NoError(t, j.Close())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/scenarios"
 )
 
 // The files of the folder in which campaigns are remembered.
@@ -44,6 +46,12 @@ func (k Key) String() string {
 	return text
 }
 
+// part is what runs of it are of, without a kind.
+func (k Key) part() Key {
+	k.Kind = ""
+	return k
+}
+
 func (k Key) compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Lock, o.Lock), strings.Compare(k.Topology, o.Topology), strings.Compare(k.Faults, o.Faults), strings.Compare(k.Kind, o.Kind))
 }
@@ -59,67 +67,100 @@ type Judged struct {
 	Kinds map[string]time.Duration
 }
 
+// A Count is how many runs of a night were judged, without a kind, or showed that kind.
+type Count struct {
+	Key
+
+	Runs int `json:"runs"`
+	// Of a kind: the run that came to it first after its beginning.
+	Seed    uint64        `json:"seed,omitempty"`
+	After   time.Duration `json:"after,omitempty"`
+	Command string        `json:"command,omitempty"`
+}
+
+// add adds other runs of its key.
+func (c *Count) add(o Count) {
+	if c.Runs == 0 || o.After < c.After || o.After == c.After && o.Seed < c.Seed {
+		c.Seed, c.After, c.Command = o.Seed, o.After, o.Command
+	}
+	c.Runs += o.Runs
+}
+
 // A Night is a campaign that is remembered.
 type Night struct {
 	// Parts has an ID of a run of each folder: campaigns that have a part in common are one.
 	Parts   []string  `json:"parts"`
 	Date    time.Time `json:"date"` // when it was remembered first
 	Program string    `json:"program"`
+	Counts  []Count   `json:"counts"`
 }
 
-// A Share is how often a finding was seen in a night, which is its place in [Memory.Nights].
-type Share struct {
-	Night int `json:"night"`
-	Seen  int `json:"seen"`
-	Of    int `json:"of"`
-}
-
-// A Found is a finding over all nights, from the first in which it was seen.
-type Found struct {
-	Key
-
-	Nights []Share `json:"nights"`
-	// Seed, After and Command are of the run that came to it first after its beginning.
-	Seed    uint64        `json:"seed"`
-	After   time.Duration `json:"after"`
-	Command string        `json:"command"`
-}
-
-// Last is how often it was seen in the last of its nights.
-func (f *Found) Last() (seen, of int) {
-	n := f.Nights[len(f.Nights)-1]
-	return n.Seen, n.Of
-}
-
-// Before is how often it was seen in the nights before the last.
-func (f *Found) Before() (seen, of int) {
-	for _, n := range f.Nights[:len(f.Nights)-1] {
-		seen, of = seen+n.Seen, of+n.Of
+// of is the count of a key; zero if it has none.
+func (n *Night) of(key Key) (c Count) {
+	if i := slices.IndexFunc(n.Counts, func(c Count) bool { return c.Key == key }); i >= 0 {
+		c = n.Counts[i]
 	}
-	return seen, of
+	return c
+}
+
+// A Finding is what the nights show of a kind, from the first in which it was seen.
+type Finding struct {
+	Count // of all nights
+
+	// First and Last are the nights in which it was seen, by date and program, and Nights is how many were.
+	First  string `json:"first_seen"`
+	Last   string `json:"last_seen"`
+	Nights int    `json:"nights"`
+	// Seen of Of runs showed it in the last night that looked for it, Before of OfBefore in those before. The true share of the
+	// last is within Share in 95 of 100 cases.
+	Seen     int        `json:"seen"`
+	Of       int        `json:"of"`
+	Before   int        `json:"before"`
+	OfBefore int        `json:"of_before"`
+	Share    [2]float64 `json:"share"`
 }
 
 // Worse reports whether it was seen more often in the last night than before, by more than chance makes likely: the
 // intervals of the two rates, in which the true share is in 95 of 100 cases, are apart.
-func (f *Found) Worse() bool {
-	before, of := f.Before()
-	seen, now := f.Last()
-	return of > 0 && reports.Interval(seen, now)[0] > reports.Interval(before, of)[1]
+func (f *Finding) Worse() bool {
+	return f.OfBefore > 0 && f.Share[0] > reports.Interval(f.Before, f.OfBefore)[1]
 }
 
-// Seen are the nights in which it was seen.
-func (f *Found) Seen() []Share {
-	return slices.DeleteFunc(slices.Clone(f.Nights), unseen)
+// findings are what some nights show, in the order of the keys.
+func findings(nights []Night) (all []Finding) {
+	keys := map[Key]bool{}
+	for _, n := range nights {
+		for _, c := range n.Counts {
+			keys[c.Key] = true
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(keys), Key.compare) {
+		f := Finding{Count: Count{Key: key}}
+		for _, n := range nights {
+			c, of := n.of(key), n.of(key.part()).Runs
+			if of == 0 || c.Runs+f.Nights == 0 {
+				continue
+			}
+			f.Before, f.OfBefore, f.Seen, f.Of = f.Before+f.Seen, f.OfBefore+f.Of, c.Runs, of
+			if c.Runs == 0 {
+				continue
+			}
+			f.add(c)
+			f.Nights, f.Last = f.Nights+1, n.Date.Format(time.DateOnly)+" "+n.Program
+			f.First = cmp.Or(f.First, f.Last)
+		}
+		if f.Share = reports.Interval(f.Seen, f.Of); key.Kind != "" {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
-func unseen(s Share) bool { return s.Seen == 0 }
-
-// A Memory is what many campaigns found: the nights in the order in which they were first told, and the findings in
-// order of the keys.
+// A Memory is what many campaigns found: the nights in the order in which they were first told, and what they show.
 type Memory struct {
-	Format   int     `json:"format"`
-	Nights   []Night `json:"nights"`
-	Findings []Found `json:"findings"`
+	Format   int       `json:"format"`
+	Findings []Finding `json:"findings"` // written for people; the nights have all
+	Nights   []Night   `json:"nights"`
 }
 
 // Hold waits until no other process has the memory in a folder, and keeps it from others until release is called.
@@ -157,106 +198,52 @@ func (m *Memory) check() error {
 	if m.Format != format {
 		return fmt.Errorf("its format is %d, and this program reads %d", m.Format, format)
 	}
-	for i, f := range m.Findings {
-		if i > 0 && m.Findings[i-1].compare(f.Key) >= 0 {
-			return fmt.Errorf("%s is there twice, or not in its place", f)
-		}
-		if len(f.Nights) == 0 {
-			return fmt.Errorf("%s has no night", f)
-		}
-		last := -1
-		for _, n := range f.Nights {
-			if n.Night <= last || n.Night >= len(m.Nights) || n.Seen < 0 || n.Seen > n.Of || n.Of == 0 {
-				return fmt.Errorf("%s was seen in %d of %d runs of night %d, which can't be", f, n.Seen, n.Of, n.Night)
+	for i, n := range m.Nights {
+		for k, c := range n.Counts {
+			same := func(o Count) bool { return o.Key == c.Key }
+			if c.Runs < 1 || c.Runs > n.of(c.part()).Runs || slices.IndexFunc(n.Counts, same) != k {
+				return fmt.Errorf("night %d has %d of %d runs of %s, or that twice, which can't be", i, c.Runs, n.of(c.part()).Runs, c.Key)
 			}
-			last = n.Night
 		}
 	}
 	return nil
 }
 
-// Add adds the runs of a campaign, and returns what was found in it or is looked for again in it, with the nights up to it: a finding
-// of a lock, topology and faults that it has no run of stays as it is. A campaign that is told again, whole or with other
-// folders, takes the place that it had.
-func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Found {
-	night := m.place(Night{Parts: c.Parts, Date: now.UTC().Truncate(time.Second), Program: c.Program})
-	of := map[Key]int{}
-	found := map[Key][]Judged{}
+// Add adds the runs of a campaign, and returns what was found or looked for again in it, with the nights up to it. A campaign
+// that is told again, whole or with other folders, takes the place that it had.
+func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Finding {
+	counts := map[Key]Count{}
+	count := func(key Key, c Count) {
+		all := counts[key]
+		all.Key = key
+		all.add(c)
+		counts[key] = all
+	}
 	for _, r := range runs {
-		of[r.Key]++
-		for kind := range r.Kinds {
+		count(r.Key, Count{Runs: 1})
+		for kind, after := range r.Kinds {
 			key := r.Key
 			key.Kind = kind
-			found[key] = append(found[key], r)
+			count(key, Count{Runs: 1, Seed: r.Seed, After: after, Command: r.Command})
 		}
 	}
-	for key := range found {
-		if !slices.ContainsFunc(m.Findings, func(f Found) bool { return f.Key == key }) {
-			m.Findings = append(m.Findings, Found{Key: key})
-		}
+	night := Night{c.Parts, now.UTC().Truncate(time.Second), c.Program, slices.SortedFunc(maps.Values(counts), func(a, b Count) int { return a.compare(b.Key) })}
+	again := func(n Night) bool {
+		return slices.ContainsFunc(n.Parts, func(id string) bool { return slices.Contains(c.Parts, id) })
 	}
-	slices.SortFunc(m.Findings, func(a, b Found) int { return a.compare(b.Key) })
-	var tonight []Found
-	for i := range m.Findings {
-		f := &m.Findings[i]
-		part := f.Key
-		part.Kind = ""
-		if of[part] == 0 {
-			f.trim()
-			continue
-		}
-		for _, r := range found[f.Key] {
-			if after := r.Kinds[f.Kind]; f.Command == "" || after < f.After || after == f.After && r.Seed < f.Seed {
-				f.Seed, f.After, f.Command = r.Seed, after, r.Command
-			}
-		}
-		f.Nights = append(f.Nights, Share{night, len(found[f.Key]), of[part]})
-		slices.SortFunc(f.Nights, func(a, b Share) int { return cmp.Compare(a.Night, b.Night) })
-		f.trim()
-		upTo := *f
-		upTo.Nights = slices.DeleteFunc(slices.Clone(f.Nights), func(s Share) bool { return s.Night > night })
-		if len(upTo.Nights) > 0 {
-			tonight = append(tonight, upTo)
-		}
-	}
-	m.Findings = slices.DeleteFunc(m.Findings, func(f Found) bool { return len(f.Nights) == 0 })
-	return tonight
-}
-
-// place finds the place of a night: that which it had, of which nothing is left in the findings then, or the next.
-func (m *Memory) place(night Night) int {
-	at := -1
-	for i := range m.Nights {
-		if !slices.ContainsFunc(m.Nights[i].Parts, func(id string) bool { return slices.Contains(night.Parts, id) }) {
-			continue
-		}
-		if m.Nights[i].Parts = nil; at < 0 {
-			at, night.Date = i, m.Nights[i].Date
-		}
-		for k := range m.Findings {
-			f := &m.Findings[k]
-			f.Nights = slices.DeleteFunc(f.Nights, func(s Share) bool { return s.Night == i })
-		}
-	}
+	at := slices.IndexFunc(m.Nights, again)
 	if at < 0 {
-		at, m.Nights = len(m.Nights), append(m.Nights, Night{})
+		at = len(m.Nights)
+	} else {
+		night.Date = m.Nights[at].Date
 	}
-	m.Nights[at] = night
-	return at
-}
-
-// trim drops the nights before the first in which it was seen.
-func (f *Found) trim() {
-	first := slices.IndexFunc(f.Nights, func(s Share) bool { return s.Seen > 0 })
-	if first < 0 {
-		first = len(f.Nights)
-	}
-	f.Nights = f.Nights[first:]
+	m.Nights = slices.Insert(slices.DeleteFunc(m.Nights, again), at, night)
+	return slices.DeleteFunc(findings(m.Nights[:at+1]), func(f Finding) bool { return night.of(f.part()).Runs == 0 })
 }
 
 // Write writes what is remembered into a folder, in one step.
 func (m *Memory) Write(dir string) error {
-	m.Format = format
+	m.Format, m.Findings = format, findings(m.Nights)
 	return history.WriteFile(filepath.Join(dir, FindingsFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -279,8 +266,11 @@ func KnownIn(dir string) (all []Known, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = scenarios.Bounded(b)
+	}
+	if err != nil && !errors.Is(err, scenarios.ErrEmpty) {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
 	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {

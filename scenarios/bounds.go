@@ -23,8 +23,11 @@ const (
 	maxLength = 24 * time.Hour
 )
 
-// bounded says why a file is not decoded.
-func bounded(b []byte) error {
+// ErrEmpty says that a file has nothing but comments.
+var ErrEmpty = errors.New("it is empty; want a scenario")
+
+// Bounded says why a YAML file is not decoded.
+func Bounded(b []byte) error {
 	switch {
 	case len(b) > maxBytes:
 		return fmt.Errorf("longer than %d bytes", maxBytes)
@@ -37,27 +40,25 @@ func bounded(b []byte) error {
 		if at.Line != line {
 			line, begun = at.Line, 0
 		}
-		tooDeep := func() error { return fmt.Errorf("line %d: nested deeper than %d", at.Line, maxNested) }
 		switch t.Type { //nolint:exhaustive // what nests, and what may not be there
 		case token.CommentType, token.DocumentHeaderType, token.DocumentEndType, token.SpaceType:
 			continue
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
 			return fmt.Errorf("line %d: %s: anchors, aliases and merge keys can't be used here", at.Line, strings.TrimSpace(t.Value))
 		case token.MappingStartType, token.SequenceStartType:
-			if nested++; nested > maxNested {
-				return tooDeep()
-			}
+			nested++
 		case token.MappingEndType, token.SequenceEndType:
 			nested--
 		case token.SequenceEntryType, token.MappingKeyType:
-			if begun++; begun > maxNested {
-				return tooDeep()
-			}
+			begun++
+		}
+		if max(nested, begun) > maxNested {
+			return fmt.Errorf("line %d: nested deeper than %d", at.Line, maxNested)
 		}
 		empty = false
 	}
 	if empty {
-		return errors.New("it is empty; want a scenario")
+		return ErrEmpty
 	}
 	for i, text := range bytes.Split(b, []byte("\n")) {
 		if len(text)-len(bytes.TrimLeft(text, " \t")) > maxIndent && len(bytes.TrimSpace(text)) > 0 {

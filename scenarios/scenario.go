@@ -210,7 +210,7 @@ func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 
 func parse(file string, b []byte, locks harness.Locks, allowExec bool) (Scenario, error) {
 	var s Scenario
-	if err := bounded(b); err != nil {
+	if err := Bounded(b); err != nil {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {

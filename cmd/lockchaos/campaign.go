@@ -16,14 +16,6 @@ import (
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-// The states of a finding that are a reason to fail: it is there for the first time; it was there before, and is not
-// known; it is known, and was seen more often than before.
-const (
-	findingNew   = "NEW"
-	findingOpen  = "OPEN"
-	findingWorse = "WORSE"
-)
-
 func (a *app) campaignCommand() *cobra.Command {
 	var store string
 	var canaries []string
@@ -111,8 +103,8 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	if err != nil {
 		return harnessError{err}
 	}
-	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), unseen)), "kind"))
-	alarm, err := a.printFindings(tonight, m.Nights, known)
+	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), func(f fleet.Finding) bool { return f.Seen == 0 })), "kind"))
+	alarm, err := a.printFindings(tonight, known)
 	for _, doubt := range doubts {
 		a.printf("unknown: %s\n", doubt)
 	}
@@ -129,14 +121,8 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	}
 }
 
-// unseen reports whether a finding of earlier nights was not seen in the last.
-func unseen(f fleet.Found) bool {
-	seen, _ := f.Last()
-	return seen == 0
-}
-
 // printFindings prints the findings of a night, and tells whether one is new or worse.
-func (a *app) printFindings(tonight []fleet.Found, nights []fleet.Night, known []fleet.Known) (alarm bool, err error) {
+func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm bool, err error) {
 	if len(tonight) == 0 {
 		return false, nil
 	}
@@ -150,25 +136,20 @@ func (a *app) printFindings(tonight []fleet.Found, nights []fleet.Night, known [
 			in := reports.Interval(seen, of)
 			return fmt.Sprintf("%d of %d (%.0f-%.0f %%)", seen, of, 100*in[0], 100*in[1])
 		}
-		seen := f.Seen()
-		state := findingNew
-		if len(seen) > 1 {
-			state = findingOpen
-		}
-		if at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) }); at >= 0 {
-			state = "known: " + known[at].Why
-		}
+		at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) })
+		state, fails := "NEW", true
 		switch {
-		case unseen(*f):
-			state = "not seen"
+		case f.Seen == 0:
+			state, fails = "not seen", false
 		case f.Worse():
-			state = findingWorse
+			state = "WORSE"
+		case at >= 0:
+			state, fails = "known: "+known[at].Why, false
+		case f.Nights > 1:
+			state = "OPEN"
 		}
-		alarm = alarm || slices.Contains([]string{findingNew, findingOpen, findingWorse}, state)
-		day := func(s fleet.Share) string {
-			return nights[s.Night].Date.Format(time.DateOnly) + " " + nights[s.Night].Program
-		}
-		t.add(f.String(), rate(f.Last()), rate(f.Before()), day(seen[0]), day(seen[len(seen)-1]), state, f.Command)
+		alarm = alarm || fails
+		t.add(f.String(), rate(f.Seen, f.Of), rate(f.Before, f.OfBefore), f.First, f.Last, state, f.Command)
 	}
 	return alarm, t.text(a.stdout)
 }
@@ -182,7 +163,7 @@ func judgedRuns(c fleet.Campaign) (runs []fleet.Judged, unknown int, err error) 
 			if err != nil {
 				return nil, 0, err
 			}
-			if n.Result.Error != "" || n.Result.Granted == 0 {
+			if n.Result.Granted == 0 {
 				unknown++
 				continue
 			}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -73,11 +75,11 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 	if err != nil {
 		return nil, harnessError{err}
 	}
-	if d.resume {
-		return fleet.Resume(dir, h)
+	j, err := fleet.Open(dir, h, d.resume)
+	if errors.As(err, new(syscall.Errno)) { // such as that another process plays there: the next try may have more luck
+		err = harnessError{err}
 	}
-	j, err := fleet.Create(dir, h)
-	return j, asHarness(err)
+	return j, err
 }
 
 // noteJob appends a job's result to a journal.
@@ -92,11 +94,11 @@ func noteJob(j *fleet.Journal, r fleet.Run, result any) error {
 
 // noted is the run of a line, whose run directory is in a folder, by that name.
 func noted(line fleet.Run, folder, dir string) (r seedResult, err error) {
-	if err = json.Unmarshal(line.Result, &r); err == nil && r.Results == nil {
-		err = errors.New("it has no results")
+	if err = line.Decode(folder, &r); err != nil {
+		return r, err
 	}
-	if err != nil {
-		return r, fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	if r.Results == nil || r.Results.Verdict != r.Verdict || r.Cell != nil && r.Cell.Verdict != r.Verdict || !strings.HasSuffix(line.Job, fleet.Job("", r.Seed)) {
+		return r, fmt.Errorf("%s: %s: its result is of another run", filepath.Join(folder, fleet.JournalFile), line.Job)
 	}
 	if r.Dir = ""; dir != "" {
 		r.Dir = filepath.Join(folder, dir)
@@ -132,7 +134,7 @@ new folder has the files of a campaign that one process played, and the run dire
 other programs or commands are refused. The exit code is that of the worst run; where a seed
 was never played it is 2 at best.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, dirs []string) error {
+		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if out == "" {
 				return errors.New("--out: name a new folder")
 			}
@@ -146,11 +148,12 @@ was never played it is 2 at best.`,
 			if err != nil {
 				return err
 			}
-			if partial {
+			if partial && len(c.Missing) > 0 {
+				a.printf("never played, as --partial lets it be: %s\n", firstOf(c.Missing, 20, ", "))
 				c.Missing = nil
 			}
 			if c.Same {
-				return a.mergeSimulated(c, out)
+				return a.mergeSimulated(cmd.Context(), c, out)
 			}
 			return a.mergeRuns(c, out)
 		},
@@ -207,7 +210,7 @@ func (a *app) mergeRuns(c fleet.Campaign, out string) error {
 }
 
 // mergeSimulated joins simulated searches.
-func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
+func (a *app) mergeSimulated(ctx context.Context, c fleet.Campaign, out string) error {
 	jobs, err := c.Jobs()
 	if err != nil {
 		return err
@@ -237,7 +240,7 @@ func (a *app) mergeSimulated(c fleet.Campaign, out string) error {
 			if k.Dir != "" {
 				break
 			}
-			if err := k.take(from, out); err != nil {
+			if err := k.take(ctx, from, out); err != nil {
 				return err
 			}
 		}

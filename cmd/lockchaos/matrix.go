@@ -226,28 +226,18 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 			})
 		}
 	}
-	journal, err := m.open(out, h, locks...)
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
-	c, jobs, err := a.newCampaign(out, journal, fleet.Part(m.part, jobs))
-	if err != nil {
-		return err
-	}
-	failure := c.play(cmd.Context(), m.parallel, jobs)
-	if failure != nil && c.failures == nil && c.done() == 0 {
-		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
-	}
-	c.sort()
-	made := plan.Joint(h, c.joint, c.Planned)
-	if err := reports.WriteMatrix(out, made); err != nil {
-		return asHarness(err)
-	}
-	if m.asJSON {
-		err = reports.WriteJSON(a.stdout, made)
-	} else if err = reports.WriteMatrixText(a.stdout, made); err == nil {
+	return a.campaign(cmd.Context(), &m.division, out, before, m.parallel, h, locks, fleet.Part(m.part, jobs), func(c *campaign) error {
+		made := plan.Joint(h, c.joint, c.Planned)
+		if err := reports.WriteMatrix(out, made); err != nil {
+			return asHarness(err)
+		}
+		if m.asJSON {
+			return asHarness(reports.WriteJSON(a.stdout, made))
+		}
+		if err := reports.WriteMatrixText(a.stdout, made); err != nil {
+			return asHarness(err)
+		}
 		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
-	}
-	return cmp.Or(asHarness(err), worst(m.verdict(c.exit()), c.end(cmd.Context(), failure)))
+		return nil
+	})
 }

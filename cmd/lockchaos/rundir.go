@@ -54,7 +54,7 @@ func emptyDir(dir string) error {
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("--out %s is no folder", dir)
 	case err != nil:
-		return fmt.Errorf("look into --out: %w", err)
+		return harnessError{fmt.Errorf("look into --out: %w", err)}
 	case len(entries) > 0:
 		return fmt.Errorf("--out %s is not empty; choose another folder, or remove what is there", dir)
 	default:

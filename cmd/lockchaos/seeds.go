@@ -188,31 +188,58 @@ type openedServers struct {
 	close func() error
 }
 
-// newCampaign begins a campaign of some runs in a folder, or goes on with it. Those that its journal does not have are left.
-func (a *app) newCampaign(out string, journal *fleet.Journal, jobs []seedJob) (c *campaign, left []seedJob, err error) {
-	c = &campaign{app: a, seedSummary: newSummary(len(jobs)), journal: journal, servers: map[string]openedServers{}}
-	if c.file, err = createLog(out); err != nil {
-		return nil, nil, err
+// campaign makes those runs of a part of a campaign that its folder does not have yet, and has them told of.
+func (a *app) campaign(ctx context.Context, d *division, out string, before bool, parallel int, h fleet.Header, locks []string, jobs []seedJob, tell func(*campaign) error) error {
+	journal, err := d.open(out, h, locks...)
+	if err != nil {
+		return err
 	}
-	played := map[string]seedResult{}
-	for _, line := range journal.Runs() {
-		if played[line.Job], err = noted(line, out, line.Dir); err != nil {
-			return nil, nil, err
+	defer journal.Close()
+	c := &campaign{app: a, seedSummary: newSummary(len(jobs)), journal: journal, servers: map[string]openedServers{}}
+	if c.file, err = createLog(out); err != nil {
+		return err
+	}
+	left, err := c.unplayed(out, jobs)
+	if err != nil {
+		return err
+	}
+	failure := c.play(ctx, parallel, left)
+	if failure != nil && c.failures == nil && c.done() == 0 {
+		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
+	}
+	c.sort()
+	if err := tell(c); err != nil {
+		return err
+	}
+	return worst(d.verdict(c.exit()), mostSevere(c.failures, cmp.Or(failure, context.Cause(ctx))))
+}
+
+// unplayed are the jobs that the journal does not have. It counts the others.
+func (c *campaign) unplayed(out string, jobs []seedJob) (left []seedJob, err error) {
+	played := map[string][]seedResult{}
+	for _, line := range c.journal.Runs() {
+		r, err := noted(line, out, line.Dir)
+		if err != nil {
+			return nil, err
 		}
+		played[line.Job] = append(played[line.Job], r)
 	}
 	for _, j := range jobs {
-		if r, there := played[j.job()]; there {
+		all := played[j.job()]
+		for _, r := range all {
 			c.count(j, r)
+		}
+		if len(all) > 0 {
 			continue
 		}
 		if exists(j.dir) { // of a process that was killed, or of a run that failed
 			if _, err := aside(j.dir, "unfinished"); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		left = append(left, j)
 	}
-	return c, left, nil
+	return left, nil
 }
 
 // count adds a run, and to its cell if it has one.
@@ -260,11 +287,6 @@ func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob) (err 
 	})
 }
 
-// end is the answer of a campaign, which failure ended, or ctx.
-func (c *campaign) end(ctx context.Context, failure error) error {
-	return mostSevere(c.failures, cmp.Or(failure, context.Cause(ctx)))
-}
-
 // open opens the servers of a run, once for all runs with the same store.
 func (c *campaign) open(ctx context.Context, o *runOptions) (openedServers, error) {
 	c.mu.Lock()
@@ -301,42 +323,28 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	journal, err := o.open(out, fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}, o.Lock.Name)
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
 	var jobs []seedJob
 	for _, seed := range list {
 		jobs = append(jobs, seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)})
 	}
-	c, jobs, err := a.newCampaign(out, journal, jobs) // of the process that has the journal
-	if err != nil {
-		return err
-	}
-	c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
-	failure := c.play(cmd.Context(), o.parallel, jobs)
-	if failure != nil && c.failures == nil && c.done() == 0 {
-		return errors.Join(failure, journal.Discard(), removeEmpty(out, before))
-	}
-	c.sort()
-	if err := reports.WriteJoint(out, c.joint, len(list)); err != nil {
-		return asHarness(err)
-	}
-	line := ""
-	if c.NotTried, line, err = o.untried(c.Tried); err != nil {
-		return asHarness(err)
-	}
-	if o.asJSON {
-		err = a.json(c.seedSummary)
-	} else {
+	h := fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}
+	return a.campaign(cmd.Context(), &o.division, out, before, o.parallel, h, []string{o.Lock.Name}, jobs, func(c *campaign) error {
+		c.Topology, c.Lock, c.Seeds = o.Topology, o.Lock.Name, o.seeds
+		line := ""
+		err := reports.WriteJoint(out, c.joint, c.Planned)
+		if err == nil {
+			c.NotTried, line, err = o.untried(c.Tried)
+		}
+		switch {
+		case err != nil:
+			return asHarness(err)
+		case o.asJSON:
+			return a.json(c.seedSummary)
+		}
 		a.printSeeds(c.seedSummary)
 		a.printf("%srun directories in %s\n", line, out)
-	}
-	if err != nil {
-		return err
-	}
-	return worst(o.verdict(c.exit()), c.end(cmd.Context(), failure))
+		return nil
+	})
 }
 
 // runSeedTwice makes one run, and makes it again if it is unknown: how far its faults and its clients came may be chance.

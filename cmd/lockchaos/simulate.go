@@ -316,12 +316,15 @@ func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Resul
 	if err != nil {
 		return "", err
 	}
-	if err := r.Case.Write(history.Dir(dir), l, *r.Outcome, version(), "lockchaos simulate --replay "+quoted(dir)); err != nil {
+	if err := r.Case.Write(history.Dir(dir), l, *r.Outcome, version(), replayOf(dir)); err != nil {
 		return "", harnessError{err}
 	}
 	_, err = judge(context.Background(), dir)
 	return dir, errors.Join(err, asHarness(pointLatest(dir)))
 }
+
+// replayOf is the command that replays the run in a directory.
+func replayOf(dir string) string { return "lockchaos simulate --replay " + quoted(dir) }
 
 func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) {
 	a.printKinds(s)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
@@ -29,8 +31,8 @@ type simulatedNote struct {
 
 // simulatedNoteOf reads a line of the journal in a folder.
 func simulatedNoteOf(line fleet.Run, folder string) (n simulatedNote, err error) {
-	if err = json.Unmarshal(line.Result, &n); err != nil {
-		err = fmt.Errorf("%s: %s: %w", filepath.Join(folder, fleet.JournalFile), line.Job, err)
+	if err = line.Decode(folder, &n); err == nil && (n.Result.Case.Lock == "" || line.Job != fleet.Job("", n.Result.Case.Seed) || n.Result.Error != "") {
+		err = fmt.Errorf("%s: %s: its result is of another case", filepath.Join(folder, fleet.JournalFile), line.Job)
 	}
 	return n, err
 }
@@ -60,18 +62,20 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		return err
 	}
 	defer j.Close()
-	played := map[string]simulatedNote{}
+	played := map[string][]simulatedNote{}
 	for _, r := range j.Runs() {
-		if played[r.Job], err = simulatedNoteOf(r, o.out); err != nil {
+		n, err := simulatedNoteOf(r, o.out)
+		if err != nil {
 			return err
 		}
+		played[r.Job] = append(played[r.Job], n)
 	}
 	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
-		n, there := played[fleet.Job("", job.Seed)]
-		if there {
+		all := played[fleet.Job("", job.Seed)]
+		for _, n := range all {
 			s.add(job.order, n.Result)
 		}
-		return there
+		return len(all) > 0
 	})
 	return play(left, func(job simulationJob, r simulation.Result) error {
 		r.Outcome, r.Links, r.Shape = nil, nil, ""
@@ -103,8 +107,8 @@ func (s *simulatedSearch) write(w io.Writer) error {
 	return indented(w, c)
 }
 
-// take copies what a shard made of its first case of the kind, which is the first of all shards.
-func (k *simulatedKind) take(folder, out string) error {
+// take copies what a shard made of its first case of the kind, which is the first of all shards. The copy is what its reports say how to replay.
+func (k *simulatedKind) take(ctx context.Context, folder, out string) error {
 	b, err := os.ReadFile(filepath.Join(folder, searchFile))
 	if os.IsNotExist(err) {
 		return nil // it was ended before
@@ -120,7 +124,14 @@ func (k *simulatedKind) take(folder, out string) error {
 		if found.Kind == k.Kind && found.Seed == k.Seed {
 			found.Dir, found.Cases, found.order = filepath.Join(out, k.Kind), k.Cases, k.order
 			*k = *found
-			return asHarness(os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))))
+			if err := os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))); err != nil {
+				return harnessError{err}
+			}
+			_, err = noteInRecord(ctx, k.Dir, func(run *history.Run) error {
+				run.Command = replayOf(k.Dir)
+				return nil
+			})
+			return err
 		}
 	}
 	return nil

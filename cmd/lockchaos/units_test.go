@@ -312,34 +312,26 @@ func TestMergeStaysInItsFolder(t *testing.T) {
 	require.Equal(t, []string{out}, beside)
 }
 
-// Where one try of a shard was ended before it had written what it found, the other has it, and the repetitions of an
-// exact build are judged as those of one process.
-func TestMergeTakesWhatAnyTryHas(t *testing.T) {
+// A line whose result is of another run than its job's, or has what no result has, is no run that was played.
+func TestMergeRefusesResultsOfOthers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	note, err := json.Marshal(simulatedNote{2, true, simulation.Result{Findings: []string{"double-grant"}, Case: simulation.Case{Seed: 1}, Granted: 1, Same: 2}})
-	require.NoError(t, err)
-	var tries []string
-	for _, id := range []string{"a", "b"} {
-		s := filepath.Join(dir, id)
-		shard(t, s, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: true}, fleet.Run{ID: id, Job: "seed 1", Result: note})
-		tries = append(tries, s)
+	for _, tt := range []struct {
+		same         bool
+		result, want string
+	}{
+		{true, `null`, "its result is of another case"},
+		{true, `{"result":{"case":{"lock":"mutex","seed":2}}}`, "its result is of another case"},
+		{true, `{"result":{"case":{"lock":"mutex","seed":1},"finding":["stuck"]}}`, `unknown field "finding"`},
+		{false, `{}`, "its result is of another run"},
+		{false, `{"seed":2,"verdict":"valid","results":{"verdict":"valid"}}`, "its result is of another run"},
+		{false, `{"seed":1,"verdict":"valid","results":{"verdict":"invalid"}}`, "its result is of another run"},
+	} {
+		dir := t.TempDir()
+		shard(t, dir, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: tt.same}, fleet.Run{ID: "a", Job: "seed 1", Result: json.RawMessage(tt.result)})
+		err := merge(t, "--out", filepath.Join(t.TempDir(), "out"), dir)
+		require.ErrorContains(t, err, tt.want, tt.result)
+		require.Equal(t, exitUsage, exitCode(err))
 	}
-	ended := simulatedSearch{Kinds: []*simulatedKind{{Kind: "double-grant", Seed: 1, Plan: []string{"cut"}}}}
-	b, err := json.Marshal(ended)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(tries[1], searchFile), b, 0o600))
-	require.NoError(t, os.Mkdir(filepath.Join(tries[1], "double-grant"), 0o755))
-	out := filepath.Join(dir, "out")
-	require.Equal(t, exitInvalid, exitCode(merge(t, append([]string{"--out", out}, tries...)...)))
-	require.DirExists(t, filepath.Join(out, "double-grant"))
-	b, err = os.ReadFile(filepath.Join(out, searchFile))
-	require.NoError(t, err)
-	var got simulatedSearch
-	require.NoError(t, json.Unmarshal(b, &got))
-	require.True(t, got.Exact)
-	require.Equal(t, 1, got.Cases)
-	require.Equal(t, []string{"cut"}, got.Kinds[0].Plan)
 }
 
 // Which case says how requests ended does not depend on which is done first.

@@ -107,6 +107,9 @@ func check(t *testing.T, name string, job batch.JobSpec) {
 		t.Errorf("%s: the shards are not those of %d indices: %s", name, *job.Completions, words)
 	}
 	for _, rule := range job.PodFailurePolicy.Rules {
+		if slices.ContainsFunc(rule.OnPodConditions, func(p batch.PodFailurePolicyOnPodConditionsPattern) bool { return p.Status == "" }) {
+			t.Errorf("%s: a condition of a pod has no status, which a CronJob is refused for", name)
+		}
 		if rule.OnExitCodes != nil && *rule.OnExitCodes.ContainerName != c.Name {
 			t.Errorf("%s: there is no container %s", name, *rule.OnExitCodes.ContainerName)
 		}
