@@ -21,9 +21,6 @@ func MayArrive(err error) bool { return err != nil && !IsRefusal(err) && !IsUnse
 // IsRefusal reports whether a server answered with an error, so that asking
 // once more won't help.
 func IsRefusal(err error) bool {
-	if err == nil { // before the variable, which is allocated
-		return false
-	}
 	var e redis.Error
 	return errors.As(err, &e)
 }
@@ -44,9 +41,6 @@ func IsTimeout(err error) bool {
 
 // IsUnsent reports whether there was no connection to send by.
 func IsUnsent(err error) bool {
-	if err == nil {
-		return false
-	}
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
 }

@@ -9,30 +9,23 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/require"
 )
 
-// One timer ends each request at its own time, also where it was set for a later one, or for one that has ended.
+// Each request ends at its own time, also where one before has ended, or had more time.
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l limiter
-		start := time.Now()
-		first := l.begin(t.Context(), start.Add(time.Minute))
-		require.NoError(t, first.Err())
-		l.end(first)
-		<-first.Done()
-		require.ErrorIs(t, first.Err(), context.Canceled)
-		for _, limit := range []time.Duration{time.Second, 2 * time.Minute, time.Second} {
+		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
+		answered := l.begin(sooner, time.Now().Add(time.Minute))
+		cancel()
+		at, _ := answered.Deadline()
+		require.Equal(t, time.Second, time.Until(at))
+		l.end()
+		for _, limit := range []time.Duration{2 * time.Minute, time.Second, time.Minute} {
 			begin := time.Now()
 			c := l.begin(t.Context(), begin.Add(limit))
 			<-c.Done()
 			require.Equal(t, limit, time.Since(begin))
 			require.ErrorIs(t, c.Err(), context.DeadlineExceeded)
-			l.end(c)
-			require.ErrorIs(t, c.Err(), context.DeadlineExceeded)
 		}
-		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
-		c := l.begin(sooner, time.Now().Add(time.Hour))
-		cancel()
-		require.NoError(t, c.Err(), "the end of its caller is none of its own")
-		at, ok := c.Deadline()
-		require.True(t, ok && time.Until(at) == time.Second)
+		require.NoError(t, answered.Err(), "neither its caller's end is its own, nor that of a request after it")
 	})
 }

@@ -111,22 +111,18 @@ func (w *Transport) Direct(ctx context.Context, s Call, timeout time.Duration) (
 	begin, answered := time.Now(), false
 	limited := w.limiter.begin(ctx, begin.Add(timeout)) // which a dial and the wait for a connection heed as well
 	defer func() {                                      // also where a hook panics
-		w.limiter.end(limited)
+		w.limiter.end()
 		w.pipeliner.freeSlot(begin, 1, answered)
 	}()
 	c := &queuedCall{call: s}
 	w.send(limited, w.rdb.Pipeline(), []*queuedCall{c})
-	if isUnknownScript(c.reply.Err) {
-		c.full = true
-		w.send(limited, w.rdb.Pipeline(), []*queuedCall{c})
-	}
 	answered = !unanswered(c)
 	return c.reply, true
 }
 
 // Final reports whether a call that was sent once is not to be sent again, after that error.
 func (w *Transport) Final(err error) bool {
-	return !IsTimeout(err) && (w.retries <= 0 || !IsPassing(err))
+	return !IsTimeout(err) && !isUnknownScript(err) && (w.retries <= 0 || !IsPassing(err))
 }
 
 // once sends a call once. A cluster client finds the server, and follows a call that is redirected.
@@ -199,7 +195,10 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		if err == nil && value == nil {
 			err = broken
 		}
-		c.reply = Reply{Value: value, Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+		c.reply = Reply{Value: value, Sent: true}
+		if err != nil { // the checks allocate
+			c.reply = Reply{Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+		}
 		if acked && c.call.Acked {
 			c.reply.Unacked = w.unacked(wait)
 		}
