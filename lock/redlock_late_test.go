@@ -72,7 +72,7 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	}
 	require.ErrorIs(t, <-end, context.Canceled)
 	r.Close()
-	require.Empty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
+	require.Len(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"), 0)
 }
 
 // A server that can't be reached, and so has got nothing, isn't asked to give it back.
@@ -196,7 +196,7 @@ func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 	require.ErrorIs(t, <-end, ErrNotAcquired)
 	r.Close()
 	require.Zero(t, endless.Load())
-	require.Empty(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"))
+	require.Len(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"), 0)
 }
 
 // A waiter keeps the last of its rounds alone.
