@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,26 +47,14 @@ func (c *Client) Check(ctx context.Context) error {
 
 // checkMemory says whether a server may evict keys.
 func checkMemory(ctx context.Context, server redis.Cmdable) error {
-	text, err := server.Info(ctx, "memory").Result()
-	if err != nil {
+	info := server.InfoMap(ctx, "memory")
+	if err := info.Err(); err != nil {
 		return fmt.Errorf("ask for the memory policy: %w", err)
 	}
-	info := parseInfo(text)
-	if policy := info["maxmemory_policy"]; info["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+	if policy := info.Item("Memory", "maxmemory_policy"); info.Item("Memory", "maxmemory") != "0" && policy != "" && policy != "noeviction" {
 		return fmt.Errorf("maxmemory-policy is %s: a lock that is held may be evicted, and then granted again; set noeviction", policy)
 	}
 	return nil
-}
-
-// parseInfo reads the reply to INFO.
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
 }
 
 // checkMessages says whether the user may publish and subscribe.

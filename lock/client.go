@@ -147,7 +147,6 @@ type Client struct {
 	config    Config
 	inbox     string       // the channel on which it is told what was handed to it
 	node      string       // the server, if there is just one
-	sharded   bool         // keys have slots, which may move
 	seed      maphash.Seed // of a hash of the names of locks
 	contended [256]atomic.Bool
 	wakeups   *wakeup.Wakeups
@@ -185,7 +184,6 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
 	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout)
-	client.sharded = client.transport.Sharded()
 	return client, nil
 }
 

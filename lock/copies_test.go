@@ -75,7 +75,7 @@ func acquireBy(t *testing.T, s *redistest.Server, change func(*redis.Options), c
 	t.Cleanup(c.Close)
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	require.Empty(t, taken, "it was sent so often")
+	require.Len(t, taken, 0, "it was sent so often")
 	return h
 }
 
@@ -88,7 +88,7 @@ func leaves(t *testing.T, rdb *redis.Client, h *Hold, mark bool) {
 	if mark {
 		require.Equal(t, []string{keysOf("lock", "orders").mark(h.Lease().Request)}, left)
 	} else {
-		require.Empty(t, left)
+		require.Len(t, left, 0)
 	}
 }
 
@@ -311,6 +311,6 @@ func TestRequestThatMovedLeavesAMark(t *testing.T) {
 	taken <- func() error { return nil }
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	require.Empty(t, taken)
+	require.Len(t, taken, 0)
 	leaves(t, rdb, h, true)
 }

@@ -2,8 +2,6 @@ package lock
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -50,7 +48,7 @@ func (g *grant) drawn() string {
 		return ""
 	}
 	return fmt.Sprintf("%s %d %d %d %d %s%s",
-		g.request, milliseconds(g.lease), g.tokenLife(), flag(!c.sharded), len(c.inbox), c.inbox, g.owner)
+		g.request, milliseconds(g.lease), g.tokenLife(), flag(!c.transport.Sharded()), len(c.inbox), c.inbox, g.owner)
 }
 
 // tokenLife is for how many ms the server remembers the last token; 0 if grants
@@ -75,22 +73,15 @@ func (g *grant) tokenLife() int64 {
 // lease, the waiter asks. So it does where replicas must acknowledge the grant, and where the
 // caller asked for a lease that is longer than the one that was handed over.
 func (g *grant) handed(message string) (answer, bool) {
-	var numbers [3]int64
-	fields := strings.SplitN(message, " ", len(numbers)+1)
-	if len(fields) <= len(numbers) || g.refused.ticket == 0 || g.client.config.ReplicaAcks > 0 || g.lease > handedLease && !g.watched {
+	var ticket, ms, token int64
+	var key string
+	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket == 0 || ticket != g.refused.ticket {
 		return answer{}, false
 	}
-	for i, f := range fields[:len(numbers)] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return answer{}, false
-		}
-		numbers[i] = n
-	}
-	if numbers[0] != g.refused.ticket {
+	if g.client.config.ReplicaAcks > 0 || g.lease > handedLease && !g.watched {
 		return answer{}, false
 	}
-	lease := time.Duration(numbers[1]) * time.Millisecond
-	a := answer{granted: true, handed: true, holds: 1, token: numbers[2], expires: g.client.expires(g.refused.sent, lease)}
+	lease := time.Duration(ms) * time.Millisecond
+	a := answer{granted: true, handed: true, holds: 1, token: token, expires: g.client.expires(g.refused.sent, lease)}
 	return a, time.Until(a.expires) > lease/2
 }

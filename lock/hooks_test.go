@@ -123,7 +123,7 @@ func seesEachRequest(t *testing.T, set func(*redis.Options)) {
 		seen[request.digest != "lock:{orders}"]++
 	}
 	require.Equal(t, rdb.Options().ContextTimeoutEnabled, seen[false] > 0)
-	require.Contains(t, stats, fmt.Sprintf("cmdstat_evalsha:calls=%d,", seen[true]))
+	require.True(t, strings.Contains(stats, fmt.Sprintf("cmdstat_evalsha:calls=%d,", seen[true])), stats)
 	require.Len(t, behind, len(before))
 	for i := range before {
 		require.Equal(t, before[i].digest, behind[i].digest)
@@ -189,7 +189,7 @@ func mayChangeRequests(t *testing.T, set func(*redis.Options)) {
 		require.True(t, strings.HasPrefix(key, "app:"), key)
 	}
 	require.NoError(t, h.Release(t.Context()))
-	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
+	require.Len(t, rdb.Keys(t.Context(), "*").Val(), 0)
 }
 
 // The servers of a Redlock get one request each, which a hook changes on its own.

@@ -109,5 +109,5 @@ func TestNothingIsWatchedAfterTheEnd(t *testing.T) {
 	_, err = c.Mutex("orders").ForceUnlock(t.Context())
 	require.NoError(t, err)
 	<-h.Lost() // the watchdog has seen it
-	require.Empty(t, c.held())
+	require.Len(t, c.held(), 0)
 }

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -38,31 +39,23 @@ func keysOf(prefix, name string) keys {
 	return keys{name: name, lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
 }
 
-// isPart reports whether names of further keys have that word after the prefix.
-func isPart(word string) bool {
-	switch word {
-	case "alive", "deadlines", "election", "grants", "latch", "places", "queue", "released", "semaphore", "tickets", "token":
-		return true
-	default:
-		return false
-	}
+// parts are what the names of further keys have after the prefix.
+var parts = []string{ //nolint:gochecknoglobals // a constant
+	"alive", "deadlines", "election", "grants", "latch", "places", "queue", "released", "semaphore", "tickets", "token",
 }
 
 // checkSegments says why a lock of that prefix would share a key with one of a shorter
 // prefix: "a:token:{orders}" may be the lock "orders" of prefix "a:token", and the last
 // token of the lock "{orders}" of prefix "a".
 func checkSegments(prefix string) error {
-	for at := strings.IndexByte(prefix, ':'); at >= 0; {
-		shorter := prefix[:at]
-		segment, _, more := strings.Cut(prefix[at+1:], ":")
+	segments := strings.Split(prefix, ":")
+	for i, segment := range segments[1:] {
+		shorter := strings.Join(segments[:i+1], ":")
 		if segment == "" {
 			return fmt.Errorf("prefix %q: leave out a colon at its end, and a second one after another, with which some keys would be those of prefix %q", prefix, shorter)
 		}
-		if isPart(segment) {
+		if slices.Contains(parts, segment) {
 			return fmt.Errorf("prefix %q: use another word than %q, with which some keys would be those of prefix %q", prefix, segment, shorter)
-		}
-		if at += 1 + len(segment); !more {
-			break
 		}
 	}
 	return nil

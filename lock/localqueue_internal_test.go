@@ -49,7 +49,7 @@ func drawn(t *testing.T, rdb *redis.Client) int64 {
 // grantOf is what a hold of a client is of.
 func grantOf(t *testing.T, h *Hold) *grant {
 	t.Helper()
-	require.NotNil(t, h)
+	require.True(t, h != nil)
 	g, ok := h.keeper.(*grant)
 	require.True(t, ok)
 	return g
@@ -61,7 +61,7 @@ func (s *localQueues) batchLasts(t *testing.T, g *grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[g.queueKey()]
-	require.NotNil(t, q)
+	require.True(t, q != nil)
 	require.Equal(t, g.request, q.holder)
 	q.ends = time.Now().Add(time.Hour)
 }
@@ -97,7 +97,7 @@ func TestLockPassedOnAfterAHandOverGetsItsLease(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 	second := <-two
 	require.Equal(t, 1, grantOf(t, second).passed, "it was passed on in memory")
-	require.Less(t, time.Until(second.Lease().Expires), handedLease, "it has the lease of the hand-over")
+	require.True(t, time.Until(second.Lease().Expires) < handedLease, "it has the lease of the hand-over")
 	redistest.Await(t, "the watchdog's lease", func() bool {
 		return time.Until(second.Lease().Expires) > handedLease
 	})
@@ -121,7 +121,7 @@ func TestLockThatRanOutOnItsWayIsAskedForAnew(t *testing.T) {
 	next := <-waits
 	require.NoError(t, <-errs)
 	require.True(t, g.request != grantOf(t, next).request)
-	require.Less(t, time.Duration(0), time.Until(next.Lease().Expires))
+	require.True(t, time.Duration(0) < time.Until(next.Lease().Expires))
 	require.Equal(t, grantOf(t, next).request, onlyGrant(t, c))
 	require.NoError(t, next.Release(t.Context()))
 }
@@ -198,7 +198,7 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	o := Options{Lease: time.Minute, Wait: time.Minute}
 	h := contended(t, c, o)
 	first := c.queues.join(grantOf(t, h).queueKey())
-	require.NotNil(t, first)
+	require.True(t, first != nil)
 	waits, _ := takes(t.Context(), c, o)
 	c.queues.wait(t, 2)
 	c.queues.mu.Lock()
@@ -215,7 +215,7 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	require.True(t, asks)
 	c.queues.asked(g, false, true)
 	next := <-waits
-	require.NotNil(t, next)
+	require.True(t, next != nil)
 	require.NoError(t, next.Release(t.Context()))
 }
 

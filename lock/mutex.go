@@ -14,7 +14,7 @@ func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) transport.Call {
 			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket(), g.extra())
-			if g.client.sharded && !fenced { // a token needs the key of the last one
+			if g.client.transport.Sharded() && !fenced { // a token needs the key of the last one
 				narrow := on("acquire_one", []string{g.keys.lock}, g.held(), milliseconds(g.lease))
 				c.Narrow = &narrow
 			}
@@ -38,7 +38,7 @@ func newMutexKind(fenced bool) *kind {
 
 // orOne adds to a release what does for the lock's key alone.
 func (g *grant) orOne(c transport.Call, withdraw bool) transport.Call {
-	if g.client.sharded {
+	if g.client.transport.Sharded() {
 		narrow := on("release_one", []string{g.keys.lock}, g.request, flag(withdraw))
 		c.Narrow = &narrow
 	}

@@ -36,7 +36,7 @@ func TestPipelineOfMixedFortune(t *testing.T) {
 	all.Wait()
 	for _, i := range []int{0, 1, 3} {
 		require.NoError(t, replies[i].Err)
-		require.NotNil(t, replies[i].Value)
+		require.True(t, replies[i].Value != nil)
 	}
 	require.ErrorContains(t, replies[2].Err, "use another name")
 	for name, held := range map[string]bool{"a": true, "b": false, "c": true} {
@@ -97,7 +97,7 @@ func TestConnectionThatIsSilent(t *testing.T) {
 		})
 	}
 	others.Wait()
-	require.Empty(t, stuck)
+	require.Len(t, stuck, 0)
 	cancel()
 	require.ErrorIs(t, <-stuck, context.Canceled, "without the reply")
 	require.Equal(t, int64(1), rdb.Exists(t.Context(), "lock:{stuck}").Val())

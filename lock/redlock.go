@@ -191,33 +191,34 @@ func independent(rdb redis.UniversalClient) (addr string, err error) {
 // out of reach, that is there twice under two names, that is a replica, or part
 // of a cluster. It is worth calling once at the start.
 func (r *Redlock) Check(ctx context.Context) error {
-	infos := make([]map[string]string, len(r.nodes))
+	infos := make([]*redis.InfoCmd, len(r.nodes))
 	errs := make([]error, len(r.nodes))
 	var asked sync.WaitGroup
 	for i, v := range r.nodes {
 		asked.Go(func() {
-			text, err := await(ctx, v.Client, r.closing, func() *redis.StringCmd { return v.rdb.Info(ctx) }, nil)
-			if err == nil {
-				infos[i], err = parseInfo(text.Val()), text.Err()
+			infos[i], errs[i] = await(ctx, v.Client, r.closing, func() *redis.InfoCmd { return v.rdb.InfoMap(ctx) }, nil)
+			if errs[i] == nil {
+				errs[i] = infos[i].Err()
 			}
-			errs[i] = err
 		})
 	}
 	asked.Wait()
 	first := map[string]string{} // address by run ID
 	for i, info := range infos {
-		addr, id := r.nodes[i].addr, info["run_id"]
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("server %s: %w", r.nodes[i].addr, errs[i])
+			continue
+		}
+		addr, id, mode := r.nodes[i].addr, info.Item("Server", "run_id"), info.Item("Server", "redis_mode")
 		switch {
-		case errs[i] != nil:
-			errs[i] = fmt.Errorf("server %s: %w", addr, errs[i])
 		case id == "":
 			errs[i] = fmt.Errorf("server %s doesn't say who it is: let the user run INFO", addr)
 		case first[id] != "":
 			errs[i] = fmt.Errorf("server %s is also %s: its vote would count twice", addr, first[id])
-		case info["role"] != "master":
+		case info.Item("Replication", "role") != "master":
 			errs[i] = fmt.Errorf("server %s is a replica: pass masters", addr)
-		case info["redis_mode"] != "standalone":
-			errs[i] = fmt.Errorf("server %s runs in %s mode: pass servers that stand alone", addr, info["redis_mode"])
+		case mode != "standalone":
+			errs[i] = fmt.Errorf("server %s runs in %s mode: pass servers that stand alone", addr, mode)
 		}
 		first[id] = addr
 	}

@@ -72,7 +72,7 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	}
 	require.ErrorIs(t, <-end, context.Canceled)
 	r.Close()
-	require.Empty(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"))
+	require.Len(t, redistest.Fields(t.Context(), t, granting, "lock:{orders}"), 0)
 }
 
 // A server that can't be reached, and so has got nothing, isn't asked to give it back.
@@ -196,7 +196,7 @@ func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 	require.ErrorIs(t, <-end, ErrNotAcquired)
 	r.Close()
 	require.Zero(t, endless.Load())
-	require.Empty(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"))
+	require.Len(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"), 0)
 }
 
 // A waiter keeps the last of its rounds alone.
@@ -222,4 +222,31 @@ func TestRedlockWaiterForgetsItsRounds(t *testing.T) {
 	require.NoError(t, before.Release(t.Context()))
 	last := grantOf(t, <-end).round
 	require.True(t, last != nil && last.grant.round == nil)
+}
+
+// A release leaves no mark where no copy of the request can be on its way. So one whose answers were lost finds nothing
+// when it is repeated, and has released the lock.
+func TestRedlockReleaseWhoseAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	var dropped []<-chan struct{}
+	for range 3 {
+		link := &redistest.Link{}
+		servers = append(servers, redistest.Start(t).Client(t, link.Use))
+		require.NoError(t, servers[len(servers)-1].ScriptLoad(t.Context(), Scripts()["release"]).Err())
+		dropped = append(dropped, link.DropReply(scripts()["release"].Digest()))
+	}
+	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	h, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Hour})
+	require.NoError(t, err)
+	r.tasks.Wait() // for the last server's grant
+	require.NoError(t, h.Release(t.Context()))
+	r.tasks.Wait()
+	for i, rdb := range servers {
+		<-dropped[i]
+		require.Equal(t, int64(0), rdb.DBSize(t.Context()).Val())
+	}
+	require.ErrorIs(t, h.Release(t.Context()), ErrReleased)
 }

@@ -17,7 +17,7 @@ func TestScriptsAreMadeOfTheFiles(t *testing.T) {
 	for name, source := range Scripts() {
 		digest, err := rdb.ScriptLoad(t.Context(), source).Result()
 		require.NoError(t, err, name)
-		require.Empty(t, named[digest], "two names for one script")
+		require.Len(t, named[digest], 0, "two names for one script")
 		require.Equal(t, digest, scripts()[name].Digest(), name)
 		named[digest] = name
 		all.WriteString(source)
@@ -27,7 +27,7 @@ func TestScriptsAreMadeOfTheFiles(t *testing.T) {
 	for _, file := range files {
 		text, err := scriptFiles.ReadFile("scripts/" + file.Name())
 		require.NoError(t, err)
-		require.Contains(t, all.String(), string(text))
+		require.True(t, strings.Contains(all.String(), string(text)), file.Name())
 	}
 }
 

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -26,15 +27,8 @@ func (b Backoff) Validate() error {
 }
 
 func (b Backoff) withDefaults() Backoff {
-	if b.Min == 0 {
-		b.Min = time.Millisecond
-		if b.Max > 0 {
-			b.Min = min(b.Min, b.Max)
-		}
-	}
-	if b.Max == 0 {
-		b.Max = max(b.Min, 128*time.Millisecond)
-	}
+	b.Max = cmp.Or(b.Max, max(b.Min, 128*time.Millisecond))
+	b.Min = cmp.Or(b.Min, min(time.Millisecond, b.Max))
 	return b
 }
 

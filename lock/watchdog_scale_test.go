@@ -93,7 +93,7 @@ func (r *renewals) inTime(t *testing.T) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	require.Zero(t, r.lost)
-	require.Less(t, 0, r.left)
+	require.True(t, 0 < r.left)
 	t.Logf("%d failed, an answer took %v at most, and %v were left of a lease at least", r.failed, r.longest, r.left)
 	return r.longest
 }
@@ -148,7 +148,7 @@ func TestWatchdogOutlivesAStall(t *testing.T) {
 	holds := takeMany(t, c, n)
 	<-begun
 	redistest.Await(t, "all renewals", func() bool { return seen.count() == n })
-	require.Less(t, stall/2, seen.inTime(t), "some were on their way")
+	require.True(t, stall/2 < seen.inTime(t), "some were on their way")
 	allHeld(t, rdb, holds)
 }
 

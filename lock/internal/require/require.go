@@ -5,7 +5,6 @@
 package require
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -53,12 +52,6 @@ func ErrorIs(t Test, err, target error, message ...any) {
 	check(t, errors.Is(err, target), message, "got error %v; want %v", err, target)
 }
 
-// NotErrorIs ends the test if err is target, as errors.Is says.
-func NotErrorIs(t Test, err, target error, message ...any) {
-	t.Helper()
-	check(t, !errors.Is(err, target), message, "got error %v; want another than %v", err, target)
-}
-
 // ErrorContains ends the test unless err is not nil and its text contains part.
 func ErrorContains(t Test, err error, part string, message ...any) {
 	t.Helper()
@@ -89,18 +82,6 @@ func Zero(t Test, got any, message ...any) {
 	check(t, got == nil || reflect.ValueOf(got).IsZero(), message, "got %#v; want the zero value", got)
 }
 
-// NotNil ends the test if got is nil, or a pointer that is.
-func NotNil(t Test, got any, message ...any) {
-	t.Helper()
-	check(t, got != nil && !reflect.ValueOf(got).IsZero(), message, "got nil")
-}
-
-// Empty ends the test unless got, a string, slice, map or channel, has no elements.
-func Empty(t Test, got any, message ...any) {
-	t.Helper()
-	Len(t, got, 0, message...)
-}
-
 // Len ends the test unless got, a string, slice, map or channel, has that many elements.
 func Len(t Test, got any, want int, message ...any) {
 	t.Helper()
@@ -109,22 +90,4 @@ func Len(t Test, got any, want int, message ...any) {
 		n = reflect.ValueOf(got).Len()
 	}
 	check(t, n == want, message, "got %d elements in %#v; want %d", n, got, want)
-}
-
-// Contains ends the test unless all contains part.
-func Contains(t Test, all, part string, message ...any) {
-	t.Helper()
-	check(t, strings.Contains(all, part), message, "got %q; want %q in it", all, part)
-}
-
-// Less ends the test unless a is less than b.
-func Less[T cmp.Ordered](t Test, a, b T, message ...any) {
-	t.Helper()
-	check(t, a < b, message, "got %v; want less than %v", a, b)
-}
-
-// LessOrEqual ends the test unless a is at most b.
-func LessOrEqual[T cmp.Ordered](t Test, a, b T, message ...any) {
-	t.Helper()
-	check(t, a <= b, message, "got %v; want at most %v", a, b)
 }

@@ -20,12 +20,9 @@ const (
 	// maxBatchCalls bounds a pipeline.
 	maxBatchCalls = 64
 	// maxYields is how often a goroutine that collects a batch yields to callers that may
-	// join it; it stops once that took yieldLimit, as where there is other work. Where it took slowYield, the next
-	// skipsAfterSlowYield batches are sent without yielding.
-	maxYields           = 4
-	yieldLimit          = 50 * time.Microsecond
-	slowYield           = time.Millisecond
-	skipsAfterSlowYield = 64
+	// join it; it stops once that took yieldLimit, as where there is other work.
+	maxYields  = 4
+	yieldLimit = 50 * time.Microsecond
 
 	never time.Duration = math.MaxInt64
 )
@@ -57,7 +54,6 @@ type pipeliner struct {
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
 	tookThen  time.Duration // and the one before
 	lastBatch int           // how many calls the last answered batch had
-	skips     int           // so many batches are sent without yielding
 	yield     func()        // to other goroutines; replaced by tests
 }
 
@@ -155,17 +151,10 @@ func (l *pipeliner) collect(first *queuedCall) []*queuedCall {
 	begin := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	yields := maxYields
-	if l.skips > 0 {
-		l.skips, yields = l.skips-1, 0
-	}
-	for ; yields > 0 && len(l.queue)+1 < l.lastBatch && time.Since(begin) <= yieldLimit; yields-- {
+	for yields := maxYields; yields > 0 && len(l.queue)+1 < l.lastBatch && time.Since(begin) <= yieldLimit; yields-- {
 		l.mu.Unlock()
 		l.yield()
 		l.mu.Lock()
-	}
-	if time.Since(begin) > slowYield {
-		l.skips = skipsAfterSlowYield
 	}
 	n := min(len(l.queue), maxBatchCalls-1)
 	calls := append([]*queuedCall{first}, l.queue[:n]...)

@@ -90,28 +90,6 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 	})
 }
 
-// Where other work keeps the processors, yielding costs a time slice: for a while
-// no client does.
-func TestNoBatchIsCollectedOnABusyMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _, yields := yielding(2)
-		first := ask(t.Context(), l, "first")
-		time.Sleep(slowYield + 1)
-		yields <- true
-		require.NoError(t, (<-first).Err)
-		for range skipsAfterSlowYield {
-			l.lastBatch = 2
-			require.NoError(t, (<-ask(t.Context(), l, "alone")).Err)
-		}
-		l.lastBatch = 2
-		first = ask(t.Context(), l, "first")
-		second := ask(t.Context(), l, "second")
-		yields <- true
-		require.NoError(t, (<-first).Err)
-		require.NoError(t, (<-second).Err)
-	})
-}
-
 // yielding is a pipeliner after a pipeline of so many calls; a goroutine that yields waits until
 // it is told.
 func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
@@ -134,9 +112,9 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		require.ErrorIs(t, (<-left).Err, context.Canceled)
 		yields <- true
 		synctest.Wait()
-		require.Empty(t, p.all(), "the third may come yet")
+		require.Len(t, p.all(), 0, "the third may come yet")
 		third := ask(t.Context(), l, "third")
-		require.Empty(t, p.all())
+		require.Len(t, p.all(), 0)
 		yields <- true
 		for _, done := range []<-chan Reply{first, second, third} {
 			require.NoError(t, (<-done).Err)
@@ -146,7 +124,7 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		require.Equal(t, 3, l.lastBatch)
 		alone := ask(t.Context(), l, "alone")
 		for range maxYields {
-			require.Empty(t, alone)
+			require.Len(t, alone, 0)
 			yields <- true
 		}
 		require.NoError(t, (<-alone).Err, "it waits no longer")
@@ -179,7 +157,7 @@ func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
 		second := ask(t.Context(), l, "second")
 		cancel()
 		synctest.Wait()
-		require.Empty(t, first)
+		require.Len(t, first, 0)
 		yields <- true
 		require.ErrorIs(t, (<-first).Err, context.Canceled)
 		require.NoError(t, (<-second).Err)
@@ -265,7 +243,7 @@ func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 			require.NoError(t, (<-b).Err)
 			l.lastBatch = 2
 		}
-		require.Less(t, time.Since(begin), stallTimeout+50*time.Millisecond)
+		require.True(t, time.Since(begin) < stallTimeout+50*time.Millisecond)
 		busy, _ := l.state()
 		require.Equal(t, 1, busy)
 		close(answered)

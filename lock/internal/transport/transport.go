@@ -34,6 +34,7 @@ type Transport struct {
 	acks        int           // replicas that are awaited for a call that wants it,
 	ackTimeout  time.Duration // and for how long
 	deadlines   bool          // there is one server, and the deadline of a context ends a request to it
+	limiter     limiter       // of calls that are sent by the goroutines of their callers
 	pipeliner   *pipeliner    // of what goes to one server
 }
 
@@ -108,11 +109,13 @@ func (w *Transport) Direct(ctx context.Context, s Call, timeout time.Duration) (
 		return Reply{}, false
 	}
 	begin, answered := time.Now(), false
-	defer func() { w.pipeliner.freeSlot(begin, 1, answered) }() // also where a hook panics
-	ctx, cancel := context.WithTimeout(ctx, timeout)            // which a dial and the wait for a connection heed as well
-	defer cancel()
+	limited := w.limiter.begin(ctx, begin.Add(timeout)) // which a dial and the wait for a connection heed as well
+	defer func() {                                      // also where a hook panics
+		w.limiter.end()
+		w.pipeliner.freeSlot(begin, 1, answered)
+	}()
 	c := &queuedCall{call: s}
-	w.send(ctx, w.rdb.Pipeline(), []*queuedCall{c})
+	w.send(limited, w.rdb.Pipeline(), []*queuedCall{c})
 	answered = !unanswered(c)
 	return c.reply, true
 }
@@ -181,8 +184,9 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		_ = p.Process(ctx, noRetryCmd{cmds[i]})
 		acked = acked || c.call.Acked && w.acks > 0
 	}
-	wait := redis.NewCmd(ctx, "WAIT", w.acks, w.ackTimeout.Milliseconds())
+	var wait *redis.Cmd
 	if acked {
+		wait = redis.NewCmd(ctx, "WAIT", w.acks, w.ackTimeout.Milliseconds())
 		_ = p.Process(ctx, noRetryCmd{wait})
 	}
 	_, broken := p.Exec(ctx)
@@ -191,7 +195,10 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		if err == nil && value == nil {
 			err = broken
 		}
-		c.reply = Reply{Value: value, Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+		c.reply = Reply{Value: value, Sent: true}
+		if err != nil { // the checks allocate
+			c.reply = Reply{Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+		}
 		if acked && c.call.Acked {
 			c.reply.Unacked = w.unacked(wait)
 		}
