@@ -162,7 +162,7 @@ func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
 // refusal finds the refusals of this package among a script's errors.
 func refusal(err error) error {
 	if err == nil { // before the map, which is allocated
-		return err
+		return nil
 	}
 	for code, known := range map[string]error{"NOTSET": ErrNotSet, "TOOMANY": ErrTooMany} {
 		if redis.HasErrorPrefix(err, code) {

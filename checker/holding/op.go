@@ -130,7 +130,7 @@ const (
 
 // GivesUp reports whether the operation is a release that was refused, and it is known what its owner gave up by it: of
 // permits, if there was one request for them alone.
-func (op *Op) GivesUp() bool { return op.flags&givesUp != 0 }
+func (o *Op) GivesUp() bool { return o.flags&givesUp != 0 }
 
 // OK reports whether the operation happened for certain.
 func (o *Op) OK() bool { return o.outcome == ok }

@@ -115,7 +115,7 @@ func (w *Transport) Direct(ctx context.Context, s Call, timeout time.Duration) (
 		w.pipeliner.freeSlot(begin, 1, answered)
 	}()
 	c := &queuedCall{call: s}
-	w.send(limited, w.rdb.Pipeline(), []*queuedCall{c})
+	w.send(limited, w.rdb.Pipeline(), []*queuedCall{c}) //nolint:contextcheck // it is made of ctx
 	answered = !unanswered(c)
 	return c.reply, true
 }
