@@ -145,6 +145,7 @@ func (a *ownerState) acquire(op *Op) {
 func (a *ownerState) begin(acquire, proof *Op, most int, again bool) {
 	h := kept(&a.record.grants, Grant{Acquire: acquire, Proof: proof, Account: a.id, Start: proof.Complete.Time, EndEvent: -1, Again: again && a.before != nil})
 	a.carried = len(a.pending) > 0 || a.renew != history.Never
+	a.shorter = a.shorter[:0] // what was sent before leaves the hold in doubt
 	for len(a.refused) > 0 && a.refused[0].Complete.Index < acquire.Invoke.Index {
 		a.refused = a.refused[1:]
 	}
@@ -310,10 +311,10 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 	case h.lease.lost >= 0 && end == h.lease.validity:
 		why, by = EndLost, h.lease.lost
 	}
+	good := end // but for what may have been done after a release was sent
 	if h.zeroAt != history.Never && max(h.zeroAt, h.alive) < end {
 		end, why, by = max(h.zeroAt, h.alive), EndUnknown, h.zeroBy
 	}
-	good := end // but for what may have been done after a release was sent
 	if a.renew != history.Never && max(a.renew, h.alive) < end {
 		end, why, by = max(a.renew, h.alive), EndUnknown, -1
 	}
@@ -322,9 +323,10 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 			break
 		}
 		from, is := op.Invoke.Time, good <= op.Complete.Time
-		for i := 0; i < len(a.shorter) && !is; i++ {
-			s := a.shorter[i]
-			from, is = max(op.Invoke.Time, s.From), s.Until <= op.Complete.Time
+		for _, s := range a.shorter {
+			if at := max(op.Invoke.Time, s.From); s.Until <= op.Complete.Time && (!is || at < from) {
+				from, is = at, true
+			}
 		}
 		if from = max(from, h.alive); is && from < end {
 			if end, by = from, op.Invoke.Index; why == EndExpired {
