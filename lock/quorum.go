@@ -62,6 +62,7 @@ type round struct {
 
 	mu     sync.Mutex
 	closed bool // no grant is asked for any more
+	over   bool // its lease was, when its release was asked for last
 	votes  []vote
 }
 
@@ -201,7 +202,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 
 // releaseOn releases the request at one server. If no answer comes, it goes on in the
 // background. It leaves a mark where a copy may be on its way: marks for all took a tenth of the cycle of row redlock-3 of
-// docs/benchmarks.md. Without one, a repetition that finds nothing is taken to have released it before.
+// docs/benchmarks.md. Without one, a repetition that finds nothing is taken to have released it before, unless the lease
+// was over when that was asked for: then it had ended by itself, and another owner may have been granted the lock.
 func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
 	n := q.redlock.nodes[i]
 	v := &q.votes[i]
@@ -214,7 +216,7 @@ func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released b
 		released := n.isReleased(ctx, r.Value)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		released = released || r.Err == nil && !withdraw && !g.copied && (v.tried || r.Copies)
+		released = released || r.Err == nil && !withdraw && !g.copied && !q.over && (v.tried || r.Copies)
 		v.tried = v.tried || r.Copies
 		if r.Err == nil && !v.answered { // the first answer
 			v.answered, v.released = true, released
@@ -315,9 +317,10 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 // so: another owner may have been granted it, though a server still had the grant.
 func (q *round) release(ctx context.Context, expires time.Time) error {
 	q.mu.Lock()
-	q.closed = true
+	over := !time.Now().Before(expires)
+	q.closed, q.over = true, over
 	q.mu.Unlock()
-	over, t := !time.Now().Before(expires), quorumCount{nodes: q.redlock.nodes}
+	t := quorumCount{nodes: q.redlock.nodes}
 	err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, func(ctx context.Context, i int) (bool, error) {
 		q.mu.Lock()
 		v := q.votes[i]

@@ -250,3 +250,30 @@ func TestRedlockReleaseWhoseAnswersAreLost(t *testing.T) {
 	}
 	require.ErrorIs(t, h.Release(t.Context()), ErrReleased)
 }
+
+// A release that is asked for after the lease is no success because its first answer was lost.
+func TestRedlockLateReleaseWhoseAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	var dropped []<-chan struct{}
+	for range 3 {
+		link := &redistest.Link{}
+		servers = append(servers, redistest.Start(t).Client(t, link.Use))
+		require.NoError(t, servers[len(servers)-1].ScriptLoad(t.Context(), Scripts()["release"]).Err())
+		dropped = append(dropped, link.DropReply(scripts()["release"].Digest()))
+	}
+	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	h, err := r.Acquire(t.Context(), "orders", Options{Lease: 300 * time.Millisecond})
+	require.NoError(t, err)
+	r.tasks.Wait() // for the last server's grant
+	for _, rdb := range servers {
+		redistest.Await(t, "the end of the lease", func() bool { return rdb.DBSize(t.Context()).Val() == 0 })
+	}
+	<-h.Lost()
+	require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
+	for _, d := range dropped {
+		<-d
+	}
+}
