@@ -124,7 +124,7 @@ func leases() []Check {
 				p.lease = p.lease * 2 / 5
 			}
 			sent := time.Now()
-			p.grant("a.1", p.name, p.lease)
+			h := p.grant("a.1", p.name, p.lease)
 			if end := p.end(time.Now(), before); end > p.lease*5/4 {
 				fmt.Fprintf(p.log, "a key of a lock that was asked for %v lives for %v: if its holder crashes, others wait that long\n", p.lease, end.Round(time.Millisecond))
 			}
@@ -133,7 +133,8 @@ func leases() []Check {
 			} else {
 				p.must(err)
 			}
-			if took := time.Since(sent); took < p.lease {
+			// Some keep a lock for as long as its holder believes in it, which is less than the lease that was asked for.
+			if took := time.Since(sent); took < p.lease && !spent(h) {
 				p.fail("the lock was free %v after a request for a lease of %v", took.Round(time.Millisecond), p.lease)
 			}
 		}},

@@ -42,6 +42,8 @@ def answer(client, holds, q):
             time.sleep(0.1)  # as much as it may take, so that a reader comes between them on any machine
             granted = free and client.set(keys[1], token, nx=True, px=q["lease_ms"])
         else:
+            if BUG == "looks":
+                time.sleep(0.05)  # so that those that write have looked
             script = {"read": READ, "write": WRITE, None: PERMIT}[mode]
             granted = client.eval(script, 2, *keys, token, q["lease_ms"], q.get("capacity", 0))
         if not granted:
