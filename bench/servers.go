@@ -68,7 +68,7 @@ func (g *testServers) delay(d time.Duration) error {
 		if wire == nil {
 			return fmt.Errorf("link %s can't be delayed on this backend", l.Name())
 		}
-		mend, err := wire.Delay(topologies.Upstream, d, 0)
+		mend, err := wire.Put(topologies.Upstream, topologies.Latency(d, 0))
 		if err != nil {
 			return err
 		}

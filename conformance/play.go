@@ -339,11 +339,15 @@ func (p *play) cut(which func(topologies.Link) bool) (mend func()) {
 
 // slow delays each request of the first process, or each reply to it, and hold holds all replies to it back.
 func (p *play) slow(way topologies.Stream, by time.Duration) (mend func()) {
-	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Delay(way, by, 0) })
+	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
+		return at.Put(way, topologies.Latency(by, 0))
+	})
 }
 
 func (p *play) hold() (mend func()) {
-	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Hold(topologies.Downstream) })
+	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
+		return at.Put(topologies.Downstream, topologies.Hold())
+	})
 }
 
 // reset closes the connections of the first process.

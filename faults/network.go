@@ -40,13 +40,13 @@ func stream() Param {
 func networkSpecs() []Spec {
 	specs := []Spec{
 		{
-			Name: "bandwidth", Summary: "let only so many bytes a second pass",
+			Name: "bandwidth", Summary: "let only so many kilobytes a second pass",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
-			Needs:      []topologies.Capability{topologies.Pace, topologies.Bandwidth},
-			Params:     []Param{number("rate", "bytes/s").required("how many bytes a second").drawn("2000-20000"), stream().drawn("upstream|downstream|both")},
+			Needs:      []topologies.Capability{topologies.Bandwidth},
+			Params:     []Param{number("rate", "kB/s").required("how many kB a second").drawn("2-20"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
-			Pitfall: "a request of a lock has some 200 bytes: below 1000 a second each is late",
+			Pitfall: "a request of a lock has some 200 bytes: at 1 kB/s each is 200 ms late",
 			New:     onLinks(limitBandwidth),
 		},
 		{
@@ -91,7 +91,6 @@ func networkSpecs() []Spec {
 		},
 		{
 			Name: "slow-close", Summary: "pass the end of a connection on late",
-			Needs:  []topologies.Capability{topologies.Pace},
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
@@ -479,7 +478,7 @@ func stalling(stream string) linkFault {
 	}
 	return linkFault{
 		words: words,
-		put:   func(l topologies.Proxy) (func(), error) { return l.Hold(stream) },
+		put:   func(l topologies.Proxy) (func(), error) { return l.Put(stream, topologies.Hold()) },
 		seen: func(ctx context.Context, l topologies.Proxy, took time.Duration) error {
 			switch _, err := works(ctx, l, took+silence); { // also beyond a latency that the link has already
 			case err == nil:
@@ -493,11 +492,11 @@ func stalling(stream string) linkFault {
 }
 
 // takesLonger fails unless something on a link takes so long at the least.
-func takesLonger[T topologies.Proxy](least, most time.Duration, do func(ctx context.Context, l T) (time.Duration, error)) func(context.Context, topologies.Proxy, time.Duration) error {
+func takesLonger(least, most time.Duration, do func(ctx context.Context, l topologies.Proxy) (time.Duration, error)) func(context.Context, topologies.Proxy, time.Duration) error {
 	return func(ctx context.Context, l topologies.Proxy, _ time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout+most)
 		defer cancel()
-		took, err := do(ctx, l.(T))
+		took, err := do(ctx, l)
 		if err == nil && took < least {
 			err = fmt.Errorf("%s took %v, and not %v at the least", l.Name(), took, least)
 		}
@@ -515,7 +514,7 @@ func slowLinks(s Step) linkFault {
 	}
 	return linkFault{
 		words: fmt.Sprintf("slower by %v ± %v %s", latency, jitter, way),
-		put:   func(l topologies.Proxy) (func(), error) { return l.Delay(stream, latency, jitter) },
+		put:   func(l topologies.Proxy) (func(), error) { return l.Put(stream, topologies.Latency(latency, jitter)) },
 		seen:  takesLonger(latency-jitter, 2*(latency+jitter), func(ctx context.Context, l topologies.Proxy) (time.Duration, error) { return l.Probe(ctx) }),
 	}
 }
@@ -523,15 +522,15 @@ func slowLinks(s Step) linkFault {
 // burstTime is how long a burst must take on a link whose pace is limited.
 const burstTime = 50 * time.Millisecond
 
-// limitBandwidth limits a stream of the links, or both, to so many bytes a second. It
+// limitBandwidth limits a stream of the links, or both, to so many kilobytes a second. It
 // is for links on which clients talk to servers.
 func limitBandwidth(s Step) linkFault {
 	stream, rate := s.Params["stream"], whole(s, "rate")
-	size := max(1, int(int64(rate)*int64(burstTime)/int64(time.Second)))
+	size := rate * int(burstTime/time.Millisecond)
 	return linkFault{
-		words: fmt.Sprintf("limited to %d bytes a second %s", rate, stream),
-		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).Throttle(stream, rate) },
-		seen: takesLonger(burstTime, 10*burstTime, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) {
+		words: fmt.Sprintf("limited to %d kB a second %s", rate, stream),
+		put:   func(l topologies.Proxy) (func(), error) { return l.Put(stream, topologies.Rate(rate)) },
+		seen: takesLonger(burstTime, 10*burstTime, func(ctx context.Context, l topologies.Proxy) (time.Duration, error) {
 			return l.ProbeBandwidth(ctx, size)
 		}),
 	}
@@ -543,8 +542,8 @@ func slowClose(s Step) linkFault {
 	stream, by := s.Params["stream"], millis(s, "by")
 	return linkFault{
 		words: fmt.Sprintf("closing later by %v %s", by, stream),
-		put:   func(l topologies.Proxy) (func(), error) { return l.(topologies.Shaper).DelayClose(stream, by) },
-		seen:  takesLonger(by, 3*by, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) { return l.ProbeClose(ctx) }),
+		put:   func(l topologies.Proxy) (func(), error) { return l.Put(stream, topologies.SlowClose(by)) },
+		seen:  takesLonger(by, 3*by, func(ctx context.Context, l topologies.Proxy) (time.Duration, error) { return l.ProbeClose(ctx) }),
 	}
 }
 

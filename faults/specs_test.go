@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -31,10 +30,6 @@ func (s stub) Server(string) topologies.Server               { return struct{ to
 // stubWire is a link on which everything can be done.
 type stubWire struct{ topologies.Proxy }
 
-func (stubWire) Throttle(string, int) (func(), error)                       { return nil, nil }
-func (stubWire) DelayClose(string, time.Duration) (func(), error)           { return nil, nil }
-func (stubWire) ProbeBandwidth(context.Context, int) (time.Duration, error) { return 0, nil }
-func (stubWire) ProbeClose(context.Context) (time.Duration, error)          { return 0, nil }
 func (stubWire) Judge(func(traffic.Message) traffic.Action) (func(), error) { return nil, nil }
 func (stubWire) Requests() (begun, open, refused int64)                     { return 0, 0, 0 }
 

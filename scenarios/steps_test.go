@@ -181,14 +181,14 @@ func (d simpleDeployment) Proxy(name string) topologies.Proxy {
 
 func (simpleDeployment) Unsupported() map[topologies.Capability]string {
 	return map[topologies.Capability]string{
-		topologies.Messages: "what passes these links is not read", topologies.Pace: "the pace of these links can't be changed",
+		topologies.Messages: "what passes these links is not read", topologies.Bandwidth: "no bandwidth can be proven",
 	}
 }
 
 func TestWhatLinksCannotDoIsSaidBeforeAnythingBegins(t *testing.T) {
 	for fault, want := range map[string]string{
 		"{inject: drop-reply, target: client, params: {command: SET}}": "drop-reply can't be done here: what passes these links is not read",
-		"{inject: bandwidth, target: client, params: {rate: 1000}}":    "bandwidth can't be done here: the pace of these links can't be changed",
+		"{inject: bandwidth, target: client, params: {rate: 1}}":       "bandwidth can't be done here: no bandwidth can be proven",
 	} {
 		s := parsed(t, script("mutex", two, "  - "+fault+"\n"))
 		setup := runtest.Setup(t)

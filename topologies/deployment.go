@@ -156,8 +156,6 @@ const (
 	// Messages: what clients and servers send each other can be read and changed: the
 	// [Proxy] of every such link is an [Interceptor].
 	Messages Capability = "messages"
-	// Pace: every [Proxy] is a [Shaper].
-	Pace Capability = "pace"
 	// Bandwidth: that the bandwidth of a link is limited can be proven.
 	Bandwidth Capability = "bandwidth"
 	// Isolation: a server whose links are cut is out of touch with all others.
@@ -191,28 +189,17 @@ type Server interface {
 // function that its beginning returned.
 type Proxy interface {
 	Name() string
-	// Cut resets every connection and refuses new ones.
+	// Cut resets every connection and refuses new ones. To toxiproxy's API the proxy is disabled.
 	Cut() (mend func())
-	// Hold stops the data of a stream, and keeps it, as a partition with TCP's
-	// retransmission does.
-	Hold(s Stream) (mend func(), err error)
-	// Delay adds a latency with jitter to the data of a stream.
-	Delay(s Stream, latency, jitter time.Duration) (mend func(), err error)
+	// Put lays a toxic on a stream.
+	Put(s Stream, t Toxic) (mend func(), err error)
+	// Toxics are the types of the toxics that lie on the link now, as toxiproxy says, and whether it is enabled.
+	Toxics(ctx context.Context) (types []string, enabled bool, err error)
 	// Reset resets every connection, once, and reports how many there were.
 	Reset() int
 	// Probe sends a request through the link and returns how long the answer
 	// took.
 	Probe(ctx context.Context) (time.Duration, error)
-}
-
-// A Shaper is a [Proxy] whose pace can be changed. Those of the backends process and
-// container are.
-type Shaper interface {
-	Proxy
-	// Throttle lets so many bytes a second of a stream pass.
-	Throttle(s Stream, rate int) (mend func(), err error)
-	// DelayClose passes the end of a stream on so much later.
-	DelayClose(s Stream, d time.Duration) (mend func(), err error)
 	// ProbeBandwidth sends so many bytes through the link and back, and times that.
 	ProbeBandwidth(ctx context.Context, size int) (time.Duration, error)
 	// ProbeClose ends a connection as its caller would, and times until the other

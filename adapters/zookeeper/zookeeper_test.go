@@ -90,7 +90,7 @@ func (e ensemble) silence(t *testing.T) {
 	links, err := e.Topology().Select("zone-a>*")
 	require.NoError(t, err)
 	for _, l := range links {
-		mend, err := e.Proxy(l.Name()).Hold(topologies.Both)
+		mend, err := e.Proxy(l.Name()).Put(topologies.Both, topologies.Hold())
 		require.NoError(t, err)
 		mends = append(mends, mend)
 	}
@@ -137,7 +137,7 @@ func (e ensemble) nothingStays(t *testing.T) {
 	for _, stream := range []topologies.Stream{topologies.Upstream, topologies.Downstream} {
 		var mends []func()
 		for _, server := range e.Topology().Servers() {
-			mend, err := e.Proxy("zone-a>" + server).Hold(stream)
+			mend, err := e.Proxy("zone-a>" + server).Put(stream, topologies.Hold())
 			require.NoError(t, err)
 			mends = append(mends, mend)
 		}

@@ -45,9 +45,9 @@ func entries() []entry {
 		clients = "zone-a>redis"
 		asked   = "SET key-" // by the looks alone
 	)
-	add("", "bandwidth", clients, "rate", "20000")
-	add("", "bandwidth", clients, "rate", "20000", "stream", "upstream")
-	add("", "bandwidth", clients, "rate", "20000", "stream", "downstream")
+	add("", "bandwidth", clients, "rate", "20")
+	add("", "bandwidth", clients, "rate", "20", "stream", "upstream")
+	add("", "bandwidth", clients, "rate", "20", "stream", "downstream")
 	add("", "clock-back", server, "by", "3600000")
 	add("", "clock-forward", server, "by", "60000")
 	add("", "clock-rate", server, "percent", "50")

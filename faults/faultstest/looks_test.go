@@ -208,11 +208,15 @@ type look = func(ctx context.Context, s *scene, e entry) error
 // looks are those at the effect of each fault.
 func looks() map[string]look {
 	all := map[string]look{
-		"bandwidth": takes(50*time.Millisecond, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) {
+		"bandwidth": takes("bandwidth", 50*time.Millisecond, func(ctx context.Context, l topologies.Proxy) (time.Duration, error) {
 			return l.ProbeBandwidth(ctx, 1000)
 		}),
-		"slow-close":       takes(50*time.Millisecond, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) { return l.ProbeClose(ctx) }),
-		"latency":          takes(20*time.Millisecond, func(ctx context.Context, l topologies.Shaper) (time.Duration, error) { return l.Probe(ctx) }),
+		"slow-close": takes("slow_close", 50*time.Millisecond, func(ctx context.Context, l topologies.Proxy) (time.Duration, error) {
+			return l.ProbeClose(ctx)
+		}),
+		"latency": takes("latency", 20*time.Millisecond, func(ctx context.Context, l topologies.Proxy) (time.Duration, error) {
+			return l.Probe(ctx)
+		}),
 		"flap":             flaps,
 		"reset":            reconnects,
 		"clock-back":       livesFor(time.Hour, time.Hour+lease),
@@ -248,13 +252,31 @@ func looks() map[string]look {
 		"planned-failover": promotes,
 		"split-brain":      promotes,
 	}
-	for _, fault := range []string{"cut", "stall", "kill", "pause"} {
-		all[fault] = func(ctx context.Context, s *scene, _ entry) error { return fails(ctx, s.link()) }
+	for fault, toxic := range map[string]string{"cut": disabled, "stall": topologies.TypeHold, "kill": "", "pause": ""} {
+		all[fault] = func(ctx context.Context, s *scene, _ entry) error {
+			return errors.Join(fails(ctx, s.link()), lies(ctx, s.link(), toxic))
+		}
 	}
 	for _, fault := range []string{"partition", "partition-bridge", "partition-halves", "partition-ring"} {
 		all[fault] = parts
 	}
 	return all
+}
+
+// disabled is how toxiproxy shows a cut.
+const disabled = "disabled"
+
+// lies wants toxiproxy to show that a toxic of that type lies on a link, or that the link is disabled; empty: that neither is so.
+func lies(ctx context.Context, l topologies.Proxy, toxic string) error {
+	types, enabled, err := l.Toxics(ctx)
+	if !enabled {
+		types = append(types, disabled)
+	}
+	types = slices.Compact(types) // one for each stream
+	if want := strings.Fields(toxic); err == nil && !slices.Equal(types, want) {
+		err = fmt.Errorf("toxiproxy shows %v on %s, want %v", types, l.Name(), want)
+	}
+	return err
 }
 
 // fails wants a link not to answer.
@@ -277,35 +299,30 @@ func parts(ctx context.Context, s *scene, e entry) error {
 	if err != nil || len(links) == 0 {
 		return fmt.Errorf("there are %d links across: %w", len(links), err)
 	}
+	toxic := disabled
+	if e.Params["how"] == "stall" {
+		toxic = topologies.TypeHold
+	}
 	for _, l := range links {
-		err = errors.Join(err, fails(ctx, s.d.Proxy(l.Name())))
+		err = errors.Join(err, fails(ctx, s.d.Proxy(l.Name())), lies(ctx, s.d.Proxy(l.Name()), toxic))
 	}
 	return err
 }
 
-// takes wants something on a link to take so long at the least.
-func takes(least time.Duration, do func(context.Context, topologies.Shaper) (time.Duration, error)) look {
+// takes wants something on a link with a toxic to take so long at the least.
+func takes(toxic string, least time.Duration, do func(context.Context, topologies.Proxy) (time.Duration, error)) look {
 	return func(ctx context.Context, s *scene, _ entry) error {
-		shaper, ok := s.link().(topologies.Shaper)
-		if !ok {
-			return fmt.Errorf("%s has no pace", client)
-		}
-		took, err := do(ctx, shaper)
+		took, err := do(ctx, s.link())
 		if err == nil && took < least {
 			err = fmt.Errorf("it took %v", took)
 		}
-		return err
+		return errors.Join(err, lies(ctx, s.link(), toxic))
 	}
 }
 
-// flaps wants a link to refuse sooner or later.
+// flaps wants a link to be cut sooner or later.
 func flaps(ctx context.Context, s *scene, _ entry) error {
-	return await.Until(ctx, func() error {
-		if _, err := s.link().Probe(ctx); err == nil {
-			return errors.New("it answers")
-		}
-		return nil
-	})
+	return await.Until(ctx, func() error { return lies(ctx, s.link(), disabled) })
 }
 
 // reconnects wants a client to have another connection.

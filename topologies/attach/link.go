@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -110,18 +111,9 @@ func (w *link) Reset() int {
 	return open
 }
 
-// Hold stops the data of a stream by a bandwidth of nothing; toxiproxy keeps
-// what comes, and delivers it once that toxic is gone.
-func (w *link) Hold(s topologies.Stream) (mend func(), err error) {
-	return w.impair(s, "bandwidth", toxiproxy.Attributes{"rate": 0})
-}
-
-// Delay adds a latency, give or take the jitter, in whole milliseconds.
-func (w *link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
-	return w.impair(s, "latency", toxiproxy.Attributes{"latency": latency.Milliseconds(), "jitter": jitter.Milliseconds()})
-}
-
-func (w *link) impair(s topologies.Stream, toxic string, attributes toxiproxy.Attributes) (func(), error) {
+// Put lays a toxic on a stream. Where the server has no hold, as a stock toxiproxy, a bandwidth of nothing stands for it: that
+// keeps what comes as well, and passes on the end of a stream that carries nothing.
+func (w *link) Put(s topologies.Stream, t topologies.Toxic) (mend func(), err error) {
 	streams, err := topologies.StreamsOf(s)
 	if err != nil {
 		return nil, err
@@ -135,9 +127,8 @@ func (w *link) impair(s topologies.Stream, toxic string, attributes toxiproxy.At
 		// It may lie on the wire even if the answer got lost.
 		w.put[name] = true
 		put = append(put, name)
-		_, err := inTime(func() (*toxiproxy.Toxic, error) { return w.AddToxic(name, toxic, stream, 1, attributes) })
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("impair %s: %w", w.Name(), err), w.lift(put))
+		if err := w.add(name, stream, t); err != nil {
+			return nil, errors.Join(fmt.Errorf("put %s on %s: %w", t.Type, w.Name(), err), w.lift(put))
 		}
 	}
 	return sync.OnceFunc(func() {
@@ -145,6 +136,30 @@ func (w *link) impair(s topologies.Stream, toxic string, attributes toxiproxy.At
 		defer w.mu.Unlock()
 		w.noted("mend", w.lift(put))
 	}), nil
+}
+
+func (w *link) add(name, stream string, t topologies.Toxic) error {
+	attributes := toxiproxy.Attributes{}
+	for key, value := range t.Attributes {
+		attributes[key] = value
+	}
+	_, err := inTime(func() (*toxiproxy.Toxic, error) { return w.AddToxic(name, t.Type, stream, 1, attributes) })
+	if refused := (*toxiproxy.ApiError)(nil); t.Type == topologies.TypeHold && errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
+		return w.add(name, stream, topologies.Rate(0))
+	}
+	return err
+}
+
+// Toxics are those that lie on the link, whoever put them there.
+func (w *link) Toxics(context.Context) (types []string, enabled bool, err error) {
+	p, err := inTime(func() (*toxiproxy.Proxy, error) { return w.toxiproxy.Client.Proxy(w.Proxy.Name) })
+	if err != nil {
+		return nil, false, err
+	}
+	for _, t := range p.ActiveToxics {
+		types = append(types, t.Type)
+	}
+	return types, p.Enabled, nil
 }
 
 // lift removes toxics. One that can't be removed stays noted, to be tried again
@@ -201,12 +216,44 @@ func (w *link) restore() error {
 // Probe dials as the wire's caller does and times the first byte of an answer.
 func (w *link) Probe(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
-	c, err := w.access.dial(ctx, w.at, w.announced)
-	if err != nil {
+	_, err := w.visit(ctx, func(net.Conn) error { return nil })
+	return time.Since(start), err
+}
+
+// ProbeBandwidth has the server echo so many bytes.
+func (w *link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, error) {
+	rdb := w.access.observer(w.at, w.announced, meetTimeout)
+	defer rdb.Close()
+	start := time.Now()
+	if err := rdb.Echo(ctx, strings.Repeat("x", size)).Err(); err != nil {
 		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
 	}
-	defer c.Close()
-	if err := probe.Ask(ctx, c, w.link.Kind); err != nil {
+	return time.Since(start), nil
+}
+
+// ProbeClose ends a connection after an answer, and times until the other end has closed it.
+func (w *link) ProbeClose(ctx context.Context) (time.Duration, error) {
+	return w.visit(ctx, func(c net.Conn) error {
+		if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil { //nolint:forcetypeassert // of TCP and of TLS
+			return err
+		}
+		_, err := io.Copy(io.Discard, c)
+		return err
+	})
+}
+
+// visit opens a connection, has an answer on it, and times what is done then.
+func (w *link) visit(ctx context.Context, purpose func(net.Conn) error) (took time.Duration, err error) {
+	c, err := w.access.dial(ctx, w.at, w.announced)
+	if err == nil {
+		defer c.Close()
+		err = probe.Ask(ctx, c, w.link.Kind)
+	}
+	start := time.Now()
+	if err == nil {
+		err = purpose(c)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
 	}
 	return time.Since(start), nil

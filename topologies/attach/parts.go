@@ -68,7 +68,7 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 	t.Options = s.options(ctx)
 	without := map[topologies.Capability]string{
 		topologies.Wiping: noWiping, topologies.Settings: noSettings,
-		topologies.Messages: "what passes these links is not read", topologies.Pace: "the pace of these links can't be changed",
+		topologies.Messages: "what passes these links is not read",
 	}
 	servers := map[string]*server{}
 	nodes := map[string]bootstrap.Node{}

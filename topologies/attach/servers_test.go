@@ -30,8 +30,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == stockCommand {
-		serveStock(os.Args[2], os.Args[3])
+	if len(os.Args) == 5 && os.Args[1] == stockCommand {
+		serveToxiproxy(os.Args[2], os.Args[3], os.Args[4])
 	}
 	logging.Disable()
 	runtest.FewAtOnce(2)

@@ -3,6 +3,7 @@
 package attach_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -38,16 +40,22 @@ const stockCommand = "serve-toxiproxy"
 // A stock is a stock toxiproxy, before servers of an installation.
 type stock struct{ api string }
 
-// serveStock is what a process of [proxied] does instead of tests: what the program toxiproxy-server does, which
-// takes two seconds of processor time to link.
-func serveStock(address, config string) {
+// serveToxiproxy is what a process of [proxied] does instead of tests: what the program toxiproxy-server does, which
+// takes two seconds of processor time to link, or what lockchaos-toxiproxy does.
+func serveToxiproxy(address, config, hold string) {
+	if hold != topologies.TypeHold {
+		delete(toxics.ToxicRegistry, topologies.TypeHold)
+	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	server.PopulateConfig(config)
 	panic(server.Listen(address))
 }
 
-// proxied runs a toxiproxy with proxies of these names before these addresses.
-func proxied(t *testing.T, upstreams map[string]string) stock {
+// proxied runs a stock toxiproxy with proxies of these names before these addresses.
+func proxied(t *testing.T, upstreams map[string]string) stock { return proxiedBy(t, upstreams, "") }
+
+// proxiedBy runs one that holds by such a toxic; empty: a stock one.
+func proxiedBy(t *testing.T, upstreams map[string]string, hold string) stock {
 	t.Helper()
 	dir := t.TempDir()
 	type proxy struct {
@@ -65,7 +73,7 @@ func proxied(t *testing.T, upstreams map[string]string) stock {
 	file := filepath.Join(dir, "proxies.json")
 	require.NoError(t, os.WriteFile(file, config, 0o600))
 	s := stock{netip.AddrPortFrom(ownAddress(), nextPort()).String()}
-	cmd := exec.Command(os.Args[0], stockCommand, s.api, file)
+	cmd := exec.Command(os.Args[0], stockCommand, s.api, file, hold)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -152,7 +160,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		defer c.Close()
 		require.NoError(t, c.Ping(within(t)).Err())
 		w := d.Proxy("zone-a>redis-1")
-		mend, err := w.Hold(topologies.Downstream)
+		mend, err := w.Put(topologies.Downstream, topologies.Hold())
 		require.NoError(t, err)
 		reply := make(chan error, 1)
 		go func() { reply <- c.Set(within(t), "held", "v", time.Minute).Err() }()
@@ -164,9 +172,9 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	t.Run("faults add up", func(t *testing.T) {
 		d := attached(t, i, b)
 		w := d.Proxy("zone-b>redis-1")
-		one, err := w.Hold(topologies.Both)
+		one, err := w.Put(topologies.Both, topologies.Hold())
 		require.NoError(t, err)
-		two, err := w.Hold(topologies.Upstream)
+		two, err := w.Put(topologies.Upstream, topologies.Hold())
 		require.NoError(t, err)
 		cut := w.Cut()
 		one()
@@ -178,7 +186,7 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	t.Run("close mends", func(t *testing.T) {
 		before := s.must(t, http.MethodGet, "proxies", "")
 		d := attached(t, i, b)
-		_, err := d.Proxy("zone-a>redis-1").Hold(topologies.Both)
+		_, err := d.Proxy("zone-a>redis-1").Put(topologies.Both, topologies.Hold())
 		require.NoError(t, err)
 		d.Proxy("zone-b>redis-1").Cut()
 		require.NotEqual(t, before, s.must(t, http.MethodGet, "proxies", ""))
@@ -250,6 +258,53 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		i.kill("redis-1")
 		refused(t, b, topologies.Single, "nothing listens at "+at)
 	})
+}
+
+// Both kinds of toxiproxy have all faults of links that last, of which a stock one has the hold by a bandwidth of nothing.
+func TestToxicsOfAToxiproxy(t *testing.T) {
+	t.Parallel()
+	i := install(t, topologies.Single)
+	at := i.endpoint("redis-1")
+	for _, hold := range []string{"", topologies.TypeHold} {
+		b := i.backend()
+		b.Toxiproxy, b.Endpoints = proxiedBy(t, map[string]string{"zone-a>redis-1": at, "zone-b>redis-1": at}, hold).api, nil
+		d := attached(t, i, b)
+		w := d.Proxy("zone-a>redis-1")
+		took := func(least time.Duration, do func(context.Context) (time.Duration, error)) {
+			t.Helper()
+			got, err := do(within(t))
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, got, least)
+		}
+		for _, tt := range []struct {
+			put   topologies.Toxic
+			shown string
+			look  func()
+		}{
+			{topologies.Latency(40*time.Millisecond, 0), "latency", func() { took(40*time.Millisecond, w.Probe) }},
+			{topologies.SlowClose(40 * time.Millisecond), "slow_close", func() { took(40*time.Millisecond, w.ProbeClose) }},
+			{topologies.Rate(20), "bandwidth", func() {
+				took(50*time.Millisecond, func(ctx context.Context) (time.Duration, error) { return w.ProbeBandwidth(ctx, 1000) })
+			}},
+			{topologies.Hold(), cmp.Or(hold, "bandwidth"), func() { require.Error(t, probe(t, w, 30*time.Millisecond)) }},
+		} {
+			mend, err := w.Put(topologies.Upstream, tt.put)
+			require.NoError(t, err)
+			tt.look()
+			shown, enabled, err := w.Toxics(within(t))
+			require.NoError(t, err)
+			require.Equal(t, []string{tt.shown}, shown)
+			require.True(t, enabled)
+			mend()
+			require.NoError(t, probe(t, w, time.Minute))
+		}
+		mend := w.Cut()
+		_, enabled, err := w.Toxics(within(t))
+		require.NoError(t, err)
+		require.False(t, enabled)
+		mend()
+		require.NoError(t, d.Close())
+	}
 }
 
 // A watcher passes requests on to a Toxiproxy, one at a time, and looks at a proxy after each.

@@ -27,7 +27,7 @@ func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 	require.Contains(t, log.String(), `msg="starting servers" servers=[redis-1]`)
 
 	// An acknowledgement that takes a tenth of a second is one.
-	mend, err := d.Proxy("redis-2>redis-1").Delay(topologies.Upstream, 100*time.Millisecond, 0)
+	mend, err := d.Proxy("redis-2>redis-1").Put(topologies.Upstream, topologies.Latency(100*time.Millisecond, 0))
 	require.NoError(t, err)
 	require.NoError(t, d.AwaitReady(within(t)))
 	mend()

@@ -29,8 +29,8 @@ func (s suite) links() {
 		}
 		sampled[l.Kind] = true
 		for _, stream := range []topologies.Stream{topologies.Upstream, topologies.Downstream, topologies.Both} {
-			s.shows(w, "held "+stream, silence, func(_ time.Duration, err error) bool { return silent(err) }, func() (func(), error) { return w.Hold(stream) })
-			s.shows(w, "slow "+stream, answer, late, func() (func(), error) { return w.Delay(stream, delay, 0) })
+			s.shows(w, "held "+stream, silence, func(_ time.Duration, err error) bool { return silent(err) }, func() (func(), error) { return w.Put(stream, topologies.Hold()) })
+			s.shows(w, "slow "+stream, answer, late, func() (func(), error) { return w.Put(stream, topologies.Latency(delay, 0)) })
 		}
 	}
 	s.zones()

@@ -3,17 +3,15 @@ package proxynet
 import (
 	"io"
 	"net"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/lockchaos/lockchaos/internal/traffic"
 )
 
 // A delayedWriter is the end of a stream. It takes in at once whatever comes, so
-// that nothing before it in the chain ever waits, and passes it on as long as
-// it is not held: what is held is kept, in order, the end of the stream
-// included, as a partition keeps what TCP will send again.
+// that no toxic before it in the chain ever waits, and passes it on, but for messages that
+// meet another fate. These are no toxics: a reply is known by the command that it answers, and toxiproxy
+// gives a toxic one stream of a connection, without the other.
 type delayedWriter struct {
 	to *net.TCPConn
 	// cut takes what comes apart, to be judged; nil: it is passed on as it is.
@@ -26,12 +24,9 @@ type delayedWriter struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	queue    []*part
-	holds    int
-	rates    []int         // bytes a second; the least of them counts
-	lingers  time.Duration // between the end of the stream and passing it on
-	over     bool          // nothing more will come
-	discards bool          // what arrives is no longer passed on
-	dead     bool          // nothing more can be written
+	over     bool // nothing more will come
+	discards bool // what arrives is no longer passed on
+	dead     bool // nothing more can be written
 }
 
 // A part of a stream is what may be passed on together, and what became of it.
@@ -110,9 +105,6 @@ func (o *delayedWriter) Close() error {
 
 func (o *delayedWriter) kill() { o.change(func() { o.dead = true }) }
 
-// hold adds to the number of holds.
-func (o *delayedWriter) hold(n int) { o.change(func() { o.holds += n }) }
-
 // tell notifies the keeper of the part whether it was passed on.
 func (p *part) tell(passed bool) {
 	if p.fate.Passed != nil {
@@ -132,12 +124,13 @@ func (o *delayedWriter) run() bool {
 	for {
 		parts, goesOn := o.next()
 		if len(parts) == 0 {
-			if goesOn {
-				goesOn = o.linger()
-			}
 			return goesOn && o.to.CloseWrite() == nil
 		}
-		err := o.write(parts)
+		var data net.Buffers
+		for _, p := range parts {
+			data = append(data, p.data)
+		}
+		_, err := data.WriteTo(o.to)
 		for _, p := range parts {
 			p.tell(err == nil)
 		}
@@ -147,65 +140,6 @@ func (o *delayedWriter) run() bool {
 	}
 }
 
-// tick is how often a stream whose pace is limited passes something on.
-const tick = 20 * time.Millisecond
-
-// write passes parts on, at the pace that they may have.
-func (o *delayedWriter) write(parts []*part) error {
-	var data net.Buffers
-	for _, p := range parts {
-		data = append(data, p.data)
-	}
-	for len(data) > 0 {
-		rate, dead := o.pace()
-		if dead {
-			return net.ErrClosed
-		}
-		if rate == 0 {
-			_, err := data.WriteTo(o.to)
-			return err
-		}
-		n := min(max(1, int(int64(rate)*int64(tick)/int64(time.Second))), len(data[0]))
-		// The rate is what the fault is about, so that the time itself is awaited.
-		time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
-		if _, err := o.to.Write(data[0][:n]); err != nil {
-			return err
-		}
-		if data[0] = data[0][n:]; len(data[0]) == 0 {
-			data = data[1:]
-		}
-	}
-	return nil
-}
-
-// pace is how many bytes a second may pass; 0 for as many as can.
-func (o *delayedWriter) pace() (rate int, dead bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.rates) == 0 {
-		return 0, o.dead
-	}
-	return slices.Min(o.rates), o.dead
-}
-
-// linger lets the time pass by which the end of the stream is late, and reports
-// whether the connection outlived it.
-func (o *delayedWriter) linger() bool {
-	begin := time.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for !o.dead {
-		left := o.lingers - time.Since(begin)
-		if left <= 0 {
-			return true
-		}
-		timer := time.AfterFunc(left, func() { o.change(func() {}) })
-		o.changed.Wait()
-		timer.Stop()
-	}
-	return false
-}
-
 // next waits for data that may be passed on. There is none at the end of the
 // stream; nor where the stream does not go on, because the connection died, or
 // is to be reset.
@@ -213,7 +147,7 @@ func (o *delayedWriter) next() (parts []*part, goesOn bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.dead {
-		for o.holds == 0 && len(o.queue) > 0 && !o.queue[0].kept {
+		for len(o.queue) > 0 && !o.queue[0].kept {
 			p := o.queue[0]
 			if resets := p.fate.Ends == traffic.Resets; resets && len(parts) == 0 {
 				return nil, false
@@ -227,7 +161,7 @@ func (o *delayedWriter) next() (parts []*part, goesOn bool) {
 		if len(parts) > 0 {
 			return parts, true
 		}
-		if o.holds == 0 && len(o.queue) == 0 && o.over {
+		if len(o.queue) == 0 && o.over {
 			return nil, true
 		}
 		o.changed.Wait()

@@ -13,16 +13,15 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
-var (
-	_ topologies.Shaper      = (*Link)(nil)
-	_ topologies.Interceptor = (*Link)(nil)
-)
+var _ topologies.Interceptor = (*Link)(nil)
 
 // A Link is one link: every connection that one endpoint has to another, and the
 // faults that lie on them. Several faults on one link add up.
@@ -36,11 +35,14 @@ type Link struct {
 	patience time.Duration
 	greet    *probe.Greet
 
+	// listed is the proxy that toxiproxy's API shows for the link. No connection passes it: see [pipe].
+	listed *toxiproxy.Proxy
+
 	mu     sync.Mutex
 	cuts   int
 	pipes  map[*pipe]struct{}
-	faults []impairment // in the order in which they were put
-	made   int          // so that each has a name of its own
+	toxics []toxic // in the order in which they were put
+	made   int     // so that each has a name of its own
 
 	interceptors interceptors
 	requests     requests
@@ -67,16 +69,16 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 		refuse()
 		return
 	}
-	judge := w.interceptors.judge
-	switch {
-	case !w.talks():
-		judge = nil
-	case !ours:
+	var judge, count func(traffic.Message) traffic.Action
+	if w.talks() {
+		judge = w.interceptors.judge
+	}
+	if judge != nil && !ours {
 		var ended func()
-		judge, ended = w.requests.counted(judge)
+		count, ended = w.requests.count()
 		defer ended()
 	}
-	p := newPipe(w.engine, w.Name(), client, server, judge)
+	p := newPipe(w.engine, w.Name(), client, server, judge, count)
 	w.mu.Lock()
 	if w.cuts > 0 { // since the server was dialled
 		w.mu.Unlock()
@@ -87,7 +89,7 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 		return
 	}
 	w.pipes[p] = struct{}{}
-	for _, i := range w.faults {
+	for _, i := range w.toxics {
 		p.put(i)
 	}
 	p.start(w.engine)
@@ -97,8 +99,9 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	_ = client.Close() // both streams have ended, so that nothing is lost
 	_ = server.Close()
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	delete(w.pipes, p)
-	w.mu.Unlock()
+	p.free()
 }
 
 // reach dials an address of its end. With patience, it tries again while nothing listens
@@ -125,15 +128,19 @@ func (w *Link) isCut() bool {
 // Cut resets every connection and refuses new ones until the returned function
 // was called.
 func (w *Link) Cut() (mend func()) {
-	w.mu.Lock()
-	w.cuts++
-	w.mu.Unlock()
+	w.cut(1)
 	w.Reset()
-	return sync.OnceFunc(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.cuts--
-	})
+	return sync.OnceFunc(func() { w.cut(-1) })
+}
+
+// cut adds to the number of cuts.
+func (w *Link) cut(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed.Lock()
+	defer w.listed.Unlock()
+	w.cuts += n
+	w.listed.Enabled = w.cuts == 0
 }
 
 // Reset resets every connection once and reports how many there were.
@@ -150,65 +157,54 @@ func (w *Link) Reset() int {
 	return len(pipes)
 }
 
-// Hold stops the data of a stream and keeps it; what was kept is delivered, in
-// order, after the returned function was called.
-func (w *Link) Hold(s topologies.Stream) (mend func(), err error) {
-	return w.put(s, impairment{hold: true})
-}
-
-// Delay adds a latency, give or take the jitter, to the data of a stream. Both
-// are rounded to whole milliseconds.
-func (w *Link) Delay(s topologies.Stream, latency, jitter time.Duration) (mend func(), err error) {
-	return w.put(s, impairment{latency: latency, jitter: jitter})
-}
-
-// Throttle lets this many bytes per second of a stream pass, above 0. Of several
-// limits the least counts.
-func (w *Link) Throttle(s topologies.Stream, rate int) (mend func(), err error) {
-	if rate < 1 {
-		return nil, fmt.Errorf("throttle %s: want at least 1 byte a second, not %d", w.Name(), rate)
-	}
-	return w.put(s, impairment{rate: rate})
-}
-
-// DelayClose passes the end of a stream on so much later, so that the other end of
-// the connection learns late that it was closed.
-func (w *Link) DelayClose(s topologies.Stream, d time.Duration) (mend func(), err error) {
-	if d <= 0 {
-		return nil, fmt.Errorf("linger on %s: want a time above 0, not %v", w.Name(), d)
-	}
-	return w.put(s, impairment{linger: d})
-}
-
-func (w *Link) put(s topologies.Stream, i impairment) (func(), error) {
+// Put lays a toxic on a stream of every connection that there is and will be.
+func (w *Link) Put(s topologies.Stream, t topologies.Toxic) (mend func(), err error) {
 	streams, err := topologies.StreamsOf(s)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var put []impairment
+	var put []toxic
 	for _, stream := range streams {
 		w.made++
-		i.name, i.stream = fmt.Sprintf("fault-%d", w.made), stream
+		i := toxic{Toxic: t, name: fmt.Sprintf("fault-%d", w.made), stream: stream}
+		if _, err := w.listed.Toxics.AddToxicJson(i.json()); err != nil {
+			w.lift(put)
+			return nil, fmt.Errorf("put %s on %s: %w", t.Type, w.Name(), err)
+		}
 		put = append(put, i)
+		w.toxics = append(w.toxics, i)
 		for p := range w.pipes {
 			p.put(i)
 		}
 	}
-	w.faults = append(w.faults, put...)
-	return sync.OnceFunc(func() { w.lift(put) }), nil
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lift(put)
+	}), nil
 }
 
-func (w *Link) lift(put []impairment) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// lift takes toxics off again.
+func (w *Link) lift(put []toxic) {
 	for _, i := range put {
-		w.faults = slices.DeleteFunc(w.faults, func(other impairment) bool { return other.name == i.name })
+		_ = w.listed.Toxics.RemoveToxic(context.Background(), i.name) // it is there
+		w.toxics = slices.DeleteFunc(w.toxics, func(other toxic) bool { return other.name == i.name })
 		for p := range w.pipes {
 			p.lift(i)
 		}
 	}
+}
+
+// Toxics are those that lie on the link.
+func (w *Link) Toxics(context.Context) (types []string, enabled bool, err error) {
+	for _, t := range w.listed.Toxics.GetToxicArray() {
+		types = append(types, t.(*toxics.ToxicWrapper).Type)
+	}
+	w.listed.Lock()
+	defer w.listed.Unlock()
+	return types, w.listed.Enabled, nil
 }
 
 // ask sends what the link's end answers.

@@ -15,16 +15,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"github.com/rs/zerolog/log"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
+
+func init() { log.Logger = zerolog.Nop() } //nolint:gochecknoinits // toxiproxy's bandwidth logs each interruption to it
 
 // An Endpoint is one end of links.
 type Endpoint struct {
@@ -100,6 +104,11 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 			}
 			w.greet = &greet
 		}
+		w.listed = toxiproxy.NewProxy(f.engine, l.Name(), to.Virtual.String(), to.Real.String())
+		w.listed.Enabled = true
+		if err := f.engine.Collection.Add(w.listed, false); err != nil {
+			return nil, fmt.Errorf("link %s: %w", l.Name(), err)
+		}
 		f.wires[l.Name()] = w
 	}
 	for _, p := range endpoints {
@@ -155,8 +164,12 @@ func (f *Network) Dial(ctx context.Context, link string) (net.Conn, error) {
 	return outer, nil
 }
 
+// API is toxiproxy's, on which the links are proxies with the toxics that lie on them. It is to look at: what it changes changes
+// no connection.
+func (f *Network) API() http.Handler { return f.engine.Routes() }
+
 // unread is a link whose messages are not taken apart.
-type unread struct{ topologies.Shaper }
+type unread struct{ topologies.Proxy }
 
 // Point has new connections to an address that moves lead to an endpoint; empty: they
 // are refused. Those that are open stay where they are.

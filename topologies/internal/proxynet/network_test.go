@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -206,7 +208,7 @@ func TestRequestsOfClientsAreCounted(t *testing.T) {
 		require.True(t, lines.Scan())
 	}
 	reads(1, 0)
-	mend, err := w.Hold(topologies.Upstream)
+	mend, err := w.Put(topologies.Upstream, topologies.Hold())
 	require.NoError(t, err)
 	_, err = fmt.Fprintln(c, "GET k")
 	require.NoError(t, err)
@@ -215,7 +217,7 @@ func TestRequestsOfClientsAreCounted(t *testing.T) {
 	require.True(t, lines.Scan())
 	reads(2, 0)
 
-	mend, err = w.Hold(topologies.Upstream)
+	mend, err = w.Put(topologies.Upstream, topologies.Hold())
 	require.NoError(t, err)
 	_, err = fmt.Fprintln(c, "GET k")
 	require.NoError(t, err)
@@ -331,9 +333,9 @@ func TestFaultsAddUp(t *testing.T) {
 		return w.Probe(ctx)
 	}
 	const late = 200 * time.Millisecond
-	one, err := w.Delay(topologies.Upstream, late, 0)
+	one, err := w.Put(topologies.Upstream, topologies.Latency(late, 0))
 	require.NoError(t, err)
-	two, err := w.Delay(topologies.Upstream, late, 0)
+	two, err := w.Put(topologies.Upstream, topologies.Latency(late, 0))
 	require.NoError(t, err)
 	took, err := probe()
 	require.NoError(t, err)
@@ -354,7 +356,7 @@ func TestFaultsAddUp(t *testing.T) {
 	_, err = probe()
 	require.NoError(t, err)
 
-	_, err = w.Hold("sideways")
+	_, err = w.Put("sideways", topologies.Hold())
 	require.ErrorContains(t, err, `unknown stream "sideways"`)
 	require.Eventually(t, func() bool { return w.Reset() == 0 }, time.Minute, time.Millisecond, "no connection is left")
 	dial(t, caller, virtual)
@@ -364,13 +366,13 @@ func TestFaultsAddUp(t *testing.T) {
 func TestAHoldKeepsItsDataWhileOtherFaultsComeAndGo(t *testing.T) {
 	_, w, virtual := pair(t)
 	c := dial(t, caller, virtual)
-	early, err := w.Delay(topologies.Upstream, time.Millisecond, 0)
+	early, err := w.Put(topologies.Upstream, topologies.Latency(time.Millisecond, 0))
 	require.NoError(t, err)
-	lift, err := w.Hold(topologies.Upstream)
+	lift, err := w.Put(topologies.Upstream, topologies.Hold())
 	require.NoError(t, err)
 	_, err = fmt.Fprintln(c, "kept")
 	require.NoError(t, err)
-	late, err := w.Delay(topologies.Upstream, time.Millisecond, 0)
+	late, err := w.Put(topologies.Upstream, topologies.Latency(time.Millisecond, 0))
 	require.NoError(t, err)
 	early()
 	late()
@@ -416,15 +418,15 @@ func TestTorture(t *testing.T) {
 				var err error
 				switch rng.IntN(7) {
 				case 0:
-					mend, err = w.Hold(topologies.Both)
+					mend, err = w.Put(topologies.Both, topologies.Hold())
 				case 1:
-					mend, err = w.Delay(topologies.Downstream, 2*time.Millisecond, time.Millisecond)
+					mend, err = w.Put(topologies.Downstream, topologies.Latency(2*time.Millisecond, time.Millisecond))
 				case 2:
 					mend = w.Cut()
 				case 3:
-					mend, err = w.(*proxynet.Link).Throttle(topologies.Upstream, 1<<16)
+					mend, err = w.Put(topologies.Upstream, topologies.Rate(64))
 				case 4:
-					mend, err = w.(*proxynet.Link).DelayClose(topologies.Downstream, time.Millisecond)
+					mend, err = w.Put(topologies.Downstream, topologies.SlowClose(time.Millisecond))
 				case 5:
 					until := make(chan struct{})
 					var stop func()
@@ -459,4 +461,42 @@ func TestTorture(t *testing.T) {
 	defer stop()
 	_, err := w.Probe(probing)
 	require.NoError(t, err, "with every fault mended, the link works")
+}
+
+// Faults that last are toxics, and a cut a proxy that is disabled, to whoever looks at toxiproxy's API.
+func TestFaultsShowInToxiproxysAPI(t *testing.T) {
+	f, w, _ := pair(t)
+	api := httptest.NewServer(f.API())
+	defer api.Close()
+	shows := func() string {
+		p, err := toxiproxy.NewClient(api.URL).Proxy(w.Name())
+		require.NoError(t, err)
+		shown := fmt.Sprint(p.Enabled)
+		for _, x := range p.ActiveToxics {
+			shown += fmt.Sprintf(" %s/%s%v", x.Type, x.Stream, x.Attributes)
+		}
+		return shown
+	}
+	require.Equal(t, "true", shows())
+	for _, tt := range []struct {
+		put  topologies.Toxic
+		want string
+	}{
+		{topologies.Hold(), "true hold/upstreammap[]"},
+		{topologies.Latency(2*time.Millisecond, time.Millisecond), "true latency/upstreammap[jitter:1 latency:2]"},
+		{topologies.Rate(3), "true bandwidth/upstreammap[rate:3]"},
+		{topologies.SlowClose(4 * time.Millisecond), "true slow_close/upstreammap[delay:4]"},
+	} {
+		mend, err := w.Put(topologies.Upstream, tt.put)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, shows())
+		mend()
+		require.Equal(t, "true", shows())
+	}
+	mend := w.Cut()
+	require.Equal(t, "false", shows())
+	mend()
+	require.Equal(t, "true", shows())
+	_, err := w.Put(topologies.Both, topologies.Toxic{Type: "none"})
+	require.ErrorContains(t, err, "put none on caller>server: invalid toxic type")
 }

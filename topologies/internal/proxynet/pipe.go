@@ -1,25 +1,24 @@
 package proxynet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/stream"
 
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/toxics"
 )
 
 // A pipe is one proxied connection: two streams, each through a chain of
-// toxiproxy's toxics into a delayed writer.
+// toxics into a writer that never makes them wait.
 //
 // It has a toxiproxy Proxy of its own, which is never started, for its chains
 // alone: in one that several connections share, removing a toxic waits for
@@ -29,24 +28,28 @@ import (
 type pipe struct {
 	proxy          *toxiproxy.Proxy
 	client, server *net.TCPConn
+	sources        []*source
 	writers        map[stream.Direction]*delayedWriter
 	ended          chan struct{} // closed when both streams have ended
 
-	mu   sync.Mutex
-	over map[stream.Direction]bool // whose source has ended
+	mu    sync.Mutex
+	over  map[stream.Direction]bool // whose source has ended
+	holds map[string]*toxics.Hold   // by their names
 }
 
 // newPipe makes a pipe. judge decides what becomes of each message that passes
-// it; nil where what passes is no talk between a client and a server.
+// it, behind its toxics, and count is told of each before them; nil where what passes is no talk between a client and a server.
 func newPipe(
-	engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn, judge func(traffic.Message) traffic.Action,
+	engine *toxiproxy.ApiServer, name string, client, server *net.TCPConn, judge, count func(traffic.Message) traffic.Action,
 ) *pipe {
 	p := &pipe{
 		proxy:  toxiproxy.NewProxy(engine, name, "", ""),
 		client: client, server: server,
 		ended: make(chan struct{}),
-		over:  map[stream.Direction]bool{},
+		over:  map[stream.Direction]bool{}, holds: map[string]*toxics.Hold{},
 	}
+	heardUp, heardDown := cutters(count)
+	p.sources = []*source{{p, stream.Upstream, client, heardUp}, {p, stream.Downstream, server, heardDown}}
 	up, down := cutters(judge)
 	p.writers = map[stream.Direction]*delayedWriter{
 		stream.Upstream:   newDelayedWriter(server, p.ended, up),
@@ -69,8 +72,9 @@ func (p *pipe) start(engine *toxiproxy.ApiServer) {
 		streams.Wait()
 		close(p.ended)
 	}()
-	p.proxy.Toxics.StartLink(engine, "up", &source{p, stream.Upstream, p.client}, p.writers[stream.Upstream], stream.Upstream)
-	p.proxy.Toxics.StartLink(engine, "down", &source{p, stream.Downstream, p.server}, p.writers[stream.Downstream], stream.Downstream)
+	for _, s := range p.sources {
+		p.proxy.Toxics.StartLink(engine, s.direction.String(), s, p.writers[s.direction], s.direction)
+	}
 }
 
 // abort resets both ends; what was on its way is lost.
@@ -82,12 +86,22 @@ func (p *pipe) abort() {
 	}
 }
 
+// free lets the chains of a connection that has ended end as well.
+func (p *pipe) free() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.holds {
+		h.Open()
+	}
+}
+
 // A source reads one stream, and tells its pipe of the end before any other reader
 // learns of it.
 type source struct {
 	pipe      *pipe
 	direction stream.Direction
 	from      *net.TCPConn
+	heard     func([]byte) []part // is told of all that comes; nil: nothing is
 }
 
 // buffers are what streams are read into. Without them, toxiproxy would make two of
@@ -110,6 +124,9 @@ func (s *source) WriteTo(to io.Writer) (int64, error) { return copyTo(to, s) }
 
 func (s *source) Read(b []byte) (int, error) {
 	n, err := s.from.Read(b)
+	if s.heard != nil && n > 0 {
+		s.heard(b[:n])
+	}
 	if err != nil {
 		s.pipe.mu.Lock()
 		s.pipe.over[s.direction] = true
@@ -118,88 +135,59 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An impairment is a fault on one stream of a link: a hold, a rate, a late end,
-// or else a latency.
-type impairment struct {
-	name            string
-	stream          topologies.Stream
-	hold            bool
-	rate            int           // bytes a second
-	linger          time.Duration // between the end of the stream and passing it on
-	latency, jitter time.Duration
+// A toxic lies on one stream of a link.
+type toxic struct {
+	topologies.Toxic
+
+	name   string
+	stream topologies.Stream
 }
 
-// atWriter lays an impairment on a delayed writer, or takes it off again, and reports
-// false if it has its place elsewhere.
-func (i impairment) atWriter(o *delayedWriter, on bool) bool {
-	sign := 1
-	if !on {
-		sign = -1
-	}
-	switch {
-	case i.hold:
-		o.hold(sign)
-	case i.rate > 0 && on:
-		o.change(func() { o.rates = append(o.rates, i.rate) })
-	case i.rate > 0:
-		o.change(func() {
-			if at := slices.Index(o.rates, i.rate); at >= 0 {
-				o.rates = slices.Delete(o.rates, at, at+1)
-			}
-		})
-	case i.linger > 0:
-		o.change(func() { o.lingers += time.Duration(sign) * i.linger })
-	default:
-		return false
-	}
-	return true
-}
-
-func (i impairment) direction() stream.Direction {
-	if i.stream == topologies.Upstream {
+func (t toxic) direction() stream.Direction {
+	if t.stream == topologies.Upstream {
 		return stream.Upstream
 	}
 	return stream.Downstream
 }
 
-// toxic is the impairment in toxiproxy's words.
-func (i impairment) toxic() string {
-	b, err := json.Marshal(map[string]any{
-		"name": i.name, "type": "latency", "stream": i.stream, "toxicity": 1,
-		"attributes": map[string]int64{"latency": i.latency.Milliseconds(), "jitter": i.jitter.Milliseconds()},
-	})
+// json is the toxic in toxiproxy's words.
+func (t toxic) json() io.Reader {
+	b, err := json.Marshal(map[string]any{"name": t.name, "type": t.Type, "stream": t.stream, "toxicity": 1, "attributes": t.Attributes})
 	if err != nil {
 		panic(fmt.Sprintf("proxynet: strings and numbers do not encode: %v", err))
 	}
-	return string(b)
+	return bytes.NewReader(b)
 }
 
-// put lays an impairment on the pipe.
-func (p *pipe) put(i impairment) {
-	if i.atWriter(p.writers[i.direction()], true) {
-		return
-	}
+// put lays a toxic on the pipe.
+func (p *pipe) put(t toxic) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over[i.direction()] {
+	if p.over[t.direction()] {
 		return
 	}
-	if _, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(i.toxic())); err != nil {
-		panic(fmt.Sprintf("proxynet: toxiproxy refuses its own toxic: %v", err))
+	w, err := p.proxy.Toxics.AddToxicJson(t.json())
+	if err != nil {
+		panic(fmt.Sprintf("proxynet: toxiproxy refuses a toxic that the link has: %v", err))
+	}
+	if h, ok := w.Toxic.(*toxics.Hold); ok {
+		p.holds[t.name] = h
 	}
 }
 
-// lift takes it off again.
-func (p *pipe) lift(i impairment) {
-	if i.atWriter(p.writers[i.direction()], false) {
-		return
-	}
+// lift takes it off again. A hold is opened, and stays: what it keeps of a stream that has ended could not be had otherwise.
+func (p *pipe) lift(t toxic) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over[i.direction()] {
+	if h := p.holds[t.name]; h != nil {
+		delete(p.holds, t.name)
+		h.Open()
+		return
+	}
+	if p.over[t.direction()] {
 		return
 	}
 	// The only error is that the toxic is not there, because the stream had
 	// ended when it was put; then there is nothing to remove.
-	_ = p.proxy.Toxics.RemoveToxic(context.Background(), i.name)
+	_ = p.proxy.Toxics.RemoveToxic(context.Background(), t.name)
 }

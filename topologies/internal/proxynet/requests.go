@@ -31,11 +31,10 @@ func (r *requests) refuse() {
 	r.refused.Add(1)
 }
 
-// counted has the messages of one connection counted before they are judged, until
-// it has ended.
-func (r *requests) counted(judge func(traffic.Message) traffic.Action) (counting func(traffic.Message) traffic.Action, ended func()) {
+// count counts the messages of one connection when they come, until it has ended.
+func (r *requests) count() (count func(traffic.Message) traffic.Action, ended func()) {
 	var open atomic.Int64
-	counting = func(m traffic.Message) traffic.Action {
+	count = func(m traffic.Message) traffic.Action {
 		switch {
 		case len(m.Words) == 0 || housekeeping(m.Words[0]) || len(m.Words) > 1 && strings.HasPrefix(m.Words[1], probe.Key):
 		case m.Kind == traffic.Command:
@@ -46,9 +45,9 @@ func (r *requests) counted(judge func(traffic.Message) traffic.Action) (counting
 			r.open.Add(-1)
 			open.Add(-1)
 		}
-		return judge(m)
+		return traffic.Action{}
 	}
-	return counting, func() { r.open.Add(-open.Swap(0)) }
+	return count, func() { r.open.Add(-open.Swap(0)) }
 }
 
 // housekeeping reports whether a command is one by which clients make, keep or
