@@ -28,9 +28,13 @@ func main() {
 		fmt.Printf("toxiproxy-server version %s\n", toxiproxy.Version)
 		return
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.New(os.Stdout).With().Timestamp().Logger())
+	log := zerolog.New(os.Stdout).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), log)
 	if *config != "" {
-		server.PopulateConfig(*config)
+		if err := populate(server, *config); err != nil {
+			fmt.Fprintln(os.Stderr, "lockchaos-toxiproxy: -config:", err)
+			os.Exit(1)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -44,4 +48,15 @@ func main() {
 		stop()
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
+}
+
+// populate makes the proxies of a file.
+func populate(server *toxiproxy.ApiServer, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = server.Collection.PopulateJson(server, f)
+	return err
 }

@@ -150,7 +150,7 @@ func (w *link) add(name, stream string, t topologies.Toxic) error {
 	return err
 }
 
-// Toxics are those that lie on the link, whoever put them there.
+// Toxics are those that lie on the link, of other users of the toxiproxy as well.
 func (w *link) Toxics(context.Context) (types []string, enabled bool, err error) {
 	p, err := inTime(func() (*toxiproxy.Proxy, error) { return w.toxiproxy.Client.Proxy(w.Proxy.Name) })
 	if err != nil {
