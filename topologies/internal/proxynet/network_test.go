@@ -5,6 +5,7 @@ package proxynet_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -499,4 +501,63 @@ func TestFaultsShowInToxiproxysAPI(t *testing.T) {
 	require.Equal(t, "true", shows())
 	_, err := w.Put(topologies.Both, topologies.Toxic{Type: "none"})
 	require.ErrorContains(t, err, "put none on caller>server: invalid toxic type")
+}
+
+// Whatever toxics come and go, all that is sent arrives in order, and the end after it.
+func TestToxicsLoseNothing(t *testing.T) {
+	_, w, virtual := pair(t)
+	begin := time.Now()
+	sent := make(chan struct{})
+	var clients, all sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() {
+			rng := rand.New(rand.NewPCG(3, uint64(i)))
+			for time.Since(begin) < 2*time.Second {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller.AsSlice()}}
+				c, err := d.DialContext(t.Context(), "tcp", virtual.String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var said strings.Builder
+				for line := range 1 + rng.IntN(30) {
+					one := fmt.Sprintln(line, strings.Repeat("x", rng.IntN(300)))
+					said.WriteString(one)
+					_, err = fmt.Fprint(c, one)
+					if rng.IntN(3) == 0 {
+						time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond) // what comes between is what is tested
+					}
+				}
+				err = errors.Join(err, c.(*net.TCPConn).CloseWrite(), c.SetReadDeadline(time.Now().Add(time.Minute)))
+				heard, wrong := io.ReadAll(c)
+				if err = errors.Join(err, wrong); err != nil || string(heard) != said.String() {
+					t.Errorf("%d bytes were sent, and %d came back: %v", said.Len(), len(heard), err)
+				}
+				c.Close()
+			}
+		})
+	}
+	for i := range 2 {
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(4, uint64(i)))
+			for {
+				select {
+				case <-sent:
+					return
+				default:
+				}
+				toxics := []topologies.Toxic{topologies.Hold(), topologies.Hold(), topologies.Latency(2*time.Millisecond, time.Millisecond), topologies.Rate(500), topologies.SlowClose(3 * time.Millisecond)}
+				mend, err := w.Put([]topologies.Stream{topologies.Upstream, topologies.Downstream, topologies.Both}[rng.IntN(3)], toxics[rng.IntN(len(toxics))])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Duration(rng.IntN(8)) * time.Millisecond)
+				mend()
+			}
+		})
+	}
+	clients.Wait()
+	close(sent)
+	all.Wait()
 }
