@@ -152,7 +152,7 @@ func (w *link) add(name, stream string, t topologies.Toxic) error {
 
 // Toxics are those that lie on the link, of other users of the toxiproxy as well.
 func (w *link) Toxics(context.Context) (types []string, enabled bool, err error) {
-	p, err := inTime(func() (*toxiproxy.Proxy, error) { return w.toxiproxy.Client.Proxy(w.Proxy.Name) })
+	p, err := inTime(func() (*toxiproxy.Proxy, error) { return w.toxiproxy.Proxy(w.Proxy.Name) })
 	if err != nil {
 		return nil, false, err
 	}

@@ -52,7 +52,10 @@ func serveToxiproxy(address, config, hold string) {
 }
 
 // proxied runs a stock toxiproxy with proxies of these names before these addresses.
-func proxied(t *testing.T, upstreams map[string]string) stock { return proxiedBy(t, upstreams, "") }
+func proxied(t *testing.T, upstreams map[string]string) stock {
+	t.Helper()
+	return proxiedBy(t, upstreams, "")
+}
 
 // proxiedBy runs one that holds by such a toxic; empty: a stock one.
 func proxiedBy(t *testing.T, upstreams map[string]string, hold string) stock {
