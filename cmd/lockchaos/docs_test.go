@@ -196,7 +196,7 @@ func checkCommand(t *testing.T, where string, words []string) {
 	}
 	for flag, known := range map[string][]string{
 		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values("workload"),
-		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": slices.Concat(locks.All().Names(), libraries, []string{"etcd"}),
+		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": slices.Concat(locks.All().Names(), libraries, []string{"etcd", "lib:all"}),
 	} {
 		f := cmd.Flags().Lookup(flag)
 		if f == nil || !f.Changed || flag == "workload" && cmd.Name() == "bench" || strings.ToUpper(f.Value.String()) == f.Value.String() {
@@ -204,7 +204,9 @@ func checkCommand(t *testing.T, where string, words []string) {
 		}
 		for name := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
 			if command, isDriver := strings.CutPrefix(name, harness.ProgramPrefix); !isDriver {
-				in(flag, known, name)
+				name, topology, _ := strings.Cut(name, "@") // of a matrix
+				in(flag, known, strings.TrimSuffix(name, "…"))
+				in("topology", topologies.Names(), topology)
 			} else if strings.HasPrefix(command, "drivers/") {
 				require.FileExists(t, filepath.Join(root, command), at)
 			}

@@ -29,8 +29,8 @@ lockchaos run --lock redsync --topology independent --faults safe --duration 20s
 lockchaos run --lock 'exec:python3 driver.py' --topology cluster --control
 lockchaos run --seeds 1-50 --parallel 2 --duration 5s`,
 		"lockchaos worker": `lockchaos worker --join coordinator:7070 --key workers.key --lock mutex`,
-		"lockchaos matrix": `lockchaos matrix --locks mutex,redlock,etcd-mutex
-lockchaos matrix --locks mutex@sentinel,mutex@cluster,etcd-mutex --faults failover --seeds 1-20 --parallel 2`,
+		"lockchaos matrix": `lockchaos matrix --lock mutex,redlock,etcd-mutex
+lockchaos matrix --lock mutex@sentinel,mutex@cluster,etcd-mutex --faults failover --seeds 1-20 --parallel 2`,
 		"lockchaos reproduce": `lockchaos reproduce failover-double-grant/replica-acks
 lockchaos reproduce ghost-lock --lock 'exec:python3 driver.py' --expect invalid
 lockchaos reproduce --all --repeat 3 --parallel 3`,

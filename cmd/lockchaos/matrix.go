@@ -37,7 +37,7 @@ matrix.html, summary.md and results.json. The exit code is that of the worst run
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMatrix(cmd, &m) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&m.locks, "locks", nil, "the locks, as LOCK or LOCK@TOPOLOGY (default topology: sentinel where the lock can be on it, else the first that it can be on; of lib:NAME and lib:all all that its driver can be on)")
+	f.StringSliceVar(&m.locks, "lock", nil, "the locks, as LOCK or LOCK@TOPOLOGY (default topology: sentinel where the lock can be on it, else the first that it can be on; of lib:NAME and lib:all all that its driver can be on)")
 	f.StringVar(&m.faults, "faults", "network,process,failover", "families of faults, a column of runs each: mixes, and names of faults")
 	f.StringVar(&m.seeds, "seeds", "1-3", "one run for each of these seeds, for each lock and family")
 	f.DurationVar(&m.length, "duration", 20*time.Second, "how long the clients work in each run")
@@ -76,7 +76,7 @@ type matrixOptions struct {
 func (m *matrixOptions) complete(cmd *cobra.Command, a *app) error {
 	_, err := parseSeeds(m.seeds)
 	wrong := errors.Join(err, m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
-		refuse(len(m.locks) == 0, "--locks: name the locks to compare, such as mutex,redlock,etcd-mutex"),
+		refuse(len(m.locks) == 0, "--lock: name the locks to compare, such as mutex,redlock,etcd-mutex"),
 		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
 	for family := range strings.SplitSeq(m.faults, ",") {
 		all := append(faults.Mixes(), faults.Names(faults.All())...)
@@ -115,29 +115,29 @@ func (m *matrixOptions) addRow(ctx context.Context, a *app, entry string) error 
 	if i := strings.LastIndex(entry, "@"); i >= 0 && !strings.Contains(entry[i:], "/") {
 		name, topology = entry[:i], entry[i+1:]
 		if _, err := topologies.ByName(topology); err != nil {
-			return fmt.Errorf("--locks %s: %w", entry, err)
+			return fmt.Errorf("--lock %s: %w", entry, err)
 		}
 	}
 	lock, is := m.named[name]
 	if !is {
 		var err error
 		if lock, err = lockNamed(ctx, a.stderr, a.locks, name); err != nil {
-			return fmt.Errorf("--locks: %w", err)
+			return fmt.Errorf("--lock: %w", err)
 		}
 		m.named[name] = lock
 	}
 	if lock.InProcess != nil {
-		return fmt.Errorf("--locks: lock %s is in the memory of the program: it has no topology", name)
+		return fmt.Errorf("--lock: lock %s is in the memory of the program: it has no topology", name)
 	}
 	topology = cmp.Or(topology, homeOf(lock))
 	if topology == "" {
-		return fmt.Errorf("--locks: lock %s can't be on any topology", name)
+		return fmt.Errorf("--lock: lock %s can't be on any topology", name)
 	}
 	if slices.ContainsFunc(m.cells, func(c reports.MatrixCell) bool { return c.Lock == name && c.Topology == topology }) {
-		return fmt.Errorf("--locks: %s on %s is there twice", name, topology)
+		return fmt.Errorf("--lock: %s on %s is there twice", name, topology)
 	}
 	if _, err := m.cellOf(lock, topology, faults.MixNone); err != nil { // whatever the faults
-		return fmt.Errorf("--locks: %w", err)
+		return fmt.Errorf("--lock: %w", err)
 	}
 	for _, family := range m.families {
 		c := reports.MatrixCell{Lock: name, Topology: topology, Faults: family, Runs: []reports.MatrixRun{}}
