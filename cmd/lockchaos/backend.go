@@ -42,6 +42,7 @@ const (
 
 // serverFlags say where the servers of a run are.
 type serverFlags struct {
+	file    string // which says some of them
 	backend string
 	image   string
 	attach  attach.Backend
@@ -57,6 +58,7 @@ var attachFlags = []string{ //nolint:gochecknoglobals // a constant
 
 func (s *serverFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.backend, "backend", autoBackend, "what the servers run in: process, container, attach (servers that run already), or auto: process or container, the first that this machine can run. "+process.BinaryVariable+" names a program in place of redis-server, such as valkey-server")
+	f.StringVar(&s.file, "servers", "", "a YAML file with --backend, --image and the flags of attach but --yes, without their dashes; what is typed counts")
 	f.StringVar(&s.image, "image", "", "container: the image (default: the one that make image built, else "+container.OfficialImage+")")
 	f.StringSliceVar(&s.attach.Endpoints, "endpoints", nil, "attach: HOST:PORT of the server, of some sentinels or cluster nodes, or of all independent servers or members")
 	f.StringVar(&s.attach.MasterName, "master-name", "", "attach: the name of the master at the sentinels (default: the only one that they have)")
@@ -72,16 +74,19 @@ func (s *serverFlags) register(f *pflag.FlagSet) {
 
 // validate joins everything that is wrong with what was typed.
 func (s *serverFlags) validate(cmd *cobra.Command) error {
+	inFile, err := s.readFile(cmd)
+	if err != nil {
+		return err
+	}
 	var given []string
 	for _, name := range attachFlags {
-		if cmd.Flag(name).Changed {
+		if cmd.Flag(name).Changed || slices.Contains(inFile, name) {
 			given = append(given, "--"+name)
 		}
 	}
 	if s.backend == autoBackend && len(given) > 0 {
 		s.backend = attachBackend
 	}
-	var err error
 	switch {
 	case s.backend == "docker", s.backend == "podman":
 		err = fmt.Errorf("unknown backend %q: containers are --backend %s", s.backend, containerBackend)

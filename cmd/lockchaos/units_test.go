@@ -424,3 +424,26 @@ func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
 		require.Equal(t, want, long)
 	}
 }
+
+func TestServersInAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "servers.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("# ours\nendpoints: [127.0.0.1:1, 127.0.0.1:2]\ncompose: ours\ntls: true\n"), 0o600))
+	var s serverFlags
+	cmd := &cobra.Command{}
+	s.register(cmd.Flags())
+	require.NoError(t, cmd.ParseFlags([]string{"--servers", file, "--compose", "typed"}))
+	require.NoError(t, s.validate(cmd))
+	require.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, s.attach.Endpoints)
+	require.Equal(t, "typed", s.attach.Compose)
+	require.Equal(t, attachBackend, s.backend)
+	require.NotNil(t, s.attach.TLS)
+	require.Equal(t, " --compose typed --servers "+quoted(file), changedFlags(cmd), "the command that repeats it has the file")
+	for content, want := range map[string]string{
+		"": "it is empty", "endpoint: x": "did you mean endpoints", "yes: true": `unknown setting "yes"`, "tls: maybe": "tls: strconv.ParseBool",
+		"a: &x 1": "anchors, aliases and merge keys can't be used here", "- endpoints": "was used where mapping is expected", "endpoints: [" + strings.Repeat("x", 1<<16): "longer than 65536 bytes",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		require.ErrorContains(t, s.validate(cmd), want, content)
+	}
+}
