@@ -156,6 +156,9 @@ func (e Experiment) Measure(ctx context.Context) (history.Cause, error) {
 			}
 		}
 		told := e.decide(c)
+		if all, _ := arm(&c, history.ArmAll, 0); all.N == 0 { // more runs would hardly meet the faults either
+			return told, nil
+		}
 		if done = goal; goal >= most || goal >= e.Most && (apart(&c) || told.Verdict != history.CauseUndecided) || decided(told, goal >= rolesWithin*e.Least) {
 			return told, nil
 		}

@@ -124,6 +124,9 @@ func words(c *history.Cause) string {
 	all, _ := arm(c, history.ArmAll, 0)
 	none, _ := arm(c, history.ArmNone, 0)
 	control, controlled := arm(c, history.ArmControl, 0)
+	if n := len(all.Dirs); all.N == 0 && n > 0 {
+		return fmt.Sprintf("%s: the run was played %s again, and each time a fault took no effect, or it could not be judged", meaning(c.Verdict), say.Count(n, "time"))
+	}
 	if none.Seen > 0 || len(c.Faults) == 0 && !controlled {
 		return fmt.Sprintf("%s: without any fault %s runs show %s", meaning(c.Verdict), of(none), noun)
 	}

@@ -184,6 +184,18 @@ func TestAnAcknowledgedGrantIsNotLost(t *testing.T) {
 	}
 }
 
+// Faults that take no effect again are not tried for ever.
+func TestFaultsThatNeverTakeEffectAgain(t *testing.T) {
+	e := experiment([]string{"kill"}, "correct-key", nil)
+	e.Play = func(_ context.Context, a Arm, _ int) (Played, error) {
+		return Played{Undecided: a.kind != history.ArmNone, Dir: a.Name}, nil
+	}
+	c, err := e.Measure(t.Context())
+	require.NoError(t, err)
+	require.Len(t, c.Arms[0].Dirs, e.Least)
+	require.Equal(t, "Not decided: the run was played 5 times again, and each time a fault took no effect, or it could not be judged", c.Text)
+}
+
 // Arms are played in turns, and what could not be judged counts only where it shows the violation.
 func TestArmsTakeTurns(t *testing.T) {
 	e := experiment([]string{"kill"}, "correct-key", nil)
