@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,10 +126,10 @@ func words(c *history.Cause) string {
 	none, _ := arm(c, history.ArmNone, 0)
 	control, controlled := arm(c, history.ArmControl, 0)
 	if n := len(all.Dirs); all.N == 0 && n > 0 {
-		return fmt.Sprintf("%s: the run was played %s again, and each time a fault took no effect, or it could not be judged", meaning(c.Verdict), say.Count(n, "time"))
+		return fmt.Sprintf("%s: the run was played %s again, and each time a fault took no effect, or it could not be judged", meaning(c), say.Count(n, "time"))
 	}
 	if none.Seen > 0 || len(c.Faults) == 0 && !controlled {
-		return fmt.Sprintf("%s: without any fault %s runs show %s", meaning(c.Verdict), of(none), noun)
+		return fmt.Sprintf("%s: without any fault %s runs show %s", meaning(c), of(none), noun)
 	}
 	var parts []string
 	if len(c.Faults) == 1 {
@@ -160,19 +161,13 @@ func words(c *history.Cause) string {
 		}
 		parts = append(parts, name+of(control))
 	}
-	return meaning(c.Verdict) + ": " + strings.Join(parts, ", ")
+	return meaning(c) + ": " + strings.Join(parts, ", ")
 }
 
 // meaning is a verdict in words, at the start of a sentence.
-func meaning(verdict string) string {
-	switch verdict {
-	case history.CauseLock:
-		return "A defect of the lock"
-	case history.CauseDeployment:
-		return "A limit of this deployment"
-	default:
-		return "Not decided"
-	}
+func meaning(c *history.Cause) string {
+	blame := cmp.Or(reports.Blame(*c), "not decided")
+	return strings.ToUpper(blame[:1]) + blame[1:]
 }
 
 // a is a noun with its article.

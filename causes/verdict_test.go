@@ -184,6 +184,15 @@ func TestAnAcknowledgedGrantIsNotLost(t *testing.T) {
 	}
 }
 
+// Of clients that stand still no server is to blame.
+func TestFaultsOfClientsAreNoLimitOfTheServers(t *testing.T) {
+	for fault, want := range map[string]string{"pause-client": "A limit of any such lock: with pause-client 5 of 5", "split-brain": "A limit of this deployment: with split-brain 5 of 5"} {
+		c, err := experiment([]string{fault}, "correct-key", func(a Arm, _ int) bool { return len(a.Faults) > 0 }).Measure(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, c.Text, want)
+	}
+}
+
 // Faults that take no effect again are not tried for ever.
 func TestFaultsThatNeverTakeEffectAgain(t *testing.T) {
 	e := experiment([]string{"kill"}, "correct-key", nil)

@@ -185,7 +185,6 @@ func (r *Results) about() []string {
 
 // blamed is what was measured to be to blame, where all measurements say the same; else empty.
 func (r *Results) blamed() string {
-	words := map[string]string{history.CauseLock: "a defect of the lock", history.CauseDeployment: "a limit of this deployment"}
 	for _, c := range r.Causes {
 		if c.Verdict != r.Causes[0].Verdict {
 			return ""
@@ -194,7 +193,23 @@ func (r *Results) blamed() string {
 	if len(r.Causes) == 0 {
 		return ""
 	}
-	return words[r.Causes[0].Verdict]
+	return Blame(r.Causes[0])
+}
+
+// Blame is what a measurement says to be to blame; empty where it decides nothing. What happens to clients that stand still, or whose
+// clocks are wrong, is no matter of the servers.
+func Blame(c history.Cause) string {
+	ofServers := func(s history.Suspect) bool { return !(&Fault{Name: s.Fault}).OfClient() }
+	switch {
+	case c.Verdict == history.CauseLock:
+		return "a defect of the lock"
+	case c.Verdict != history.CauseDeployment:
+		return ""
+	case len(c.Faults) > 0 && !slices.ContainsFunc(c.Faults, ofServers):
+		return "a limit of any such lock"
+	default:
+		return "a limit of this deployment"
+	}
 }
 
 // An operationRow is a row of the table of operations.

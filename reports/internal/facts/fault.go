@@ -168,6 +168,9 @@ func (f *Fault) spec() faults.Spec {
 	return spec
 }
 
+// OfClient reports whether the fault is one of a client, and of no server or link.
+func (f *Fault) OfClient() bool { return f.spec().Family == faults.Client }
+
 // Has reports whether the fault has an effect.
 func (f *Fault) Has(e history.Effect) bool { return slices.Contains(f.Effects, e) }
 
