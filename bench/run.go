@@ -66,7 +66,7 @@ func (p Plan) Validate() error {
 	var errs []error
 	if _, err := topologies.New(p.Topology, p.Servers); err != nil {
 		errs = append(errs, err)
-	} else if p.Topology == topologies.Independent {
+	} else if topologies.ShapeOf(p.Topology).Apart() {
 		errs = append(errs, errors.New("topology independent: the workloads redlock-... bring their servers with them; choose another topology for the others"))
 	} else if topologies.StoreOf(p.Topology) != topologies.StoreRedis {
 		errs = append(errs, fmt.Errorf("topology %s: the baselines are on Redis; --lock etcd measures a lock on a member beside them", p.Topology))

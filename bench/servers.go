@@ -123,7 +123,7 @@ func (g *testServers) clients(w Workload, system string, instance int) []redis.U
 		o.PoolSize, o.ReadTimeout, o.WriteTimeout = pool, 0, 0
 		return topologies.Clients(o)
 	}
-	if d.Topology().Name == topologies.Cluster {
+	if d.Topology().HasSlots() {
 		return []redis.UniversalClient{g.cluster(pool)}
 	}
 	var clients []redis.UniversalClient

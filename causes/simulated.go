@@ -91,7 +91,7 @@ func Simulated(c simulation.Case, run reports.Input, kind string, control harnes
 		}
 		if a.Control && round > 0 {
 			elsewhere(played.Plan, played.Seed, c.Length)
-			if c.Topology == topologies.Cluster {
+			if topologies.ShapeOf(c.Topology).Slots {
 				onAnyShard(played.Plan, played.Seed)
 			}
 		}

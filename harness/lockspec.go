@@ -174,10 +174,10 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 		return fmt.Errorf("lock %s is on %s, and topology %s has %s servers: use topology %s", l.Name, store, topology,
 			topologies.StoreOf(topology), strings.Join(topologies.NamesOf(store), ", "))
 	}
-	if l.Independent && topology != topologies.Independent {
+	if l.Independent && !topologies.ShapeOf(topology).Apart() {
 		errs = append(errs, fmt.Errorf("lock %s needs servers that know nothing of each other: use topology %s", l.Name, topologies.Independent))
 	}
-	if topology == topologies.Independent && l.Name != "" && !l.Quorum && l.InProcess == nil {
+	if topologies.ShapeOf(topology).Apart() && l.Name != "" && !l.Quorum && l.InProcess == nil {
 		instead := "lock redlock or redsync"
 		switch {
 		case l.Connects:

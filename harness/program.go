@@ -95,7 +95,7 @@ func Program(command string, tell func(string)) (LockSpec, error) {
 	if err := errors.Join(d.Err(), d.Close()); err != nil {
 		return LockSpec{}, err
 	}
-	if stores := []string{topologies.StoreRedis, topologies.StoreEtcd, topologies.StoreZooKeeper}; hello.Promises.Store != "" && !slices.Contains(stores, hello.Promises.Store) {
+	if stores := topologies.Stores(); hello.Promises.Store != "" && !slices.Contains(stores, hello.Promises.Store) {
 		return LockSpec{}, fmt.Errorf("the driver's promise of a store: %w", names.Unknown("store", hello.Promises.Store, stores))
 	}
 	l := LockSpec{
@@ -172,7 +172,7 @@ func ServeLock(ctx context.Context, l LockSpec, version string) error {
 	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
 	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		setup := workerSetup{
-			LockOptions: LockOptions{Watchdog: s.Watchdog}, Cluster: s.Topology == topologies.Cluster, Retries: -1,
+			LockOptions: LockOptions{Watchdog: s.Watchdog}, Cluster: topologies.ShapeOf(s.Topology).Slots, Retries: -1,
 			Place: Place{Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.Master, Timeout: s.Timeout},
 		}
 		for _, server := range s.Servers {

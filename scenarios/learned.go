@@ -33,7 +33,7 @@ func (s Scenario) learned(ctx context.Context, st *harness.Session) (Scenario, e
 // may keep its key in another slot than its name is in, and the script is about
 // the server that has the slot of the name.
 func (s Scenario) placed(ctx context.Context, st *harness.Session) (Scenario, error) {
-	if s.Topology != topologies.Cluster {
+	if !topologies.ShapeOf(s.Topology).Slots {
 		return s, nil
 	}
 	names := map[string]string{}

@@ -86,16 +86,11 @@ const clusterMasters = 3
 
 // serverCount is how many Redis servers the case has.
 func (c Case) serverCount() int {
-	switch c.Topology {
-	case topologies.Sentinels:
-		return 3
-	case topologies.Cluster:
-		return 2 * clusterMasters
-	case topologies.Independent:
+	s := topologies.ShapeOf(c.Topology)
+	if s.Apart() {
 		return cmp.Or(c.Servers, defaultServers)
-	default:
-		return 1
 	}
+	return s.Masters * (1 + s.Replicas)
 }
 
 // serverName is the name of a server, counted from 1.

@@ -65,9 +65,7 @@ func withstood(topology string, replicaAcks int) []string {
 func replicated(topology string) bool { return replicasOf(topology) > 0 }
 
 // replicasOf is how many replicas each master of a topology has.
-func replicasOf(topology string) int {
-	return map[string]int{topologies.Sentinels: 2, topologies.Cluster: 1}[topology]
-}
+func replicasOf(topology string) int { return topologies.ShapeOf(topology).Replicas }
 
 // kinds are the faults of the campaign's mixes. One that is there twice is drawn twice as
 // often. A correct lock withstands clients that are killed, and those that stand still: see
@@ -96,7 +94,7 @@ func (k Campaign) kinds() ([]string, error) {
 		mixes[MixSafe] = append(mixes[MixSafe], mixes[name]...)
 	}
 	mixes[MixSafe] = append(mixes[MixSafe], world.KillClient, world.PauseClient, world.PauseClient)
-	if k.Topology == topologies.Sentinels && k.ReplicaAcks > 0 && k.ReplicaAcks < replicasOf(k.Topology) {
+	if topologies.ShapeOf(k.Topology).Sentinels > 0 && k.ReplicaAcks > 0 && k.ReplicaAcks < replicasOf(k.Topology) {
 		// The replica that has most is promoted, which has all that any replica acknowledged.
 		mixes[MixSafe] = append(mixes[MixSafe], replicaStall, world.CrashFailover, silentFailover, silentFailover)
 	}
@@ -165,7 +163,7 @@ func lengthOf(c Case, early bool) time.Duration {
 	if c.Lease > leaseLong {
 		quiet += 4 * time.Second
 	}
-	if c.Topology == topologies.Cluster {
+	if topologies.ShapeOf(c.Topology).Slots {
 		quiet += clusterRecovery
 	}
 	return faultsWithin + max(quiet, min(c.Progress+time.Second, quietMost))
@@ -193,7 +191,7 @@ const ghostTurn = 10 * time.Second
 func Patience(l harness.LockSpec, c Case) time.Duration {
 	p, lease := defaultProgress, leaseOf(l, c)
 	switch {
-	case c.Topology == topologies.Independent:
+	case topologies.ShapeOf(c.Topology).Apart():
 		p += lease
 	case !replicated(c.Topology) || !failsOver(c.Plan):
 	case l.Subscribes:
@@ -201,7 +199,7 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 	default:
 		p += lease
 	}
-	if c.Topology == topologies.Cluster {
+	if topologies.ShapeOf(c.Topology).Slots {
 		p += clusterRecovery
 	}
 	if l.Place || l.Kind == history.KindSemaphore {
@@ -284,7 +282,7 @@ func (k Campaign) Draw(l harness.LockSpec, seed uint64) (Case, error) {
 		kinds = slices.DeleteFunc(slices.Clone(kinds), func(name string) bool { return name == world.KillClient })
 	}
 	d.lease = min(leaseOf(l, c), leaseMost)
-	if d.master = 1; c.Topology == topologies.Cluster {
+	if d.master = 1; topologies.ShapeOf(c.Topology).Slots {
 		d.master = 1 + c.shardOfLocks(l)
 	}
 	for range 2 + d.IntN(6) {
@@ -399,7 +397,7 @@ func (d drawing) fault(form string, c Case) world.Fault {
 			link = zone + ">" + server
 		}
 	}
-	if c.Topology == topologies.Cluster && d.IntN(2) == 0 {
+	if topologies.ShapeOf(c.Topology).Slots && d.IntN(2) == 0 {
 		server = serverName(d.master)
 	}
 	if world.Lasts(form) {
@@ -434,7 +432,7 @@ func (d drawing) fault(form string, c Case) world.Fault {
 		f.Target, f.Percent, f.For = zone, 1+d.IntN(8), time.Hour
 	case replicaStall:
 		replica := 2 + d.IntN(2)
-		if c.Topology == topologies.Cluster {
+		if topologies.ShapeOf(c.Topology).Slots {
 			replica = d.master + clusterMasters
 		}
 		f.Name, f.Target, f.For = world.Stall, serverName(replica)+">"+serverName(d.master), d.span()
@@ -447,7 +445,7 @@ func (d drawing) fault(form string, c Case) world.Fault {
 		f.By = d.span() / 4
 		f.For = f.By + d.span()
 	}
-	if c.Topology == topologies.Cluster && (f.Name == world.CrashFailover || f.Name == world.SplitBrain) {
+	if topologies.ShapeOf(c.Topology).Slots && (f.Name == world.CrashFailover || f.Name == world.SplitBrain) {
 		f.By, f.For = 0, f.For+electionTime
 	}
 	return f

@@ -187,15 +187,15 @@ func deploy(l harness.LockSpec, c Case) *deployment {
 	d := &deployment{World: world.New(c.Seed, c.Plan), Case: c, lock: l, killed: map[string]time.Duration{}}
 	for i := range c.serverCount() {
 		n := d.AddServer(serverName(i + 1))
-		if i > 0 && c.Topology == topologies.Sentinels {
+		if i > 0 && topologies.ShapeOf(c.Topology).Sentinels > 0 {
 			n.Replicates(d.servers[0])
 		}
 		d.servers = append(d.servers, n)
 	}
-	if c.Topology == topologies.Sentinels {
+	if topologies.ShapeOf(c.Topology).Sentinels > 0 {
 		d.sentinels = append(d.sentinels, d.AddSentinel("sentinel-1").Address())
 	}
-	if c.Topology == topologies.Cluster {
+	if topologies.ShapeOf(c.Topology).Slots {
 		d.Cluster(clusterMasters, c.shardOfLocks(l))
 	}
 	for i := range c.Zones {
@@ -215,11 +215,10 @@ func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	switch d.Topology {
-	case topologies.Sentinels:
+	if len(d.sentinels) > 0 {
 		o.MasterName, o.Addrs = world.MasterName, d.sentinels
-	default:
-		o.IsClusterMode = d.Topology == topologies.Cluster
+	} else {
+		o.IsClusterMode = topologies.ShapeOf(d.Topology).Slots
 		for _, n := range d.servers {
 			o.Addrs = append(o.Addrs, n.Address())
 		}
@@ -372,14 +371,10 @@ func paramsOf(f world.Fault) map[string]string {
 // replicated is the server that another one replicates at first, counted from 0; -1: it
 // is a master.
 func (d *deployment) replicated(i int) int {
-	switch {
-	case d.Topology == topologies.Sentinels && i > 0:
-		return 0
-	case d.Topology == topologies.Cluster && i >= clusterMasters:
-		return i % clusterMasters
-	default:
-		return -1
+	if s := topologies.ShapeOf(d.Topology); !s.Apart() && i >= s.Masters {
+		return i % s.Masters
 	}
+	return -1
 }
 
 // drawing is the deployment as reports draw it.

@@ -10,31 +10,6 @@ import (
 	"github.com/lockchaos/lockchaos/internal/names"
 )
 
-// The names of the topologies.
-const (
-	Single      = "single"      // one server
-	Sentinels   = "sentinel"    // a master, two replicas and three sentinels
-	Cluster     = "cluster"     // three masters with a replica each
-	Independent = "independent" // masters that know nothing of each other
-	EtcdCluster = "etcd"        // members of one etcd cluster
-
-	ZooKeeperEnsemble = "zookeeper" // members of one ZooKeeper ensemble
-)
-
-// Names lists the topologies that [New] knows.
-func Names() []string {
-	var all []string
-	for _, s := range shapes() {
-		all = append(all, s.name)
-	}
-	return all
-}
-
-// NamesOf lists the topologies whose servers are of a store.
-func NamesOf(store string) []string {
-	return slices.DeleteFunc(Names(), func(name string) bool { return StoreOf(name) != store })
-}
-
 // Options size and tune a topology. The zero value gives every topology its
 // defaults; those that a topology has no use for stay zero.
 type Options struct {
@@ -109,7 +84,7 @@ func (o Options) replicasOf(name string) int {
 	if name == Single && o.ByName() {
 		return 2
 	}
-	return shapeOf(name).replicas
+	return ShapeOf(name).Replicas
 }
 
 // Validate joins everything that is wrong with the options for the topology of
@@ -120,16 +95,16 @@ func (o Options) Validate(name string) error {
 	}
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	of := shapeOf(name)
+	of := ShapeOf(name)
 	switch {
-	case o.Nodes == 0 || slices.Contains(of.sizes, o.Nodes):
-	case of.sizes == nil:
+	case o.Nodes == 0 || slices.Contains(of.Sizes, o.Nodes):
+	case of.Sizes == nil:
 		problem("topology %s has a fixed number of servers, and can't have %d: only %s, %s and %s can be sized", name, o.Nodes,
 			Independent, EtcdCluster, ZooKeeperEnsemble)
-	case of.member != "":
-		problem("topology %s has %d or %d members, not %d", name, slices.Min(of.sizes), slices.Max(of.sizes), o.Nodes)
+	case of.Member != "":
+		problem("topology %s has %d or %d members, not %d", name, slices.Min(of.Sizes), slices.Max(of.Sizes), o.Nodes)
 	default:
-		problem("independent servers must be an odd number from %d to %d, not %d", slices.Min(of.sizes), slices.Max(of.sizes), o.Nodes)
+		problem("independent servers must be an odd number from %d to %d, not %d", slices.Min(of.Sizes), slices.Max(of.Sizes), o.Nodes)
 	}
 	switch {
 	case o.Persistence == "":
@@ -159,7 +134,7 @@ func (o Options) Validate(name string) error {
 
 // Settable lists the options that mean something in the topology of that name, as
 // flags and scripts call them.
-func Settable(name string) []string { return shapeOf(name).options }
+func Settable(name string) []string { return ShapeOf(name).Options }
 
 // Changed are the options that are not the default of the topology of that
 // name, in words.
@@ -181,7 +156,7 @@ func (o Options) Changed(name string) map[string]string {
 
 // withDefaults fills in what is zero and means something in the topology.
 func (o Options) withDefaults(name string) Options {
-	of := shapeOf(name)
+	of := ShapeOf(name)
 	if of.can("persistence") {
 		o.Persistence = cmp.Or(o.Persistence, PersistNone)
 	}
@@ -189,7 +164,7 @@ func (o Options) withDefaults(name string) Options {
 		o.Access = cmp.Or(o.Access, AccessDirect)
 	}
 	if of.can("nodes") {
-		o.Nodes = cmp.Or(o.Nodes, of.sizes[0])
+		o.Nodes = cmp.Or(o.Nodes, of.Sizes[0])
 	}
 	if of.can("node-timeout") {
 		o.NodeTimeout = cmp.Or(o.NodeTimeout, defaultNodeTimeout)

@@ -72,50 +72,6 @@ const (
 	Follower = "follower"
 )
 
-// The stores that servers are of.
-const (
-	StoreRedis     = "redis"
-	StoreEtcd      = "etcd"
-	StoreZooKeeper = "zookeeper"
-)
-
-// A shape is what a topology has that others do not.
-type shape struct {
-	name, store                  string
-	masters, replicas, sentinels int   // replicas are of each master
-	member                       Kind  // of the servers of a consensus store
-	sizes                        []int // how many servers there can be, the default first; none: their number is fixed
-	elects                       bool  // the servers replace a master that is gone
-	slots                        bool  // each shard serves some of the keys, and the servers talk by a bus of their own
-	options                      []string
-}
-
-func shapes() []shape {
-	return []shape{
-		{name: Single, store: StoreRedis, masters: 1, options: []string{"persistence", "access"}},
-		{name: Sentinels, store: StoreRedis, masters: 1, replicas: 2, sentinels: 3, elects: true, options: []string{"persistence", "min-replicas", "access"}},
-		{name: Cluster, store: StoreRedis, masters: 3, replicas: 1, elects: true, slots: true, options: []string{"persistence", "min-replicas", "node-timeout"}},
-		{name: Independent, store: StoreRedis, sizes: []int{5, 3, 7, 9, 11, 13, 15}, options: []string{"persistence", "nodes"}},
-		{name: EtcdCluster, store: StoreEtcd, member: Etcd, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
-		{name: ZooKeeperEnsemble, store: StoreZooKeeper, member: ZooKeeper, sizes: []int{3, 5}, elects: true, options: []string{"nodes"}},
-	}
-}
-
-// shapeOf is the shape of the topology of that name; empty, and of Redis, for any other.
-func shapeOf(name string) shape {
-	for _, s := range shapes() {
-		if s.name == name {
-			return s
-		}
-	}
-	return shape{name: name, store: StoreRedis}
-}
-
-func (s shape) can(option string) bool { return slices.Contains(s.options, option) }
-
-// StoreOf is the store that the servers of the topology of that name are of.
-func StoreOf(name string) string { return shapeOf(name).store }
-
 // Store is the store that the servers are of.
 func (t Topology) Store() string { return StoreOf(t.Name) }
 
@@ -194,13 +150,13 @@ func New(name string, o Options) (Topology, error) {
 	if err := o.Validate(name); err != nil {
 		return Topology{}, err
 	}
-	t, of := Topology{Name: name, Options: o.withDefaults(name)}, shapeOf(name)
-	if of.member != "" {
-		t.add(of.member, t.Options.Nodes, Member)
+	t, of := Topology{Name: name, Options: o.withDefaults(name)}, ShapeOf(name)
+	if of.Member != "" {
+		t.add(of.Member, t.Options.Nodes, Member)
 	} else {
-		t.addShards(max(of.masters, t.Options.Nodes), o.replicasOf(name))
+		t.addShards(max(of.Masters, t.Options.Nodes), o.replicasOf(name))
 	}
-	t.add(Sentinel, of.sentinels, "")
+	t.add(Sentinel, of.Sentinels, "")
 	for _, zone := range []string{"a", "b"} {
 		t.Nodes = append(t.Nodes, Node{Name: "zone-" + zone, Kind: Zone})
 	}
@@ -299,10 +255,10 @@ func (t Topology) Shards() []string {
 
 // Elects reports whether the servers replace a master that is gone by themselves.
 // Where they do not, an operator moves its role: in a planned failover.
-func (t Topology) Elects() bool { return shapeOf(t.Name).elects }
+func (t Topology) Elects() bool { return ShapeOf(t.Name).Elects }
 
 // HasSlots reports whether each shard serves some of the keys only, by the slots that these are in.
-func (t Topology) HasSlots() bool { return shapeOf(t.Name).slots }
+func (t Topology) HasSlots() bool { return ShapeOf(t.Name).Slots }
 
 // Apart reports whether there are several servers that know nothing of each other.
 func (t Topology) Apart() bool { return len(t.Servers()) > 1 && len(t.Shards()) == 0 }

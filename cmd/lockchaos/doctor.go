@@ -63,7 +63,7 @@ func (a *app) doctorProcesses(ctx context.Context) {
 		a.finding(false, "processes: they need Linux, and this is %s", runtime.GOOS)
 		return
 	}
-	for _, store := range []string{topologies.StoreRedis, topologies.StoreEtcd, topologies.StoreZooKeeper} {
+	for _, store := range topologies.Stores() {
 		needs, is := "; topology "+store+" alone needs it", store
 		binary, err := process.Find(ctx, store)
 		if store == topologies.StoreRedis {

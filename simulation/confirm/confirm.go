@@ -264,7 +264,7 @@ func (w *writer) target(t string) string {
 	switch {
 	case !link:
 		return cmp.Or(w.zones[from], from)
-	case w.Topology == topologies.Cluster && !strings.Contains(to, "/") && strings.HasPrefix(from, "redis-"):
+	case topologies.ShapeOf(w.Topology).Slots && !strings.Contains(to, "/") && strings.HasPrefix(from, "redis-"):
 		return from + ">" + to + "/replication" // they have a bus, too
 	default:
 		return cmp.Or(w.zones[from], from) + ">" + to
@@ -275,7 +275,7 @@ func (w *writer) target(t string) string {
 // shard the parameter that has a failover replace it. The servers and their shards have
 // the same names as in the simulated cluster.
 func (w *writer) replicaLinks(master string) string {
-	if w.Topology != topologies.Cluster {
+	if !topologies.ShapeOf(w.Topology).Slots {
 		return "redis>" + master
 	}
 	boot, replica := simulation.Shard(master)
@@ -286,7 +286,7 @@ func (w *writer) replicaLinks(master string) string {
 }
 
 func (w *writer) shard(master string) string {
-	if w.Topology != topologies.Cluster {
+	if !topologies.ShapeOf(w.Topology).Slots {
 		return ""
 	}
 	boot, _ := simulation.Shard(master)

@@ -101,7 +101,7 @@ func (w *writer) head(b *bytes.Buffer, kept []*operation) {
 	fmt.Fprintf(b, "source: lockchaos simulate, lock %s, topology %s, seed %d\n", w.lock.Name, w.Topology, w.Seed)
 	fmt.Fprintf(b, "topology: %s\n", w.Topology)
 	var servers []string
-	if w.Topology == topologies.Independent {
+	if topologies.ShapeOf(w.Topology).Apart() {
 		servers = append(servers, fmt.Sprintf("nodes: %d", cmp.Or(w.Servers, 3)))
 	}
 	if w.keeps() {
@@ -153,7 +153,7 @@ func (w *writer) warmUp() []string {
 		warm = append(warm, zone)
 		client := w.clients[o.client]
 		name := "warm-up"
-		if w.Topology == topologies.Cluster { // on the server that has the lock
+		if topologies.ShapeOf(w.Topology).Slots { // on the server that has the lock
 			name = strconv.Quote("{" + w.lock.KeyOf(o.lock) + "}:warm-up")
 		}
 		steps = append(steps, fmt.Sprintf("client: %s, acquire: %s%s%s, until: granted", client, name, o.inMode(), w.lease(longLease, o)),

@@ -87,7 +87,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	if r.Met(history.MetReentries) {
 		s.Look = joined(", ", t.row.ReentryLook, s.Look)
 	}
-	if r.Run.Topology.Name == topologies.Independent {
+	if topologies.ShapeOf(r.Run.Topology.Name).Apart() {
 		s.Look = joined(", ", t.row.MajorityLook, s.Look)
 	}
 	if t.cause.Verdict == history.CauseDeployment && len(s.Cures) > 0 {

@@ -257,7 +257,7 @@ func halted(r *facts.Facts) string {
 	for i := range r.Faults {
 		f := &r.Faults[i]
 		stopped := slices.DeleteFunc(slices.Clone(servers), func(name string) bool { return !f.Hits(name) })
-		if r.Run.Topology.Name != topologies.Independent || !f.Counts() || !f.Has(history.Stops) || 2*len(stopped) >= len(servers) || len(r.InEffectIn(f.At(), f.End)) > 1 {
+		if !topologies.ShapeOf(r.Run.Topology.Name).Apart() || !f.Counts() || !f.Has(history.Stops) || 2*len(stopped) >= len(servers) || len(r.InEffectIn(f.At(), f.End)) > 1 {
 			continue
 		}
 		failed, granted := 0, false
