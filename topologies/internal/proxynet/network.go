@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,17 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
 
-func init() { log.Logger = zerolog.Nop() } //nolint:gochecknoinits // toxiproxy's bandwidth logs each interruption to it
+// toxiproxy's bandwidth logs each change of its chain to the logger of the process, which may be that of another module.
+func init() { log.Logger = log.Hook(quiet{}) } //nolint:gochecknoinits // it is there before any toxic
+
+type quiet struct{}
+
+// Run drops what a bandwidth says.
+func (quiet) Run(e *zerolog.Event, _ zerolog.Level, message string) {
+	if strings.HasPrefix(message, "BandwidthToxic was interrupted") {
+		e.Discard()
+	}
+}
 
 // An Endpoint is one end of links.
 type Endpoint struct {
