@@ -81,15 +81,16 @@ func (h *Hold) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// cleanupTimeout bounds how long what was kept may take to be taken, as toxiproxy's own toxics do: a peer that reads nothing would
-// hold up the one who removes the toxic.
-const cleanupTimeout = 5 * time.Second
+// cleanupTimeout bounds how long what was kept may take to be taken: a peer that reads nothing would hold up the client that removes
+// the toxic, which waits 5 seconds.
+const cleanupTimeout = 4 * time.Second
 
-// Cleanup passes on what is kept.
+// Cleanup passes on what is kept. The stream ends where its peer takes nothing, so that it never misses a part.
 func (h *Hold) Cleanup(stub *toxics.ToxicStub) {
 	k := stub.State.(*kept) //nolint:forcetypeassert // NewState made it
 	for _, c := range k.chunks {
 		if stub.WriteOutput(c, cleanupTimeout) != nil {
+			k.ended = true
 			break
 		}
 	}
