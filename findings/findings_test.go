@@ -1,10 +1,13 @@
 package findings
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/checker"
 )
 
 // What is in the program can be played: its drivers are there, and nothing is missing.
@@ -71,10 +74,14 @@ func TestInstall(t *testing.T) {
 	f, err := parse("x.yaml", []byte(whole))
 	require.NoError(t, err)
 	p := Player{Cache: t.TempDir(), Log: t.Output()}
-	require.NoError(t, p.make(t.Context(), p.Cache, [][]string{{"true"}}))
-	require.ErrorContains(t, p.make(t.Context(), p.Cache, [][]string{{"true"}, {"false"}}), "false: exit status 1")
-	_, err = p.Play(t.Context(), Finding{Name: "x", Library: Library{Language: "go", Driver: "redsync_v8.go"}}, []string{"no such package"}, 1)
-	require.ErrorContains(t, err, "x: install the library")
+	mark := filepath.Join(p.Cache, "mark")
+	require.ErrorContains(t, p.make(t.Context(), p.Cache, [][]string{{"true"}, {"false"}}, mark, ""), "false: exit status 1")
+	require.NoFileExists(t, mark)
+	require.NoError(t, p.make(t.Context(), p.Cache, [][]string{{"true"}}, mark, ""))
+	require.FileExists(t, mark)
+	r := p.Play(t.Context(), Finding{Library: Library{Language: "go", Driver: "redsync_v8.go", Packages: []string{"no such package"}}}, 1, false)
+	require.Contains(t, r.Failed, "install the library")
+	require.Equal(t, checker.Unknown, r.Verdict())
 	require.Equal(t, "sherlock", f.Library.Name)
 }
 

@@ -14,11 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
@@ -88,14 +88,20 @@ type Player struct {
 	Log io.Writer
 }
 
-// installed marks a folder of which the installation came to its end.
-const installed = "installed"
+// installed marks a folder of which the installation came to its end, and a name with [built] before it a driver that was built
+// there.
+const installed, built = "installed", "built-"
+
+// folder is where packages are installed, and the file that marks them as installed.
+func (p Player) folder(l Library, packages []string) (dir, mark string) {
+	sum := sha256.Sum256([]byte(strings.Join(packages, "\n")))
+	dir = filepath.Join(p.Cache, l.Language+"-"+hex.EncodeToString(sum[:6]))
+	return dir, filepath.Join(dir, installed)
+}
 
 // Install makes a folder with the drivers of the library's language and these packages, unless it is
-// there, and returns the command that starts the driver.
+// there, and returns the command that starts the driver. Other processes that install wait meanwhile.
 func (p Player) Install(ctx context.Context, l Library, packages []string) (command string, err error) {
-	m := managers()[l.Language]
-	sum := sha256.Sum256([]byte(strings.Join(packages, "\n")))
 	if p.Cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -103,38 +109,61 @@ func (p Player) Install(ctx context.Context, l Library, packages []string) (comm
 		}
 		p.Cache = filepath.Join(user, "lockchaos", "findings")
 	}
-	dir, err := filepath.Abs(filepath.Join(p.Cache, l.Language+"-"+hex.EncodeToString(sum[:6])))
+	if p.Cache, err = filepath.Abs(p.Cache); err != nil {
+		return "", err
+	}
+	release, err := p.hold(ctx)
 	if err != nil {
 		return "", err
 	}
-	_, missing := os.Stat(filepath.Join(dir, installed))
+	defer release() //nolint:errcheck // nothing was written to what it closes
+	m := managers()[l.Language]
+	dir, mark := p.folder(l, packages)
+	_, missing := os.Stat(mark)
 	if missing != nil {
 		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 			return "", err
 		}
 	}
-	drivers, err := fs.Sub(files, "drivers/"+l.Language)
+	sum, err := write(dir, l.Language) // also in a folder of an earlier version
 	if err != nil {
 		return "", err
 	}
-	if err := write(dir, drivers); err != nil { // also in a folder of an earlier version
-		return "", err
-	}
 	if missing != nil {
-		if err := p.make(ctx, dir, m.install(packages)); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, installed), nil, 0o644); err != nil {
+		if err := p.make(ctx, dir, m.install(packages), mark, ""); err != nil {
 			return "", err
 		}
 	}
 	file, arguments, _ := strings.Cut(l.Driver, " ")
-	if m.build != nil {
-		if err := p.make(ctx, dir, m.build(file)); err != nil {
+	mark = filepath.Join(dir, built+file)
+	if was, _ := os.ReadFile(mark); m.build != nil && string(was) != sum { // not while a run may be loading it
+		if err := p.make(ctx, dir, m.build(file), mark, sum); err != nil {
 			return "", err
 		}
 	}
 	return started(dir, m.start(file), arguments), nil
+}
+
+// hold waits until no other process installs into the cache folder, and keeps others from it until release is called.
+func (p Player) hold(ctx context.Context) (release func() error, err error) {
+	if err := os.MkdirAll(p.Cache, 0o755); err != nil {
+		return nil, err
+	}
+	type held struct {
+		release func() error
+		err     error
+	}
+	done := make(chan held, 1)
+	go func() {
+		release, err := fleet.Hold(p.Cache)
+		done <- held{release, err}
+	}()
+	select {
+	case h := <-done:
+		return h.release, h.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // started is the command that starts a driver in a folder, as a shell reads it.
@@ -142,8 +171,8 @@ func started(dir, start, arguments string) string {
 	return strings.TrimSpace("env -C '" + strings.ReplaceAll(dir, "'", `'\''`) + "' " + start + " " + arguments)
 }
 
-// make runs commands in a folder.
-func (p Player) make(ctx context.Context, dir string, commands [][]string) error {
+// make runs commands in a folder, and writes a mark once all of them came to their end.
+func (p Player) make(ctx context.Context, dir string, commands [][]string, mark, text string) error {
 	for _, words := range commands {
 		if strings.Contains(words[0], "/") {
 			words[0] = filepath.Join(dir, words[0])
@@ -154,7 +183,7 @@ func (p Player) make(ctx context.Context, dir string, commands [][]string) error
 			return fmt.Errorf("%s: %w", strings.Join(words, " "), err)
 		}
 	}
-	return nil
+	return os.WriteFile(mark, []byte(text), 0o644)
 }
 
 // do runs a command in a process group of its own, which a user's Ctrl-C does not reach: cancel ends it, and has
@@ -171,9 +200,14 @@ func do(ctx context.Context, cmd *exec.Cmd, cancel func() error) error {
 	return err
 }
 
-// write copies files to a folder.
-func write(dir string, from fs.FS) error {
-	return fs.WalkDir(from, ".", func(name string, e fs.DirEntry, err error) error {
+// write copies the drivers of a language to a folder, those alone that differ from what is there, and returns a sum of all.
+func write(dir, language string) (sum string, err error) {
+	h := sha256.New()
+	from, err := fs.Sub(files, "drivers/"+language)
+	if err != nil {
+		return "", err
+	}
+	err = fs.WalkDir(from, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -181,54 +215,117 @@ func write(dir string, from fs.FS) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, name), b, 0o644)
+		_, _ = h.Write(b)
+		path := filepath.Join(dir, name)
+		if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, b) {
+			return nil
+		}
+		return os.WriteFile(path, b, 0o644)
 	})
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// Play makes runs of a finding, with the seeds from 1 on, and returns how many showed it.
-func (p Player) Play(ctx context.Context, f Finding, packages []string, runs int) (Rate, error) {
-	command, err := p.Install(ctx, f.Library, packages)
-	if err != nil {
-		return Rate{}, fmt.Errorf("%s: install the library: %w", f.Name, err)
-	}
-	return p.runs(ctx, f, "exec:"+command, runs)
+// A Result is what came of the runs of a finding.
+type Result struct {
+	// Found is how many showed it, Fixed those with the version that has it fixed, and Control those with a correct lock;
+	// nil: there were none.
+	Found   *Rate `json:"found,omitempty"`
+	Fixed   *Rate `json:"fixed,omitempty"`
+	Control *Rate `json:"control,omitempty"`
+	// Failed is what kept runs from being made, or from being judged.
+	Failed string `json:"failed,omitempty"`
+	// Seconds is how long all of it took, the installation included.
+	Seconds float64 `json:"seconds"`
 }
 
-// PlayControl makes the same runs with a correct lock of the same store; one for readers and writers is on Redis.
-func (p Player) PlayControl(ctx context.Context, f Finding, runs int) (Rate, error) {
-	lock := "mutex"
+// Verdict is valid where the library does what was found, and its fixed version and the correct lock do not; and unknown where
+// that could not be told.
+func (r Result) Verdict() checker.Verdict {
 	switch {
-	case strings.Contains(f.Run, "readers-writers"):
-		lock, f.Run = "rwmutex", strings.Replace(f.Run, "--topology zookeeper", "", 1)
-	case strings.Contains(f.Run, "--topology independent"):
-		lock = "redlock"
-	case strings.Contains(f.Run, "--topology etcd"):
-		lock = "etcd-mutex-leased"
+	case r.Fixed != nil && r.Fixed.Found > 0, r.Control != nil && r.Control.Found > 0, r.Found != nil && r.Found.Found == 0:
+		return checker.Invalid
+	case r.Failed != "":
+		return checker.Unknown
+	default:
+		return checker.Valid
 	}
-	return p.runs(ctx, f, lock, runs)
 }
 
-func (p Player) runs(ctx context.Context, f Finding, lock string, runs int) (Rate, error) {
+// rounds is how often a finding is looked for with as many runs as are asked for, until it is found: of one that a quarter of
+// all runs shows, 4 rounds of 4 miss one in a hundred, and one round misses one in three.
+const rounds = 4
+
+// Play makes so many runs of a finding, with the seeds from 1 on, and as many again where none of them shows it; then as many of
+// the fixed version, and with control of a correct lock of the same store.
+func (p Player) Play(ctx context.Context, f Finding, runs int, control bool) (r Result) {
+	begun := time.Now()
+	play := func(lock string, into **Rate) error {
+		rate, err := p.runs(ctx, f, lock, 1, runs)
+		if err == nil {
+			*into = &rate
+		}
+		return err
+	}
+	library := func(packages []string, into **Rate) error {
+		command, err := p.Install(ctx, f.Library, packages)
+		if err != nil {
+			return fmt.Errorf("install the library: %w", err)
+		}
+		if err = play("exec:"+command, into); into != &r.Found {
+			return err
+		}
+		for round := 1; err == nil && r.Found.Found == 0 && round < rounds; round++ {
+			var more Rate
+			more, err = p.runs(ctx, f, "exec:"+command, 1+round*runs, runs)
+			r.Found.Found, r.Found.Of = r.Found.Found+more.Found, r.Found.Of+more.Of
+		}
+		return err
+	}
+	err := library(f.Packages, &r.Found)
+	if f.FixedRate != nil && ctx.Err() == nil {
+		err = errors.Join(err, library(f.FixedPackages, &r.Fixed))
+	}
+	if control && ctx.Err() == nil {
+		lock := "mutex"
+		switch {
+		case strings.Contains(f.Run, "readers-writers"): // one for readers and writers is on Redis
+			lock, f.Run = "rwmutex", strings.Replace(f.Run, "--topology zookeeper", "", 1)
+		case strings.Contains(f.Run, "--topology independent"):
+			lock = "redlock"
+		case strings.Contains(f.Run, "--topology etcd"):
+			lock = "etcd-mutex-leased"
+		}
+		err = errors.Join(err, play(lock, &r.Control))
+	}
+	if err != nil {
+		r.Failed = err.Error()
+	}
+	r.Seconds = time.Since(begun).Round(time.Second).Seconds()
+	return r
+}
+
+// runs makes runs with the seeds from that one on, and returns how many showed the finding.
+func (p Player) runs(ctx context.Context, f Finding, lock string, from, runs int) (Rate, error) {
 	out, err := os.MkdirTemp("", "lockchaos-finding-")
 	if err != nil {
 		return Rate{}, err
 	}
 	defer os.RemoveAll(out)
-	args := append([]string{"run", "--lock", lock, "--seeds", "1-" + strconv.Itoa(runs), "--parallel", "2", "--json", "--out", filepath.Join(out, "runs")}, strings.Fields(f.Run)...)
+	args := append([]string{"run", "--lock", lock, "--seeds", fmt.Sprintf("%d-%d", from, from+runs-1), "--parallel", "2", "--json", "--out", filepath.Join(out, "runs")}, strings.Fields(f.Run)...)
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Stdout, cmd.Stderr = &said, p.Log
 	err = do(ctx, cmd, func() error { return cmd.Process.Signal(os.Interrupt) }) // it ends its servers and drivers
 	var verdict *exec.ExitError
 	if err != nil && (!errors.As(err, &verdict) || verdict.ExitCode() < 0 || verdict.ExitCode() > 2) {
-		return Rate{}, fmt.Errorf("%s: %s %s: %w", f.Name, p.Program, strings.Join(args, " "), err)
+		return Rate{}, fmt.Errorf("%s %s: %w", p.Program, strings.Join(args, " "), err)
 	}
 	var result struct {
 		Valid, Unknown, Invalid int
 		NotValid                []struct{ Verdict, Found string } `json:"not_valid"`
 	}
 	if err := json.Unmarshal(said.Bytes(), &result); err != nil {
-		return Rate{}, fmt.Errorf("%s: read the result: %w", f.Name, err)
+		return Rate{}, fmt.Errorf("read the result: %w", err)
 	}
 	r := Rate{Of: result.Valid + result.Unknown + result.Invalid}
 	if result.Valid+result.Invalid == 0 { // which is not that it was not found
@@ -236,7 +333,7 @@ func (p Player) runs(ctx context.Context, f Finding, lock string, runs int) (Rat
 		for _, run := range result.NotValid {
 			why = cmp.Or(why, ": "+run.Found)
 		}
-		return Rate{}, fmt.Errorf("%s: no run could be judged%s", f.Name, why)
+		return Rate{}, fmt.Errorf("no run could be judged%s", why)
 	}
 	for _, run := range result.NotValid {
 		if run.Verdict == string(checker.Invalid) && strings.Contains(run.Found, property(f.Kind)+": ") {

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockchaos/lockchaos/checker"
 )
 
 // A folder of any name may have the libraries: the command that starts a driver is read by a shell.
@@ -20,6 +23,29 @@ func TestStarted(t *testing.T) {
 	out, err := exec.Command("/bin/sh", "-c", started(dir, "./driver", "none")).Output()                       //nolint:gosec // made here
 	require.NoError(t, err)
 	require.Equal(t, dir+"\nnone\n", string(out))
+}
+
+// One of two that install the same packages at once does so, and the other one waits and finds them. The lock between them is one
+// of an open file, so that it holds between processes and between calls.
+func TestInstall_TwoAtOnce(t *testing.T) {
+	bin, cache := t.TempDir(), t.TempDir()
+	python := "#!/bin/sh\nmkdir -p venv/bin\nprintf '#!/bin/sh\\necho installed >> log\\nmkdir busy || exit 1\\nsleep 0.2\\nrmdir busy\\n' > venv/bin/pip\nchmod +x venv/bin/pip\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte(python), 0o700)) //nolint:gosec // it is run
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	var both errgroup.Group
+	for range 2 {
+		both.Go(func() error {
+			_, err := Player{Cache: cache, Log: t.Output()}.Install(t.Context(), Library{Language: "python", Driver: "huey_lock.py"}, []string{"huey"})
+			return err
+		})
+	}
+	require.NoError(t, both.Wait())
+	logs, err := filepath.Glob(filepath.Join(cache, "*", "log"))
+	require.NoError(t, err)
+	require.Len(t, logs, 1)
+	text, err := os.ReadFile(logs[0])
+	require.NoError(t, err)
+	require.Equal(t, "installed\n", string(text))
 }
 
 // program stands in for lockchaos.
@@ -38,12 +64,25 @@ func TestRuns_AllUnknown(t *testing.T) {
 		`kill -KILL $$`: "signal: killed",
 		`exit 254`:      "exit status 254",
 	} {
-		_, err := program(t, script).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 2)
+		_, err := program(t, script).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
 		require.ErrorContains(t, err, want, script)
 	}
-	r, err := program(t, `echo '{"valid":1,"invalid":1,"not_valid":[{"verdict":"invalid","found":"a (mutual-exclusion: 3)"}]}'; exit 1`).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 2)
+	r, err := program(t, `echo '{"valid":1,"invalid":1,"not_valid":[{"verdict":"invalid","found":"a (mutual-exclusion: 3)"}]}'; exit 1`).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
 	require.NoError(t, err)
 	require.Equal(t, Rate{1, 2}, r)
+}
+
+// What no run shows at first is looked for again, with other seeds, before it counts as gone.
+func TestPlay_Again(t *testing.T) {
+	p := program(t, `case "$*" in *"--seeds 3-4"*) echo '{"invalid":1,"valid":1,"not_valid":[{"verdict":"invalid","found":"a (mutual-exclusion: 3)"}]}'; exit 1;; *) echo '{"valid":2}';; esac`)
+	p.Cache = t.TempDir()
+	f, err := parse("x.yaml", []byte(whole))
+	require.NoError(t, err)
+	_, installed := p.folder(f.Library, f.Packages)
+	require.NoError(t, os.MkdirAll(installed, 0o755))
+	r := p.Play(t.Context(), f, 2, true)
+	require.Equal(t, Result{Found: &Rate{1, 4}, Control: &Rate{0, 2}}, r)
+	require.Equal(t, checker.Valid, r.Verdict())
 }
 
 // Runs that a user ends are ended in order, so that nothing is left of them.
@@ -62,7 +101,7 @@ func TestRuns_Interrupted(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	_, err := p.runs(ctx, Finding{Name: "x", Kind: "double-grant"}, "mutex", 2)
+	_, err := p.runs(ctx, Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
 	require.ErrorIs(t, err, user)
 	require.FileExists(t, ended)
 }

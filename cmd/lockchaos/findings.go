@@ -2,12 +2,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/findings"
+	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // findingOptions are what a user can say of findings.
@@ -16,6 +22,8 @@ type findingOptions struct {
 	runs          int
 	all, markdown bool
 	control       bool
+	out           string
+	division      // of which --resume alone can be said
 }
 
 func (a *app) findingsCommand() *cobra.Command {
@@ -24,15 +32,20 @@ func (a *app) findingsCommand() *cobra.Command {
 		Use:   "findings [NAME...]",
 		Short: "List what was found in published libraries, or play it",
 		Long: `Without a name, lists what lockchaos found in lock libraries. With names, or --all, installs each library with the package
-manager of its language into a cache folder, and makes the runs that showed the finding.
+manager of its language into a cache folder, and makes the runs that showed the finding, up to four
+times as many where none of them does. A table at the end has the rates; with --out, what has ended is
+kept in a folder, and --resume goes on there.
 
-Exit code 0: each was found again, and not in a version that has it fixed; 1: one was not.`,
+Exit code 0: each was found again, and neither in a version that has it fixed nor with the correct lock; 1: one
+was otherwise; 2: one could not be installed or judged.`,
 		RunE: func(cmd *cobra.Command, wanted []string) error {
 			all, err := findings.All()
 			if err != nil {
 				return asHarness(err)
 			}
 			switch {
+			case o.resume && o.out == "":
+				return errors.New("--resume: say with --out which folder has the results")
 			case o.runs < 0 || o.all && len(wanted) > 0:
 				return errors.New("say names or --all, and no negative number of runs")
 			case o.markdown:
@@ -53,6 +66,8 @@ Exit code 0: each was found again, and not in a version that has it fixed; 1: on
 	f.BoolVar(&o.control, "control", false, "also make the same runs with a correct lock (mutex, redlock)")
 	f.IntVar(&o.runs, "runs", 0, "number of runs, with the seeds from 1 on (default: as many as were recorded)")
 	f.StringVar(&o.cache, "cache", "", "the folder for the libraries (default: lockchaos/findings in the user's cache folder)")
+	f.StringVar(&o.out, "out", "", "the folder in which results are kept as they come")
+	f.BoolVar(&o.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
 	f.BoolVar(&o.markdown, "markdown", false, "print the table of docs/findings.md")
 	return cmd
 }
@@ -65,37 +80,74 @@ func (a *app) listFindings(all []findings.Finding) error {
 	return list.text(a.stdout)
 }
 
-func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o findingOptions) error {
+func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o findingOptions) (verdict error) {
 	program, err := os.Executable()
 	if err != nil {
 		return asHarness(err)
 	}
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
-	var verdict error
-	for _, f := range all {
-		runs := cmp.Or(o.runs, f.Rate.Of)
-		a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
-		seen, err := p.Play(cmd.Context(), f, f.Packages, runs)
+	known := map[string]findings.Result{}
+	var journal *fleet.Journal
+	if o.out != "" {
+		h := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}
+		for _, f := range all {
+			h.Cells = append(h.Cells, f.Name)
+		}
+		if err = o.dir(o.out); err == nil {
+			journal, err = o.open(o.out, h)
+		}
 		if err != nil {
-			return asHarness(err)
+			return err
 		}
-		a.printf("  %s: found in %s, recorded %s\n", f.Version, seen, f.Rate)
-		fixed := findings.Rate{}
-		if f.FixedRate != nil {
-			if fixed, err = p.Play(cmd.Context(), f, f.FixedPackages, runs); err != nil {
-				return asHarness(err)
+		defer journal.Close()
+		for _, line := range journal.Runs() {
+			var r findings.Result
+			if err := line.Decode(o.out, &r); err != nil {
+				return err
 			}
-			a.printf("  %s: found in %s, recorded %s\n", f.Fixed, fixed, *f.FixedRate)
-		}
-		if seen.Found == 0 || fixed.Found > 0 {
-			verdict = verdictError(exitInvalid)
-		}
-		if o.control {
-			if seen, err = p.PlayControl(cmd.Context(), f, runs); err != nil {
-				return asHarness(err)
-			}
-			a.printf("  a correct lock: found in %s, recorded %s\n", seen, f.Control)
+			known[line.Job] = r
 		}
 	}
+	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
+	for _, f := range all {
+		job := fleet.Job(f.Name, 1)
+		r, is := known[job]
+		if !is {
+			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
+			r = p.Play(cmd.Context(), f, cmp.Or(o.runs, f.Rate.Of), o.control)
+			if cmd.Context().Err() != nil {
+				return asHarness(context.Cause(cmd.Context()))
+			}
+			if journal != nil {
+				if err := noteJob(journal, fleet.Run{Job: job}, r); err != nil {
+					return err
+				}
+			}
+		}
+		a.printf("%s: %s %s %s\n", f.Name, findingVerdicts[r.Verdict()], rateOf(r.Found), r.Failed)
+		list.add(f.Name, f.Version, rateOf(r.Found), f.Rate.String(), f.Fixed, rateOf(r.Fixed), rateOf(r.Control), fmt.Sprint(r.Seconds), findingVerdicts[r.Verdict()])
+		seconds += r.Seconds
+		switch r.Verdict() {
+		case checker.Invalid:
+			verdict = worst(verdict, verdictError(exitInvalid))
+		case checker.Unknown:
+			verdict = worst(verdict, verdictError(exitUnknown))
+		}
+	}
+	if err := list.text(a.stdout); err != nil {
+		return err
+	}
+	a.printf("%s in %v\n", say.Count(len(all), "finding"), time.Duration(seconds)*time.Second)
 	return verdict
+}
+
+// findingVerdicts say what came of a finding.
+var findingVerdicts = map[checker.Verdict]string{checker.Valid: "as recorded", checker.Invalid: "otherwise", checker.Unknown: "unknown"}
+
+// rateOf is a rate, or nothing.
+func rateOf(r *findings.Rate) string {
+	if r == nil {
+		return ""
+	}
+	return r.String()
 }
