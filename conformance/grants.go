@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -59,6 +61,26 @@ func grants() []Check {
 					"If the library hands a lock over within its process, %s", p.who(), p.word(`promise "hands_over"`, "set HandsOver"))
 			}
 		}},
+		{"the commands that hello names are sent", nil, overLinks | onRedis, "", func(p *play) {
+			var mu sync.Mutex
+			sent := map[string]bool{}
+			read := p.judge(func(_ string, m traffic.Message) traffic.Action {
+				mu.Lock()
+				defer mu.Unlock()
+				if m.Kind == traffic.Command && len(m.Words) > 0 {
+					sent[strings.ToUpper(m.Words[0])] = true
+				}
+				return traffic.Action{}
+			})
+			p.release(p.grant("a.1", p.name, long))
+			mu.Lock()
+			defer mu.Unlock()
+			for word, command := range p.a.Hello().Commands {
+				if read && (word == "acquire" || word == "release") && !sent[strings.ToUpper(command)] {
+					p.fail("its hello says that it sends %q for %q, which it did not: name the commands of the lock in \"commands\"", command, word)
+				}
+			}
+		}},
 		{"a grant needs a majority of the servers", func(p promises.Promises) bool { return p.Quorum }, overLinks, "grant only what more than half of the servers have confirmed", func(p *play) {
 			p.warm()
 			if !p.d.Topology().Apart() {
@@ -72,8 +94,9 @@ func grants() []Check {
 			if err == nil {
 				p.fail("the lock was granted with %d of %d servers", minority, len(servers))
 			}
-			p.cut(to(servers[len(servers)-minority:]))
-			p.recovers(fmt.Sprintf("the lock is not granted with %d of %d servers", len(servers)-minority, len(servers)))
+			p.cut(to(servers[len(servers)-minority : len(servers)-1]))
+			p.hold(to(servers[len(servers)-1:])) // it is silent, as one that stands still is, and not gone
+			p.recovers(fmt.Sprintf("the lock is not granted with %d of %d servers, where one of the others is silent", len(servers)-minority, len(servers)))
 		}},
 		{"an owner is granted again what it holds, and gives it back as often", func(p promises.Promises) bool { return p.Reentrant }, 0, "count the grants of an owner, and free the lock with the last release; or do not promise reentrant", func(p *play) {
 			first, second := p.grant("a.1", p.name, long), p.grantIn("a.1", p.name, driver.Way{}, long, "it holds it")
@@ -96,6 +119,31 @@ func leases() []Check {
 			p.refused("b.1", p.name, p.lease, otherProcess) // nor one that is shorter than the holder has held it
 			p.release(h)
 			p.grant("b.1", p.name, long)
+		}},
+		{"a request that is cancelled is answered, and is not granted later", func(p promises.Promises) bool { return p.Cancel }, 0, "end what waits for the lock before the answer, and answer info where it is not certain that nothing was left; or do not promise cancel", func(p *play) {
+			h := p.grant("a.1", p.name, long)
+			ctx, cancel := context.WithCancel(p.ctx)
+			defer cancel()
+			asked := make(chan error, 1)
+			wait := p.begin(func() {
+				_, err := p.b.Ask(ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-b.1#1", Lease: long, Wait: limit})
+				asked <- err
+			})
+			p.pause(p.lease / 3) // so that it waits
+			cancel()
+			wait()
+			err := <-asked
+			if err == nil {
+				p.fail("the client was granted the lock, although %s", otherProcess)
+			}
+			if _, program := p.b.(*driver.Driver); program && errors.Is(err, context.Canceled) {
+				p.doubt("no answer came to a request that was cancelled")
+			}
+			p.release(h)
+			p.pause(p.lease / 3) // so that what was left of it would be granted the lock
+			if errors.Is(err, lock.ErrNotAcquired) {
+				p.grantIn("a.1", p.name, driver.Way{}, long, "the only request that waited for it was cancelled, and answered with fail")
+			}
 		}},
 		// Fewer ask at once where none was granted the lock: their votes may be split, and some locks refuse all that meet
 		// each other.
@@ -167,7 +215,7 @@ func leases() []Check {
 		// began with the first request.
 		{"a grant whose first reply is lost is believed for no longer than the servers keep it", nil, overLinks, "", func(p *play) {
 			p.warm()
-			mend := p.hold()
+			mend := p.hold(p.own)
 			var h *lock.Hold
 			var err error
 			wait := p.begin(func() { h, err = p.ask(p.ctx, "a.1", p.name, p.lease) })
@@ -183,7 +231,14 @@ func leases() []Check {
 		{"a hold without a lease is kept", func(p promises.Promises) bool { return p.Watchdog }, overLinks, "extend the key until the release, at least three times a lease; or do not promise watchdog", func(p *play) {
 			before, sent := p.keys(), time.Now()
 			h := p.grant("a.1", p.name, 0)
-			p.pause(min(p.end(sent, before)+time.Second, checkLimit-5*time.Second))
+			if p.promises().Quorum && p.d.Topology().Name == topologies.Independent {
+				p.hold(to(p.d.Topology().Of(topologies.Redis)[:1]))
+			}
+			end, says := p.end(sent, before), time.Duration(p.a.Hello().WatchdogMS)*time.Millisecond
+			if says > 0 && end > p.lease && (end > 2*says || says > 2*end) { // else the keys tell no more than the lease of the check
+				p.fail("its hello says that the watchdog keeps a lease of %v alive, and the key of a hold without a lease lives for %v: give in \"watchdog_ms\" what the key is given", says, end.Round(time.Millisecond))
+			}
+			p.pause(min(end+time.Second, checkLimit-5*time.Second))
 			p.refused("b.1", p.name, long, otherProcess)
 			p.release(h)
 		}},

@@ -29,7 +29,8 @@ import (
 // A bug is a row of testdata/bugs.yaml, which says what its fields are.
 type bug struct {
 	Bug, Check, Told, Driver string
-	Lease                    time.Duration
+	Lease, Says              time.Duration
+	Names                    map[string]string
 	With, Has, Locks         []string
 	Correct, Sends           map[string][]string
 }
@@ -51,8 +52,10 @@ func (b bug) locks() (correct, bad harness.LockSpec) {
 	right := append(named(b.With...), sends(b.Correct))
 	correct = plantedSpec("correct", right...)
 	bad = plantedSpec(b.Bug, slices.Concat(right, named(b.Has...), []plant{sends(b.Sends)})...)
+	bad.Sends, bad.Lease = b.Names, b.Says
 	for _, l := range []*harness.LockSpec{&correct, &bad} {
 		l.Token, l.Watchdog, l.Fair = strings.HasPrefix(b.Check, "tokens"), strings.Contains(b.Check, "without a lease"), strings.HasPrefix(b.Check, "waiters")
+		l.Cancel = strings.Contains(b.Check, "cancelled")
 	}
 	return correct, bad
 }
@@ -177,7 +180,7 @@ func (p *planted) Acquire(ctx context.Context, name string, o lock.Options) (*lo
 		return p.asks(ctx, r, func(ctx context.Context) error { return refusal(p.does(ctx, "take", r)) })
 	}
 	err := ask()
-	for until := time.Now().Add(o.Wait); errors.Is(err, lock.ErrNotAcquired) && time.Now().Before(until); err = ask() {
+	for until := time.Now().Add(o.Wait); errors.Is(err, lock.ErrNotAcquired) && time.Now().Before(until) && ctx.Err() == nil; err = ask() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err == nil && p.count != nil {
@@ -321,6 +324,18 @@ func named(names ...string) (all []plant) {
 		"refuses the unknown":    misread(false, lock.ErrNotAcquired),
 		"calls refusals unknown": misread(false, errors.New("taken")),
 		"granted nothing":        misread(true, nil), // with a token that no key has
+		"waits on": asks(func(ctx context.Context, _ *request, take func(context.Context) error) error {
+			err := take(ctx)
+			if ctx.Err() != nil {
+				go func() {
+					for errors.Is(take(context.WithoutCancel(ctx)), lock.ErrNotAcquired) {
+						time.Sleep(10 * time.Millisecond)
+					}
+				}()
+				err = lock.ErrNotAcquired
+			}
+			return err
+		}),
 		"remembers": func(p *planted) {
 			granted := sync.Map{}
 			p.asks = func(ctx context.Context, r *request, take func(context.Context) error) error {

@@ -337,15 +337,15 @@ func (p *play) cut(which func(topologies.Link) bool) (mend func()) {
 	return p.on(which, func(_ topologies.Link, at topologies.Proxy) (func(), error) { return at.Cut(), nil })
 }
 
-// slow delays each request of the first process, or each reply to it, and hold holds all replies to it back.
+// slow delays each request of the first process, or each reply to it, and hold holds all replies on links back.
 func (p *play) slow(way topologies.Stream, by time.Duration) (mend func()) {
 	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
 		return at.Put(way, topologies.Latency(by, 0))
 	})
 }
 
-func (p *play) hold() (mend func()) {
-	return p.on(p.own, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
+func (p *play) hold(which func(topologies.Link) bool) (mend func()) {
+	return p.on(which, func(_ topologies.Link, at topologies.Proxy) (func(), error) {
 		return at.Put(topologies.Downstream, topologies.Hold())
 	})
 }
@@ -375,7 +375,7 @@ func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (
 
 // deaf makes a request of the first process whose reply is held back.
 func (p *play) deaf(request func(context.Context) error) error {
-	defer p.hold()()
+	defer p.hold(p.own)()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	return request(ctx)

@@ -53,7 +53,7 @@ func replies() []Check {
 			held := p.name + "-held"
 			p.grant("b.1", held, long)
 			p.warm()
-			mend := p.hold()
+			mend := p.hold(p.own)
 			ctx, cancel := context.WithTimeout(p.ctx, limit)
 			defer cancel()
 			_, _ = p.ask(ctx, "a.1", p.name, long) // whatever it says: see the check of a lost reply
@@ -132,7 +132,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 	p.warm()
 	mu.Lock()
 	if !read || !named {
-		mend = p.hold()
+		mend = p.hold(p.own)
 	}
 	mu.Unlock()
 	var h *lock.Hold

@@ -85,7 +85,7 @@ func (lockInGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h
 
 // Hello says what the lock promises, in the words of the protocol.
 func (l lockInGo) Hello() driver.Hello {
-	return driver.Hello{Parallel: manyClients, Promises: l.spec.Promises}
+	return driver.Hello{Parallel: manyClients, Promises: l.spec.Promises, Commands: l.spec.Sends, WatchdogMS: l.spec.Lease.Milliseconds()}
 }
 
 // Err is nil: there is no protocol.

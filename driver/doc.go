@@ -1,7 +1,7 @@
 // Package driver puts a lock of any language under test.
 //
 // A driver is a program that wraps a lock library. [Start] starts
-// it and speaks version 1 of the driver protocol with it: one JSON object a
+// it and speaks version 2 of the driver protocol, or 1, with it: one JSON object a
 // line, in both directions, over the Unix socket that LOCKCHAOS_SOCKET names or
 // else over the standard input and output. A [Driver] is a [lock.Locker], so
 // the same workloads drive a lock in Python and one in Go. [Serve] is the other

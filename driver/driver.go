@@ -353,7 +353,7 @@ func (d *Driver) greet(r response) error {
 	switch {
 	case r.Result != "" && r.Result != resultOK:
 		return refusalError{fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why))}
-	case h.Protocol != Version:
+	case h.Protocol < 1 || h.Protocol > Version:
 		return fmt.Errorf("it speaks protocol %d: say \"protocol\":%d in the answer to hello", h.Protocol, Version)
 	case h.Name == "":
 		return errors.New("it gave no name in its answer to hello: say which library it wraps")

@@ -78,7 +78,7 @@ func act(role string) int {
 		return 3
 	}
 	say := func(line string, id int64) { fmt.Println(strings.ReplaceAll(line, "N", strconv.FormatInt(id, 10))) } //nolint:forbidigo // the protocol
-	promised := map[string]string{"no-extend": `"extend":true`, "lost-late": `"extend":true,"lost":true`, "no-token": `"token":true`}[role]
+	promised := map[string]string{"no-extend": `"extend":true`, "cancelled": `"cancel":true`, "lost-late": `"extend":true,"lost":true`, "no-token": `"token":true`}[role]
 	say(cmp.Or(hellos()[role], `{"re":N,"protocol":1,"name":"script","parallel":1,"promises":{`+promised+`}}`), 0)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var q struct {
@@ -107,6 +107,11 @@ func act(role string) int {
 			case "slow":
 				in.Scan() // the next request: nothing is answered before it
 				continue
+			case "cancelled":
+				if in.Scan() && strings.Contains(in.Text(), `"op":"cancel"`) {
+					say(`{"re":N,`+os.Getenv("CANCELLED")+`}`, q.ID)
+				}
+				continue
 			}
 			say(cmp.Or(grants()[role], grant), q.ID)
 			if role == "lost-late" {
@@ -124,7 +129,7 @@ func act(role string) int {
 // hellos are what roles answer to hello.
 func hellos() map[string]string {
 	return map[string]string{
-		"other-protocol": `{"re":N,"protocol":2,"name":"script"}`,
+		"other-protocol": `{"re":N,"protocol":3,"name":"script"}`,
 		"nameless":       `{"re":N,"protocol":1}`,
 		"other-kind":     `{"re":N,"protocol":1,"name":"script","promises":{"kind":"latch"}}`,
 		"refuses":        `{"re":N,"result":"fail","why":"no topology cluster"}`,
@@ -321,6 +326,22 @@ func TestDriver_GivenUp(t *testing.T) {
 	_, err := d.Acquire(ctx, "orders", lock.Options{Owner: "zone-a.1#1", Lease: time.Minute})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+}
+
+// What a driver that promises cancel says of a request that was given up is what came of it.
+func TestDriver_Cancelled(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]error{`"result":"fail"`: lock.ErrNotAcquired, `"result":"info"`: driver.ErrUnknown, `"result":"ok","hold":"hN"`: nil} {
+		c := config(t, "cancelled")
+		c.Env = append(c.Env, "CANCELLED="+answer)
+		d, err := driver.Start(t.Context(), c)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = d.Acquire(ctx, "orders", lock.Options{Owner: "zone-a.1#1", Lease: time.Minute})
+		cancel()
+		require.ErrorIs(t, err, want)
+		require.NoError(t, d.Close())
+	}
 }
 
 // lateLoss is after the end of a lease that a driver is asked for.

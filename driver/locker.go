@@ -24,6 +24,8 @@ const (
 	pingPause = 250 * time.Millisecond
 	// withdrawLimit bounds the release of a hold that was granted too late.
 	withdrawLimit = 5 * time.Second
+	// cancelLimit is how long a driver that promises cancel may take to say what came of a request that was given up.
+	cancelLimit = 2 * time.Second
 )
 
 var _ lock.Locker = (*Driver)(nil)
@@ -35,6 +37,8 @@ var _ lock.Locker = (*Driver)(nil)
 // A wait is made of short ones, since a lease is counted from the request that was
 // granted: a library that waits by itself is told to for a third of the lease, and
 // for all of the wait where it serves its waiters in order, or the lease has no end.
+//
+// Where ctx ends, a driver that promises cancel is told so, and its answer is what is returned, a hold as well.
 //
 // Errors: [lock.ErrNotAcquired] where the driver refused for certain, and
 // [ErrBroken] where it can't be used; after any other error, such as [ErrUnknown], the
@@ -73,7 +77,7 @@ func (d *Driver) acquire(ctx context.Context, name string, w Way, o lock.Options
 		}
 		h, err := d.try(ctx, name, w, o, wait)
 		left := o.Wait - time.Since(begin)
-		if !errors.Is(err, lock.ErrNotAcquired) || left <= 0 {
+		if !errors.Is(err, lock.ErrNotAcquired) || left <= 0 || d.hello.Promises.Cancel && ctx.Err() != nil {
 			return h, err
 		}
 		select {
@@ -236,6 +240,12 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 		leave()
 		return r, nil
 	case <-ctx.Done():
+		if q.Op == opAcquire && d.hello.Promises.Cancel {
+			if r, answered := d.cancel(q.ID, answer); answered {
+				leave()
+				return r, nil
+			}
+		}
 		go func() { // it ends when the driver does, at the latest
 			select {
 			case r := <-answer:
@@ -251,6 +261,24 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	case <-d.stopped.Done():
 		leave()
 		return response{}, d.whyStopped()
+	}
+}
+
+// cancel tells the driver that a request was given up, and returns what came of it.
+func (d *Driver) cancel(id int64, answer <-chan response) (r response, answered bool) {
+	line, _ := json.Marshal(request{ID: id, Op: opCancel})
+	limit := time.After(cancelLimit)
+	for send := d.send; ; {
+		select {
+		case send <- append(line, '\n'):
+			send = nil
+		case r := <-answer:
+			return r, true
+		case <-limit:
+			return response{}, false
+		case <-d.stopped.Done():
+			return response{}, false
+		}
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/lockchaos/lockchaos/promises"
 )
 
-// Version is the version of the protocol.
-const Version = 1
+// Version is the version of the protocol. A driver of an earlier one, from 1 on, is served as well: it promises none of what came later.
+const Version = 2
 
 // The operations that a driver is asked for. A driver answers "unsupported" to
 // those that it does not know.
@@ -18,6 +18,7 @@ const (
 	opExtend  = "extend"
 	opRelease = "release"
 	opPing    = "ping"
+	opCancel  = "cancel" // of the request with its id, which is answered then
 )
 
 // The results of an operation.
@@ -59,6 +60,11 @@ type Hello struct {
 	// Keys are patterns of the keys that a lock has on the server, with {name}
 	// for its name; empty if the driver does not know them.
 	Keys []string `json:"keys,omitempty"`
+	// Commands are those that the lock sends for "acquire", "extend", "renew" and "release", by their names on the server;
+	// empty if the driver does not know them. Faults of one message wait for them where the traffic does not show which they are.
+	Commands map[string]string `json:"commands,omitempty"`
+	// WatchdogMS is the lease that the library's watchdog keeps alive where hello asked for none; 0: it does not say.
+	WatchdogMS int64 `json:"watchdog_ms,omitempty"`
 }
 
 // A request is a line to a driver.

@@ -34,7 +34,7 @@ type Asker interface {
 // Serve makes a driver of a Go lock: main calls it and returns. hello says what
 // the lock is; open makes it for a session when the first lock is asked for, and closeIt is
 // called when lockchaos has ended the driver's input. A lock that is no mutex is an [Asker]. A hold keeps what its [lock.Hold] says: its
-// expiry, its token, and its loss.
+// expiry, its token, and its loss. A request that its client gives up ends with its context, so that every such driver can promise cancel.
 //
 // Serve uses the socket that LOCKCHAOS_SOCKET names, else stdin and stdout. Its
 // error says what was wrong with what it read, or why open failed.
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, hello Hello, open func(context.Context, Session)
 
 func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open func(context.Context, Session) (lock.Locker, func(), error)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &server{out: json.NewEncoder(out), holds: map[string]held{}}
+	s := &server{out: json.NewEncoder(out), holds: map[string]held{}, cancels: map[int64]context.CancelFunc{}}
 	defer s.wait.Wait()
 	defer cancel()
 	var session *request
@@ -89,7 +89,15 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open f
 			}
 			s.locker = l
 		}
-		s.wait.Go(func() { s.say(s.answer(ctx, q)) })
+		if q.Op == opCancel {
+			s.cancel(q.ID)
+			continue
+		}
+		asked, cancel := context.WithCancel(ctx)
+		s.mu.Lock()
+		s.cancels[q.ID] = cancel
+		s.mu.Unlock()
+		s.wait.Go(func() { s.say(s.answer(ctx, asked, q)) })
 	}
 	return lines.Err()
 }
@@ -99,10 +107,21 @@ type server struct {
 	locker lock.Locker
 	wait   sync.WaitGroup
 
-	mu    sync.Mutex
-	out   *json.Encoder
-	next  int
-	holds map[string]held
+	mu      sync.Mutex
+	out     *json.Encoder
+	next    int
+	holds   map[string]held
+	cancels map[int64]context.CancelFunc // of requests that are under way
+}
+
+// cancel ends the context of a request, if that has no answer yet.
+func (s *server) cancel(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.cancels[id]; cancel != nil {
+		cancel()
+	}
+	delete(s.cancels, id)
 }
 
 // held is a hold whose loss is told until it is over.
@@ -128,16 +147,26 @@ func (s *server) say(v any) {
 	_ = s.out.Encode(v) // lockchaos that is gone is seen by the reader
 }
 
-func (s *server) answer(ctx context.Context, q request) answer {
+// answer answers a request, whose context ends where its client gives it up. That of a grant goes on: a watchdog may depend on it.
+func (s *server) answer(ctx, asked context.Context, q request) answer {
 	a := answer{Re: q.ID, Result: resultOK}
 	var err error
+	defer func() {
+		if q.Op == opAcquire && err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.cancels, q.ID)
+			return
+		}
+		s.cancel(q.ID)
+	}()
 	switch q.Op {
 	case opPing:
 		return a
 	case opAcquire:
 		sent := time.Now()
 		var h *lock.Hold
-		if h, err = s.acquire(ctx, q); err == nil {
+		if h, err = s.acquire(asked, q); err == nil {
 			l := h.Lease()
 			a.Hold, a.Token, a.Holds, a.ValidMS = s.add(ctx, h), l.Token, l.Holds, validity(h, sent)
 		}

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 func languages() []language {
 	return []language{
 		{
-			name: "python", file: "redis-py/driver.py", needs: "import redis",
-			right: "lock.release()", wrong: "client.delete(lock.name)", topology: topologies.Single,
+			name: "python", file: "python/redis_py.py", needs: "import redis",
+			right: "lock.release()", wrong: "self.client.delete(lock.name)", topology: topologies.Single,
 		},
 		{
 			name: "php", file: "symfony/driver.php", needs: "Symfony", silent: true, topology: topologies.Sentinels,
@@ -86,6 +86,9 @@ func replaced(t *testing.T, file, right, wrong string) string {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(text), right), "the driver has changed: plant the bug again")
 	path := filepath.Join(t.TempDir(), filepath.Base(file))
+	if filepath.Ext(file) == ".py" {
+		require.NoError(t, os.Symlink(absolute(t, "python/lockchaos.py"), filepath.Join(filepath.Dir(path), "lockchaos.py")))
+	}
 	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), right, wrong, 1)), 0o755)) //nolint:gosec // a program
 	return path
 }
@@ -193,7 +196,7 @@ func TestDrivers(t *testing.T) {
 func TestDrivers_Redlock(t *testing.T) {
 	t.Parallel()
 	need(t, languages()[0])
-	const file = "redlock/driver.py"
+	const file = "python/redlock.py"
 	command, bug := absolute(t, file), replaced(t, file, "votes > len(self.servers) // 2", "votes >= len(self.servers) // 2")
 	require.Empty(t, check(t, command, topologies.Independent, some("majority of the servers", "refused to another process", "late release")...))
 	require.Contains(t, strings.Join(check(t, bug, topologies.Independent, "majority of the servers"), "\n"), "the lock was granted with 2 of 5 servers")
@@ -201,7 +204,7 @@ func TestDrivers_Redlock(t *testing.T) {
 	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 
 	// One that asks the first server alone is no lock on a majority.
-	first := replaced(t, file, `for s in q["servers"]]`, `for s in q["servers"][:1]]`)
+	first := replaced(t, file, `for at in addresses(q)]`, `for at in addresses(q)[:1]]`)
 	_, report := run(t, 1, first, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
@@ -228,7 +231,7 @@ func TestDrivers_WallClock(t *testing.T) {
 	bugs := absolute(t, "testdata/bugs.py")
 	told := judged(t, checker.Invalid, bugs+" wall", topologies.Single, "contended", "client-clock-back", 6*time.Second)
 	require.Equal(t, "client-clock-back", told.Faults)
-	judged(t, checker.Valid, absolute(t, "redis-py/driver.py"), topologies.Single, "contended", string(faults.Client), 6*time.Second)
+	judged(t, checker.Valid, absolute(t, "python/redis_py.py"), topologies.Single, "contended", string(faults.Client), 6*time.Second)
 	_, report := run(t, 1, built(t, "./go"), topologies.Single, "contended", "client-clock-forward", 6*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Contains(t, fmt.Sprint(report.Results), "1 fault injected, and none took effect")
@@ -252,26 +255,20 @@ func TestDrivers_NotCertain(t *testing.T) {
 		t.Skip("it plays fourteen drivers: make nightly does; TestChecks_FindBugs finds these bugs in locks in Go")
 	}
 	const again, refused, memory = "leaves nothing behind", "reply is lost is unknown", "a grant asks the servers"
-	const redisPy, redlock, symfony, shell, inGo = "redis-py/driver.py", "redlock/driver.py", "symfony/driver.php", "shell/driver.sh", "go/main.go"
+	const redisPy, redlock, symfony, shell, inGo = "python/redis_py.py", "python/redlock.py", "symfony/driver.php", "shell/driver.sh", "go/main.go"
 	const save, saveAgain = "(new RedisStore($redis, max($q['lease_ms'], 1) / 1000))->save($key);", "(new RedisStore($redis, 9))->save(new Key($q['lock']));"
 	const openPHP, openSh, ask = "        $key = new Key($q['lock']);\n", "lock=$(field lock) lease=$(field lease_ms)", "return s.Mutex(name).Acquire(ctx, o)\n}"
+	const asks = "        return lock if lock.acquire(blocking=wait > 0, blocking_timeout=wait or None) else False\n"
 	for _, c := range [][4]string{ // the driver, the check that it fails, and what is replaced in the driver's text, by what
-		{redisPy, again, "        if not lock.acquire(blocking=wait > 0, blocking_timeout=wait / 1000 if wait else None):", `        try:
-            granted = lock.acquire(blocking=False)
-        except redis.RedisError:
-            granted = lock.acquire(blocking=False)
-        if not granted:`},
-		{redisPy, refused, `r = {"result": "info", "why"`, `r = {"result": "fail", "why"`},
-		{redisPy, memory, `        wait = q.get("wait_ms", 0)`, `        wait, hold = q.get("wait_ms", 0), "h%d" % q["id"]
-        if any(known.name == lock.name for known in list(holds.values())):
-            holds[hold] = lock
-            return {"result": "ok", "hold": hold}`},
-		{redlock, again, "        _, left = self.ask(lambda s: s.eval(RELEASE, 1, name, value))", "        left = 0\n        if silent:\n            return self.acquire(q)"},
+		{redisPy, again, asks, "        try:\n            if lock.acquire(blocking=False):\n                return lock\n        except redis.RedisError:\n            pass\n" + asks},
+		{redisPy, refused, asks, "        try:\n    " + asks + "        except redis.RedisError:\n            return False\n"},
+		{redisPy, memory, asks, "        if hasattr(self, q['lock']):\n            return lock\n        setattr(self, q['lock'], True)\n" + asks},
+		{redlock, again, "        if silent or left:", "        if silent:\n            return self.acquire(q)\n        if left:"},
 		{redlock, refused, "return None", "return False"},
-		{redlock, memory, "        begun = time.monotonic()", `        begun, hold = time.monotonic(), "h%d" % q["id"]
-        if any(known == name for known, _ in list(holds.values())):
-            holds[hold] = name, value
-            return {"result": "ok", "hold": hold}`},
+		{redlock, memory, "        begun = time.monotonic()", `        begun = time.monotonic()
+        if hasattr(self, name):
+            return name, value
+        setattr(self, name, True)`},
 		{symfony, again, save, "try { (new RedisStore($redis, 9))->save($key); } catch (RedisException $e) { $redis = connect($hello); " + saveAgain + " }"},
 		{symfony, refused, "'result' => 'info', 'why' => get_class", "'result' => 'fail', 'why' => get_class"},
 		{symfony, memory, openPHP, openPHP + `foreach ($holds as $held) { if ((string) $held === $q['lock']) {
@@ -305,6 +302,16 @@ func TestDrivers_NotCertain(t *testing.T) {
 			require.Contains(t, strings.Join(check(t, command, topology, c[1]), "\n"), c[1])
 		})
 	}
+}
+
+// The document shows one driver whole.
+func TestDrivers_Document(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("python/redis_py.py")
+	require.NoError(t, err)
+	document, err := os.ReadFile("../docs/your-own-lock.md")
+	require.NoError(t, err)
+	require.Contains(t, string(document), "```python\n"+string(text)+"```")
 }
 
 // A lock of which a process keeps what the server granted, and hands it over among its

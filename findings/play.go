@@ -13,11 +13,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/drivers"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 )
@@ -53,7 +55,7 @@ func managers() map[string]*manager {
 				return [][]string{{"go", "mod", "init", "findings"}, append([]string{"go", "get"}, packages...)}
 			},
 			build: func(file string) [][]string {
-				return [][]string{{"go", "build", "-mod=mod", "-o", strings.TrimSuffix(file, ".go"), "wire.go", file}}
+				return [][]string{{"go", "build", "-mod=mod", "-o", strings.TrimSuffix(file, ".go"), "lockchaos.go", file}}
 			},
 			start: func(file string) string { return "./" + strings.TrimSuffix(file, ".go") },
 		},
@@ -62,7 +64,7 @@ func managers() map[string]*manager {
 				return [][]string{{"cargo", "init", "--quiet", "--vcs", "none", "--name", "findings", "."}, append([]string{"cargo", "add", "--quiet"}, packages...)}
 			},
 			build: func(file string) [][]string {
-				return [][]string{{"cp", file, "src/main.rs"}, {"cp", "wire.rs", "src"}, {"cargo", "build", "--quiet", "--release"}}
+				return [][]string{{"cp", file, "src/main.rs"}, {"cp", "lockchaos.rs", "src"}, {"cargo", "build", "--quiet", "--release"}}
 			},
 			start: func(string) string { return "./target/release/findings" },
 		},
@@ -74,7 +76,7 @@ func managers() map[string]*manager {
 				}
 				return [][]string{get}
 			},
-			build: func(file string) [][]string { return [][]string{{"javac", "-cp", "lib/*", "Wire.java", file}} },
+			build: func(file string) [][]string { return [][]string{{"javac", "-cp", "lib/*", "Lockchaos.java", file}} },
 			start: func(file string) string { return "java -cp 'lib/*:.' " + strings.TrimSuffix(file, ".java") },
 		},
 	}
@@ -200,29 +202,34 @@ func do(ctx context.Context, cmd *exec.Cmd, cancel func() error) error {
 	return err
 }
 
-// write copies the drivers of a language to a folder, those alone that differ from what is there, and returns a sum of all.
+// write copies the drivers of a language, and the protocol that they share, to a folder, those files alone that differ from what is
+// there, and returns a sum of all.
 func write(dir, language string) (sum string, err error) {
 	h := sha256.New()
-	from, err := fs.Sub(files, "drivers/"+language)
-	if err != nil {
-		return "", err
-	}
-	err = fs.WalkDir(from, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(from, name)
+	for _, from := range []struct {
+		fs.FS
+		files string
+	}{{drivers.Transports, language + "/*"}, {files, "drivers/" + language + "/*"}} {
+		names, err := fs.Glob(from, from.files)
 		if err != nil {
-			return err
+			return "", err
 		}
-		_, _ = h.Write(b)
-		path := filepath.Join(dir, name)
-		if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, b) {
-			return nil
+		for _, name := range names {
+			b, err := fs.ReadFile(from, name)
+			if err != nil {
+				return "", err
+			}
+			_, _ = h.Write(b)
+			to := filepath.Join(dir, path.Base(name))
+			if was, err := os.ReadFile(to); err == nil && bytes.Equal(was, b) {
+				continue
+			}
+			if err := os.WriteFile(to, b, 0o644); err != nil {
+				return "", err
+			}
 		}
-		return os.WriteFile(path, b, 0o644)
-	})
-	return hex.EncodeToString(h.Sum(nil)), err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // A Result is what came of the runs of a finding.

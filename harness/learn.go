@@ -443,6 +443,11 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 			st.notice(err.Error() + ": no fault is aimed at a renewal")
 		}
 	}
+	for word, name := range st.lock.Sends {
+		if _, seen := f.Commands[word]; !seen {
+			f.Commands[word] = SentCommand{Name: name}
+		}
+	}
 	st.footprint = &f
 	for _, name := range st.locks {
 		st.keys[name] = f.KeysOf(name)[0]
@@ -481,7 +486,7 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	seen := true
 	if f := st.footprint; f == nil {
 		first, rest, _ := strings.Cut(picks, " ")
-		aimed = strings.TrimSpace(cmp.Or(usual[first], first) + " " + rest)
+		aimed = strings.TrimSpace(cmp.Or(st.lock.Sends[first], usual[first], first) + " " + rest)
 	} else {
 		for _, instead := range [][2]string{{renewWord, extendWord}, {extendWord, releaseWord}} {
 			// In a random run, what was not seen is drawn all the same: another request of a holder stands in.

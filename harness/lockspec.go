@@ -67,6 +67,9 @@ type LockSpec struct {
 	// Foreign says that the lock is of another library: a run learns in a warm-up
 	// which keys and commands it uses, and aims faults at those. See [Learn].
 	Foreign bool
+	// Sends are the commands that a driver names, by the words of [Footprint.Aim]: faults wait for those where the warm-up
+	// did not show them.
+	Sends map[string]string
 	// Connects says that the lock connects to the servers by itself, from
 	// [LockOptions.At]: its clients can't be processes of their own.
 	Connects bool
@@ -209,6 +212,9 @@ func (l LockSpec) Unpromised() []string {
 // LeaseOf is the lease of a grant for which so much was asked; 0: nothing was, and the lock's
 // watchdog has that lease. No other client is granted the lock before its end, if the release is lost.
 func (l LockSpec) LeaseOf(asked, watchdog time.Duration) time.Duration {
+	if l.Connects { // a driver is told of the watchdog that is asked for
+		return cmp.Or(asked, watchdog, l.Lease)
+	}
 	return cmp.Or(asked, l.Lease, watchdog)
 }
 

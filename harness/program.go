@@ -101,6 +101,7 @@ func Program(command string, tell func(string)) (LockSpec, error) {
 	l := LockSpec{
 		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
 		Promises: hello.Promises, Commands: OwnCommands(), Foreign: true, Connects: true,
+		Sends: hello.Commands, Lease: time.Duration(hello.WatchdogMS) * time.Millisecond,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")
@@ -168,7 +169,7 @@ func ServeLock(ctx context.Context, l LockSpec, version string) error {
 		return fmt.Errorf("lock %s can't be a driver: it is in memory, a driver already, of several locks or of permits", l.Name)
 	}
 	promised := l.Promises
-	promised.Watchdog = !l.Endless && (promised.Watchdog || !l.Foreign)
+	promised.Watchdog, promised.Cancel = !l.Endless && (promised.Watchdog || !l.Foreign), true
 	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
 	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		setup := workerSetup{

@@ -142,7 +142,7 @@ func (r RandomRun) environment(x resolved) faults.Environment {
 	if !e.Lock.Own {
 		return e
 	}
-	e.Lease = cmp.Or(clients.Lease, r.Options.Watchdog)
+	e.Lease = r.Lock.LeaseOf(clients.Lease, r.Options.Watchdog)
 	e.Lock.Requests = []string{acquireWord + "|" + acquireLastWord, releaseWord}
 	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Extends }) {
 		e.Lock.Requests = append(e.Lock.Requests, extendWord)

@@ -28,6 +28,8 @@ type Promises struct {
 	Place bool `json:"-"`
 	// Wait says that the library itself waits for a lock that is held.
 	Wait bool `json:"wait,omitempty"`
+	// Cancel says that the library gives a request up where its client does, and tells what came of it.
+	Cancel bool `json:"cancel,omitempty"`
 	// Watchdog says that a hold without a lease is extended until it is released.
 	Watchdog bool `json:"watchdog,omitempty"`
 	// HandsOver says that the library may grant a lock without asking a server, to a

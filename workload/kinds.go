@@ -67,7 +67,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "give-up", About: "half of the waiting clients cancel their request while it is under way",
-			Meets: []string{history.MetUnknown, history.MetContention}, Needs: Needs{Leases: true},
+			Meets: []string{history.MetContention}, Needs: Needs{Leases: true}, // what came of it may be known: see [promises.Promises.Cancel]
 			locks: 1, lease: time.Second, wait: 300 * time.Millisecond, session: giveUp,
 		},
 		{

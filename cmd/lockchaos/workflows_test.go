@@ -50,16 +50,14 @@ func TestWorkflowsOfAUser(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run(); err != nil {
 		runtest.Lacks(t, fmt.Errorf("redis-py is missing (make drivers installs it): %w", err))
 	}
-	driver, err := os.ReadFile("../../drivers/redis-py/driver.py")
-	require.NoError(t, err)
 	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--faults safe --duration 10s", "--faults none --duration 2s", "1-5", "1", "SHARD/4", "SHARD/2", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1", "python3", "/usr/bin/python3")
 	for name, jobs := range map[string][]string{"driver.yml": {"lock"}, "nightly.yml": {"play", "judge"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, dir := readWorkflow(t, name), t.TempDir()
 			require.Len(t, w.Jobs, len(jobs))
-			require.NoError(t, os.Mkdir(filepath.Join(dir, "lock"), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "lock", "driver.py"), driver, 0o755)) //nolint:gosec // a program
+			require.NoError(t, os.CopyFS(filepath.Join(dir, "lock"), os.DirFS("../../drivers/python")))
+			require.NoError(t, os.Rename(filepath.Join(dir, "lock", "redis_py.py"), filepath.Join(dir, "lock", "driver.py")))
 			summary := filepath.Join(dir, "summary")
 			for _, job := range jobs {
 				shards := []string{""}
@@ -228,7 +226,7 @@ func TestGitLabJobs(t *testing.T) {
 		Lock, Night, Merge job
 	}
 	strict(t, "examples/ci/gitlab.yml", &jobs)
-	driver, err := filepath.Abs("../../drivers/redis-py/driver.py")
+	driver, err := filepath.Abs("../../drivers/python/redis_py.py")
 	require.NoError(t, err)
 	shorter := strings.NewReplacer("driver check --", `driver check --only "given back" --`, "--faults safe", "--faults none", "--duration 10s", "--duration 2s", "1-5", "1", "$(date -u +%s) / 86400 * 200", "1", "+ 199", "+ 1")
 	play := func(dir string, script []string, env ...string) {

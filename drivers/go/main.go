@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -36,12 +37,15 @@ func serve(kind string) error {
 	return driver.Serve(context.Background(), driver.Hello{
 		Name: "lockchaos/lock", Version: "1", Language: "go", Parallel: 64,
 		Promises: promises.Promises{
-			Kind: kind, Extend: true, Lost: true, Wait: true, Watchdog: true, ReleaseTells: true,
+			Kind: kind, Extend: true, Lost: true, Wait: true, Cancel: true, Watchdog: true, ReleaseTells: true,
 			Reentrant: kind == "rw", Downgrades: kind == "rw", Several: kind == "semaphore",
 		},
-		Keys: []string{"{{name}}"},
+		Keys: []string{"{{name}}"}, WatchdogMS: watchdog.Milliseconds(),
 	}, open)
 }
+
+// watchdog is the lease of a watchdog where --watchdog does not say another: of one of half a minute, a run of 20 s sees no renewal.
+const watchdog = 3 * time.Second
 
 // A service is the locks of a client, by what they are asked for.
 type service struct{ *lock.Client }
@@ -81,8 +85,7 @@ func open(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		o.Addrs = append(o.Addrs, server.Addr)
 	}
 	rdb := redis.NewUniversalClient(o)
-	// Of a watchdog whose lease is half a minute, a run of 20 s sees no renewal.
-	client, err := lock.New(rdb, lock.Config{Watchdog: 3 * time.Second})
+	client, err := lock.New(rdb, lock.Config{Watchdog: cmp.Or(s.Watchdog, watchdog)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -40,7 +40,8 @@ func serve(args []string) error {
 	}
 	return driver.Serve(context.Background(), driver.Hello{
 		Name: args[0] + " in Go", Version: "1", Language: "go", Parallel: 64,
-		Promises: promises.Promises{Store: args[0], Lost: true, Token: true, Wait: true, Watchdog: true, ReleaseTells: true},
+		Promises: promises.Promises{Store: args[0], Lost: true, Token: true, Wait: true, Cancel: true, Watchdog: true, ReleaseTells: true},
+		WatchdogMS: sessionTTL.Milliseconds(),
 	}, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		var members []string
 		for _, server := range s.Servers {

@@ -13,12 +13,12 @@ import (
 
 func main() {
 	logx.Disable()
-	serve("go-zero", fields{"extend": true, "release_tells": true}, func(servers []string, _ time.Duration) func(context.Context, string, time.Duration) (grant, error) {
+	serve("go-zero", fields{"extend": true, "release_tells": true}, func(servers []string, _ time.Duration) asker {
 		store, err := redis.NewRedis(redis.RedisConf{Host: servers[0], Type: redis.NodeType, NonBlock: true})
 		if err != nil {
 			panic(err)
 		}
-		return func(ctx context.Context, name string, lease time.Duration) (grant, error) {
+		return func(ctx context.Context, _, name string, lease time.Duration) (grant, error) {
 			l := redis.NewRedisLock(store, name)
 			acquire := func(ctx context.Context, lease time.Duration) error {
 				l.SetExpire(int(lease / time.Second))

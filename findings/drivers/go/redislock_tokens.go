@@ -13,12 +13,12 @@ import (
 )
 
 func main() {
-	serve("redislock", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) func(context.Context, string, time.Duration) (grant, error) {
-		client := redislock.New(redis.NewClient(&redis.Options{
+	serve("redislock", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
+		locks := redislock.New(redis.NewClient(&redis.Options{
 			Addr: servers[0], MaxRetries: -1, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 		}))
-		return func(ctx context.Context, name string, lease time.Duration) (grant, error) {
-			l, err := client.Obtain(ctx, name, lease, &redislock.Options{Token: clientOf(ctx)})
+		return func(ctx context.Context, client, name string, lease time.Duration) (grant, error) {
+			l, err := locks.Obtain(ctx, name, lease, &redislock.Options{Token: client})
 			if err != nil {
 				return grant{}, outcome(err)
 			}

@@ -14,11 +14,11 @@ import (
 )
 
 func main() {
-	serve("redsync", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) func(context.Context, string, time.Duration) (grant, error) {
+	serve("redsync", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
 		rs := redsync.New(goredis.NewPool(redis.NewClient(&redis.Options{
 			Addr: servers[0], MaxRetries: -1, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 		})))
-		return func(ctx context.Context, name string, lease time.Duration) (grant, error) {
+		return func(ctx context.Context, _, name string, lease time.Duration) (grant, error) {
 			m := rs.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(1))
 			if err := m.LockContext(ctx); errors.Is(err, redsync.ErrFailed) {
 				return grant{}, errNo

@@ -8,7 +8,7 @@ import org.redisson.config.*;
 /** Redisson's locks, each owner a thread id of its own. The first argument is the kind: lock, spin, fair, fenced, write, rw, multi and red (on
  *  several servers), or permit. The second is what an owner does once it was granted the lock: nothing, nested (in a write lock, take the read
  *  lock and give it back), or reenter (take it again, and give it back). */
-public class RedissonLock extends Wire {
+public class RedissonLock extends Lockchaos {
     /** How a hold ends, and is extended where the kind can be. */
     record Hold(Callable<CompletionStage<?>> release, RPermitExpirableSemaphore permits, String permit) {}
 

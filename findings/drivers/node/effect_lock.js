@@ -1,7 +1,7 @@
 // tryTake of a DistributedSemaphore with one permit. A request without a lease is one of a second, which a fiber renews until it
 // fails, as the library tells of a loss. Each lease is the ttl of a semaphore of its own.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const holds = new Map()
 
 serve({ name: 'effect-distributed-lock', keys: ['semaphore:{name}'], promises: { watchdog: true, lost: true } }, async (q, lost) => {

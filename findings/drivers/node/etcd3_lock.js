@@ -1,6 +1,6 @@
 // lock() of etcd3, on etcd. Each hold has a session of its own, which the library keeps alive.
 'use strict'
-const { serve, No, within } = require('./wire')
+const { serve, No, within } = require('./lockchaos')
 const { Etcd3, EtcdLockFailedError } = require('etcd3')
 const holds = new Map()
 

@@ -7,7 +7,7 @@ const load = Module._load
 class MedusaError extends Error { constructor (type, message) { super(message); this.type = type } }
 MedusaError.Types = { CONFLICT: 'conflict' }
 Module._load = (name, ...rest) => name === '@medusajs/framework/utils' ? { MedusaError, promiseAll: all => Promise.all(all) } : load(name, ...rest)
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const { RedisLockingProvider } = require('@medusajs/locking-redis/dist/services/redis-lock')
 const { version } = require('@medusajs/locking-redis/package.json')
 const holds = new Map()

@@ -1,6 +1,6 @@
 // RedisLockService of nestjs-simple-redis-lock: one for each process, as Nest makes it.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 require('reflect-metadata')
 const { RedisLockService } = require('nestjs-simple-redis-lock')
 const names = new Map()

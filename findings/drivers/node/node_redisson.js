@@ -1,6 +1,6 @@
 // RLock of node-redisson. A request without a lease is one that its watchdog of one second renews.
 'use strict'
-const { serve, No } = require('./wire')
+const { serve, No } = require('./lockchaos')
 const { Redisson } = require('node-redisson')
 const holds = new Map()
 

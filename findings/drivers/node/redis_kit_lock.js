@@ -1,7 +1,7 @@
 // withLock of @redis-kit/lock. A request without a lease is one of a second with extensionThresholdMs: the library extends it by itself.
 // It takes an error for a no, so that a no counts as one only if no request failed meanwhile.
 'use strict'
-const { serve, No, nodeRedis, within } = require('./wire')
+const { serve, No, nodeRedis, within } = require('./lockchaos')
 const { Redlock } = require('@redis-kit/lock')
 const holds = new Map()
 

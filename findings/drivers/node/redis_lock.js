@@ -1,6 +1,6 @@
 // redis-lock, which asks until it is granted the lock. So that it asks once, its client does not answer again after a refusal.
 'use strict'
-const { serve, No, nodeRedis, within } = require('./wire')
+const { serve, No, nodeRedis, within } = require('./lockchaos')
 const holds = new Map()
 const never = new Promise(() => {})
 

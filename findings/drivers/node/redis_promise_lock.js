@@ -1,6 +1,6 @@
 // Lock of redis-promise-lock, whose ttl is in whole seconds.
 'use strict'
-const { serve, No, nodeRedis, within } = require('./wire')
+const { serve, No, nodeRedis, within } = require('./lockchaos')
 const { Lock } = require('redis-promise-lock')
 
 serve({ name: 'redis-promise-lock', keys: ['redis-promise-lock:{name}'], promises: {} }, async q => {

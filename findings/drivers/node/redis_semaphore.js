@@ -1,6 +1,6 @@
 // Mutex of redis-semaphore, which extends each hold of one second by itself, and calls onLockLost when an extension failed.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const { Mutex } = require('redis-semaphore')
 const holds = new Map()
 

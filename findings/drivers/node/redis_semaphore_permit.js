@@ -1,7 +1,7 @@
 // Semaphore of redis-semaphore with one permit. Each request has its own lockTimeout: a request without a lease one of two seconds,
 // with the default refreshInterval.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const { Semaphore } = require('redis-semaphore')
 const holds = new Map()
 

@@ -1,6 +1,6 @@
 // lock(), extend() and unlock() of redlock 4. A no counts as one if no server failed meanwhile, which the library tells by an event.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const Redlock = require('redlock')
 const holds = new Map()
 

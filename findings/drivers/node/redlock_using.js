@@ -1,7 +1,7 @@
 // using() of redlock 5, or with the argument "sesame" of @sesamecare-oss/redlock, for requests without a lease: it extends a hold
 // of one second by itself, and its signal says that the hold is lost.
 'use strict'
-const { serve, No, ioredis } = require('./wire')
+const { serve, No, ioredis } = require('./lockchaos')
 const sesame = process.argv[2] === 'sesame'
 const { ResourceLockedError, ExecutionError, ...library } = require(sesame ? '@sesamecare-oss/redlock' : 'redlock')
 const Redlock = sesame ? library.Redlock : library.default

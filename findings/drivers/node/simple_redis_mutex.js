@@ -1,6 +1,6 @@
 // simple-redis-mutex, which extends for the lease of the grant.
 'use strict'
-const { serve, No, nodeRedis, within } = require('./wire')
+const { serve, No, nodeRedis, within } = require('./lockchaos')
 const { tryLock } = require('simple-redis-mutex')
 const holds = new Map()
 

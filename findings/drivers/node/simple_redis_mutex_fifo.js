@@ -1,7 +1,7 @@
 // lock() of simple-redis-mutex 1 with the option fifo, for requests that wait; the versions since 2 have no such option, and
 // their lock() is asked without it.
 'use strict'
-const { serve, No, ioredis, nodeRedis, within } = require('./wire')
+const { serve, No, ioredis, nodeRedis, within } = require('./lockchaos')
 const { lock, tryLock } = require('simple-redis-mutex')
 const holds = new Map()
 

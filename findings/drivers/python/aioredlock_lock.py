@@ -1,38 +1,33 @@
 """Aioredlock: one manager for each process, as its readme has it. A lock without a lease is one of 1.5 s with its watchdog."""
 import asyncio
 import importlib.metadata
-import threading
 
 from aioredlock import Aioredlock
 from aioredlock.errors import LockAcquiringError
 
-from wire import serve
+from lockchaos import addresses, serve
 
 
 class Lock:
-    hello = {"name": "aioredlock", "version": importlib.metadata.version("aioredlock"), "promises": {"extend": True, "watchdog": True}}
+    hello = {"name": "aioredlock", "version": importlib.metadata.version("aioredlock"), "watchdog_ms": 1500,
+             "promises": {"extend": True, "watchdog": True}}
 
-    def open(self, q):
-        self.loop, self.wait = asyncio.new_event_loop(), q["timeout_ms"] / 1000
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        addresses = [s["addr"].rsplit(":", 1) for s in q["servers"]]
-        self.manager = Aioredlock([(host, int(port)) for host, port in addresses], retry_count=1, internal_lock_timeout=1.5)
+    async def open(self, q):
+        self.wait = q["timeout_ms"] / 1000
+        self.manager = Aioredlock(addresses(q), retry_count=1, internal_lock_timeout=1.5)
 
-    def run(self, task):
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(task, self.wait), self.loop).result()
-
-    def acquire(self, q):
+    async def acquire(self, q):
         try:
-            return self.run(self.manager.lock(q["lock"], lock_timeout=q["lease_ms"] / 1000 or None))
+            return await asyncio.wait_for(self.manager.lock(q["lock"], lock_timeout=q["lease_ms"] / 1000 or None), self.wait)
         except LockAcquiringError:
             return False
 
-    def release(self, lock):
-        self.run(self.manager.unlock(lock))
+    async def release(self, lock):
+        await asyncio.wait_for(self.manager.unlock(lock), self.wait)
 
-    def extend(self, lock, seconds):
+    async def extend(self, lock, seconds):
         try:
-            self.run(self.manager.extend(lock, seconds))
+            await asyncio.wait_for(self.manager.extend(lock, seconds), self.wait)
         except (LockAcquiringError, RuntimeError):  # another client has it, or it was released
             return False
 

@@ -3,7 +3,7 @@ import importlib.metadata
 
 from celery_once.backends.redis import AlreadyQueued, Redis
 
-from wire import serve
+from lockchaos import serve
 
 
 class Lock:

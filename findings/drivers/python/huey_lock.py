@@ -5,7 +5,7 @@ import math
 from huey import RedisExpireHuey
 from huey.exceptions import TaskLockedException
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

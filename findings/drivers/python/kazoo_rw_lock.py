@@ -4,7 +4,7 @@ import importlib.metadata
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 
-from wire import serve
+from lockchaos import serve
 
 
 class Lock:

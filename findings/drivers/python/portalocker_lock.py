@@ -3,7 +3,7 @@ import importlib.metadata
 
 import portalocker
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

@@ -4,7 +4,7 @@ import math
 
 from py_cachify import CachifyLockError, init_cachify, lock
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

@@ -6,7 +6,7 @@ import sys
 import redis_lock
 from redis_lock import NotAcquired
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

@@ -6,7 +6,7 @@ import redis
 from redis.exceptions import LockError
 from redis.lock import Lock as Library
 
-from wire import client, serve
+from lockchaos import client, serve
 
 SHARED = sys.argv[1] == "process"
 

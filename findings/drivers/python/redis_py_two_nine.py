@@ -1,7 +1,7 @@
 """lock() of the client of redis-py, as it was up to 2.9 (a time is the value) and since 2.10 (a token is)."""
 import redis
 
-from wire import serve
+from lockchaos import addresses, serve
 
 Refused = getattr(redis.exceptions, "LockError", ValueError)
 
@@ -10,8 +10,8 @@ class Lock:
     hello = {"name": "redis-py", "version": redis.__version__}
 
     def open(self, q):
-        host, port = q["servers"][0]["addr"].rsplit(":", 1)
-        self.client = redis.StrictRedis(host=host, port=int(port), socket_timeout=q["timeout_ms"] / 1000)
+        (host, port), = addresses(q)
+        self.client = redis.StrictRedis(host=host, port=port, socket_timeout=q["timeout_ms"] / 1000)
 
     def acquire(self, q):
         lock = self.client.lock(q["lock"], timeout=q["lease_ms"] / 1000)

@@ -5,7 +5,7 @@ import threading
 
 from redis_rw_lock import RWLock
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

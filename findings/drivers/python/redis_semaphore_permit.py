@@ -3,7 +3,7 @@ import importlib.metadata
 
 from redis_semaphore import NotAvailable, Semaphore
 
-from wire import client, serve
+from lockchaos import client, serve
 
 
 class Lock:

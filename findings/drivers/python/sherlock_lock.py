@@ -5,7 +5,7 @@ import sys
 
 from sherlock import LockException, RedisLock
 
-from wire import client, serve
+from lockchaos import client, serve
 
 EXPIRE = sys.argv[1]
 

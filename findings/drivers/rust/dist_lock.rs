@@ -1,13 +1,13 @@
 //! DistLock of dist_lock with its Redis driver, on one server. A grant is an object of its own, as two processes have. The argument: late, to
 //! release whenever it is asked to; or extend, to extend then, and to release in time alone.
-mod wire;
+mod lockchaos;
 use dist_lock::core::{DistLock, LockConfig};
 use dist_lock::provider::RedisDriver;
 use redis::Client;
 use serde_json::json;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use wire::{serve, Library, Outcome};
+use lockchaos::{serve, Library, Outcome};
 
 struct Locks(&'static Client, bool);
 
@@ -55,7 +55,7 @@ impl Library for Locks {
 
 fn main() {
     let extend = std::env::args().any(|a| a == "extend");
-    let hello = json!({"protocol": 1, "name": "dist_lock", "language": "rust", "parallel": 16, "keys": ["dist_lock:{name}"],
+    let hello = json!({"name": "dist_lock", "keys": ["dist_lock:{name}"],
         "promises": {"extend": extend}});
     serve(hello, |servers| Locks(Box::leak(Box::new(Client::open(format!("redis://{}/", servers[0])).unwrap())), extend));
 }

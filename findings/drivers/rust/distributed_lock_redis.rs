@@ -1,13 +1,13 @@
 //! RedisLockProvider of distributed-lock-redis, with an expiry of 1.5 s and its other times in the proportion of its defaults. It
 //! extends a grant until its release, and says when it is lost. The argument: one, a server; or quorum, several.
-mod wire;
+mod lockchaos;
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 use serde_json::json;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::{runtime::Runtime, sync::watch};
-use wire::{serve, Library, Outcome};
+use lockchaos::{serve, Library, Outcome};
 
 struct Locks(RedisLockProvider, Runtime);
 
@@ -44,7 +44,7 @@ impl Library for Locks {
 
 fn main() {
     let quorum = std::env::args().any(|a| a == "quorum");
-    let hello = json!({"protocol": 1, "name": "distributed-lock-redis", "language": "rust", "parallel": 16,
+    let hello = json!({"name": "distributed-lock-redis",
         "keys": ["distributed-lock:{name}"], "promises": {"watchdog": true, "lost": true, "quorum": quorum}});
     serve(hello, |servers| {
         let rt = Runtime::new().unwrap();

@@ -1,10 +1,10 @@
 //! MultiResourceLock of redis-lock, for one resource on one server.
-mod wire;
+mod lockchaos;
 use redis_lock::{setup, MultiResourceLock};
 use serde_json::json;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use wire::{serve, Library, Outcome};
+use lockchaos::{serve, Library, Outcome};
 
 struct RedisLock(redis::Client, Runtime);
 
@@ -29,7 +29,7 @@ impl Library for RedisLock {
 }
 
 fn main() {
-    let hello = json!({"protocol": 1, "name": "redis-lock", "language": "rust", "parallel": 16, "keys": ["lock:{name}"],
+    let hello = json!({"name": "redis-lock", "keys": ["lock:{name}"],
         "promises": {"release_tells": true}});
     serve(hello, |servers| {
         let (client, rt) = (redis::Client::open(format!("redis://{}/", servers[0])).unwrap(), Runtime::new().unwrap());

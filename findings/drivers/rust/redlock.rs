@@ -1,8 +1,8 @@
 //! RedLock of redlock-rs, on one server. A validity of more than nine leases is told as nine: the protocol takes no more.
-mod wire;
+mod lockchaos;
 use redlock::{Lock, RedLock};
 use serde_json::json;
-use wire::{serve, Library, Outcome};
+use lockchaos::{serve, Library, Outcome};
 
 struct Redlock(RedLock);
 
@@ -25,7 +25,7 @@ impl Library for Redlock {
 }
 
 fn main() {
-    let hello = json!({"protocol": 1, "name": "redlock", "language": "rust", "parallel": 16, "keys": ["{name}"], "promises": {}});
+    let hello = json!({"name": "redlock", "promises": {}});
     serve(hello, |servers| {
         let mut l = RedLock::new(servers.iter().map(|a| format!("redis://{a}/")).collect::<Vec<_>>());
         l.set_retry(1, 1);

@@ -1,9 +1,9 @@
 //! LockManager of rslock, on one server. A validity of more than nine leases is told as nine: the protocol takes no more.
-mod wire;
+mod lockchaos;
 use rslock::{Lock, LockError, LockManager};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
-use wire::{serve, Library, Outcome};
+use lockchaos::{serve, Library, Outcome};
 
 struct Rslock(LockManager, Runtime);
 
@@ -27,7 +27,7 @@ impl Library for Rslock {
 }
 
 fn main() {
-    let hello = json!({"protocol": 1, "name": "rslock", "language": "rust", "parallel": 16, "keys": ["{name}"], "promises": {}});
+    let hello = json!({"name": "rslock", "promises": {}});
     serve(hello, |servers| {
         let mut m = LockManager::new(servers.iter().map(|a| format!("redis://{a}/")).collect::<Vec<_>>());
         m.set_retry(1, 1);

@@ -1,4 +1,5 @@
-//! The driver protocol, for blocking locks: each request is answered by a thread of its own.
+//! The driver protocol for a lock in Rust of which the calls block, so that a driver is the lock and nothing else: copy this file
+//! beside it. Each request is answered by a thread of its own.
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +28,9 @@ pub trait Library: Send + Sync + 'static {
     }
 }
 
-pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
+pub fn serve<L: Library>(says: Value, open: impl Fn(Vec<String>) -> L) {
+    let mut hello = json!({"protocol": 2, "language": "rust", "parallel": 16, "keys": ["{name}"]});
+    hello.as_object_mut().unwrap().extend(says.as_object().unwrap().clone());
     let stream = UnixStream::connect(std::env::var("LOCKCHAOS_SOCKET").unwrap()).unwrap();
     let out = Arc::new(Mutex::new(stream.try_clone().unwrap()));
     let holds: Arc<Mutex<HashMap<String, Arc<L::Grant>>>> = Arc::default();
@@ -53,8 +56,8 @@ pub fn serve<L: Library>(hello: Value, open: impl Fn(Vec<String>) -> L) {
             say(hello.clone(), &q["id"]);
             continue;
         }
-        if q["op"] == "ping" {
-            say(json!({"result": "ok"}), &q["id"]);
+        if q["op"] == "ping" || !["acquire", "extend", "release"].iter().any(|op| q["op"] == *op) {
+            say(json!({"result": if q["op"] == "ping" { "ok" } else { "unsupported" }}), &q["id"]);
             continue;
         }
         let (library, holds) = (library.clone().unwrap(), holds.clone());

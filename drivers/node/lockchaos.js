@@ -1,6 +1,7 @@
-// The driver protocol, for the locks beside this file. serve is given what hello says, and a function that opens the lock: an
-// object with acquire(q, hold), release(hold) and, if it promises that, extend(hold, ms). An acquire may return fields of its
-// answer. No is thrown where the library says no; any other error is an unknown outcome.
+// The driver protocol for a lock in Node, so that a driver is the lock and nothing else: copy this file beside it. serve is given what
+// hello says, and a function that opens the lock: an object with acquire(q, hold), release(hold) and, if it promises that,
+// extend(hold, ms). An acquire may return fields of its answer; q.signal is aborted where its client gave the request up, of which a
+// driver that promises cancel takes heed. No is thrown where the library says no; any other error is an unknown outcome.
 'use strict'
 const net = require('net')
 const readline = require('readline')
@@ -44,21 +45,28 @@ function serve (hello, open) {
   const conn = net.connect(process.env.LOCKCHAOS_SOCKET)
   conn.on('error', () => process.exit())
   const say = message => conn.write(JSON.stringify(message) + '\n')
+  const asked = new Map() // what a client can still give up
   let lock
   readline.createInterface({ input: conn }).on('line', async line => {
     const q = JSON.parse(line)
     if (q.op === 'hello') {
       if (q.servers) lock = await open(q, hold => say({ event: 'lost', hold }))
-      return say({ protocol: 1, language: 'node', parallel: 32, keys: ['{name}'], ...hello, re: q.id })
+      return say({ protocol: 2, language: 'node', parallel: 32, keys: ['{name}'], ...hello, re: q.id })
     }
+    if (q.op === 'cancel') return asked.get(q.id)?.abort()
     let said = { result: 'ok' }
     try {
-      if (q.op === 'acquire') said = { ...said, hold: 'h' + q.id, ...await lock.acquire(q, 'h' + q.id) }
-      else if (q.op === 'release') await lock.release(q.hold)
-      else if (q.op === 'extend') await lock.extend(q.hold, q.lease_ms)
+      if (q.op === 'acquire') {
+        asked.set(q.id, new AbortController())
+        q.signal = asked.get(q.id).signal
+        said = { ...said, hold: 'h' + q.id, ...await lock.acquire(q, 'h' + q.id) }
+      } else if (q.op === 'release') await lock.release(q.hold)
+      else if (q.op === 'extend' && lock.extend) await lock.extend(q.hold, q.lease_ms)
+      else if (q.op !== 'ping') said = { result: 'unsupported' }
     } catch (e) {
       said = { result: e instanceof No ? 'fail' : 'info', why: `${e.name}: ${e.message}`.slice(0, 300) }
     }
+    asked.delete(q.id)
     say({ ...said, re: q.id })
   }).on('close', () => process.exit())
 }

@@ -6,13 +6,17 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.regex.*;
 
-/** The driver protocol. A lock answers each request by say, whenever it can. */
-abstract class Wire {
+/** The driver protocol for a lock in Java, so that a driver is the lock and nothing else: copy this file beside it. A lock answers each
+ *  request by say, whenever it can; one of which the calls block extends Blocking. */
+abstract class Lockchaos {
     private PrintStream out;
 
     abstract String hello();
     abstract void open(String q, List<String> servers);
     abstract void answer(String op, String id, String q);
+
+    /** A client gave a request up, of which a driver that promises cancel takes heed. */
+    void cancel(String id) {}
 
     static String text(String line, String field) {
         Matcher m = Pattern.compile("\"" + field + "\":\\s*(?:\"([^\"]*)\"|(-?\\d+))").matcher(line);
@@ -49,9 +53,11 @@ abstract class Wire {
                 List<String> servers = new ArrayList<>();
                 for (Matcher m = Pattern.compile("\"addr\":\\s*\"([^\"]+)\"").matcher(line); m.find(); ) servers.add("redis://" + m.group(1));
                 if (!servers.isEmpty()) open(line, servers);
-                say(id, "\"protocol\":1,\"language\":\"java\",\"parallel\":32," + hello());
+                say(id, "\"protocol\":2,\"language\":\"java\",\"parallel\":32," + hello());
             } else if (op.equals("ping")) {
                 say(id, "\"result\":\"ok\"");
+            } else if (op.equals("cancel")) {
+                cancel(id);
             } else {
                 answer(op, id, line);
             }
@@ -60,8 +66,9 @@ abstract class Wire {
     }
 }
 
-/** A lock of which the calls block: each grant has a thread of its own, since a library may remember which one was granted it. */
-abstract class Blocking extends Wire {
+/** A lock of which the calls block: each grant has a thread of its own, since a library may remember which one was granted it. The
+ *  thread of a request that its client gave up is interrupted. */
+abstract class Blocking extends Lockchaos {
     /** What a library granted. Either throws No where the library says for certain that it is not held. */
     interface Grant {
         void release() throws Exception;
@@ -75,13 +82,14 @@ abstract class Blocking extends Wire {
     private record Hold(Grant grant, ExecutorService thread) {}
 
     private final Map<String, Hold> holds = new ConcurrentHashMap<>();
+    private final Map<String, Thread> asked = new ConcurrentHashMap<>();
 
     /** Asks once, and throws No where it is another's. */
     abstract Grant acquire(String lock, long lease) throws Exception;
 
     void answer(String op, String id, String q) {
         long lease = number(q, "lease_ms");
-        if (!op.equals("acquire")) {
+        if (op.equals("release") || op.equals("extend")) {
             Hold h = holds.get(text(q, "hold"));
             h.thread.execute(() -> reply(id, () -> {
                 if (op.equals("extend")) h.grant.extend(lease); else h.grant.release();
@@ -89,17 +97,35 @@ abstract class Blocking extends Wire {
             }));
             return;
         }
+        if (!op.equals("acquire")) {
+            say(id, "\"result\":\"unsupported\"");
+            return;
+        }
         ThreadPoolExecutor thread = new ThreadPoolExecutor(1, 1, 20, TimeUnit.SECONDS, new LinkedBlockingQueue<>());
         thread.allowCoreThreadTimeOut(true);
-        thread.execute(() -> reply(id, () -> {
-            holds.put("h" + id, new Hold(acquire(text(q, "lock"), lease), thread));
-            return ",\"hold\":\"h" + id + "\"";
-        }));
+        thread.execute(() -> {
+            asked.put(id, Thread.currentThread());
+            reply(id, () -> {
+                holds.put("h" + id, new Hold(acquire(text(q, "lock"), lease), thread));
+                return ",\"hold\":\"h" + id + "\"";
+            });
+            asked.remove(id);
+            Thread.interrupted(); // where the request was given up too late
+        });
+    }
+
+    void cancel(String id) {
+        asked.computeIfPresent(id, (k, thread) -> {
+            thread.interrupt();
+            return thread;
+        });
     }
 
     private void reply(String id, Callable<String> call) {
         try {
             say(id, "\"result\":\"ok\"" + call.call());
+        } catch (UnsupportedOperationException e) {
+            say(id, "\"result\":\"unsupported\"");
         } catch (No e) {
             say(id, "\"result\":\"fail\",\"why\":\"" + e.getMessage() + "\"");
         } catch (Throwable e) {
