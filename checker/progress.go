@@ -80,42 +80,63 @@ type progress struct {
 
 // A calm is which faults are in effect from an event on.
 type calm struct {
-	index             int64
-	lasting, messages int           // how many are about more than one message, and how many about one
-	since             time.Duration // when the last fault ended
-	quiet             time.Duration // when the last fault ended that was about more than one message
-	healed            int
+	index  int64
+	active [3]int        // how many, by what they excuse
+	since  time.Duration // when the last of them ended that excuses something
+	quiet  time.Duration // when the last of these ended that is about more than one message
+	ended  time.Duration // when the last of all ended
+	healed int
+}
+
+// What faults excuse: one of a single message the request that it met; one that spares a majority of the servers nothing, where the
+// lock promises that it needs no more; and any other all that is not granted meanwhile. Of faults of one name and target, those that
+// come first here are over first.
+const (
+	ofMessage = iota
+	sparing
+	lasting
+)
+
+func excuseOf(e *history.Event) int {
+	switch {
+	case ofOneMessage(e):
+		return ofMessage
+	case slices.Contains(e.Effects, history.Minority):
+		return sparing
+	default:
+		return lasting
+	}
 }
 
 func newProgress(ev *evidence, bound time.Duration) *progress {
 	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
-	type fault struct {
-		name, target string
-		message      bool
-	}
-	active := map[fault]int{} // of one name and target, those of one message are over first
+	type fault struct{ name, target string }
+	active := map[fault]*[3]int{}
 	for i := range ev.Faults {
 		e, now := &ev.Faults[i], p.calms[len(p.calms)-1]
-		one, all := fault{e.Fault, e.Target, true}, fault{e.Fault, e.Target, false}
-		switch now.index = e.Index; {
-		case e.Op == history.Inject && e.Type == history.Invoke && ofOneMessage(e):
-			active[one]++
-			now.messages++
+		now.index = e.Index
+		of := active[fault{e.Fault, e.Target}]
+		if of == nil {
+			of = &[3]int{}
+			active[fault{e.Fault, e.Target}] = of
+		}
+		first := slices.IndexFunc(of[:], func(n int) bool { return n > 0 })
+		switch {
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			active[all]++
-			now.lasting++
-		case !endsFault(e):
+			of[excuseOf(e)]++
+			now.active[excuseOf(e)]++
+		case !endsFault(e) || first < 0:
 			continue
-		case active[one] > 0:
-			active[one]--
-			now.messages--
-			now.since = e.Time
-		case active[all] > 0:
-			active[all]--
-			now.lasting--
-			now.since, now.quiet = e.Time, e.Time
 		default:
-			continue
+			of[first]--
+			now.active[first]--
+			now.ended = e.Time
+			if first != sparing {
+				now.since = e.Time
+			}
+			if first == lasting {
+				now.quiet = e.Time
+			}
 		}
 		if e.Op == history.Heal {
 			now.healed++
@@ -179,8 +200,8 @@ func (p *progress) recovery(ev *evidence) (granted bool, recovered time.Duration
 			continue
 		}
 		granted = true
-		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.lasting+now.messages == 0 && op.Complete.Index < first {
-			first, recovered = op.Complete.Index, op.Complete.Time-now.since
+		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.active == [3]int{} && op.Complete.Index < first {
+			first, recovered = op.Complete.Index, op.Complete.Time-now.ended
 		}
 	}
 	return granted, recovered
@@ -199,11 +220,11 @@ type occupation struct {
 // arrived is when a request had reached the servers at the latest that its client gave up, or crashed with: a fault that was
 // in effect then may have held it back until it was over.
 func (p *progress) arrived(left holding.Stamp) holding.Stamp {
-	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].lasting+p.calms[i].messages > 0; i++ {
+	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].active != [3]int{}; i++ {
 		if i == len(p.calms)-1 {
 			return holding.Stamp{Time: max(left.Time, p.end), Index: left.Index}
 		}
-		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].since), Index: p.calms[i+1].index}
+		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].ended), Index: p.calms[i+1].index}
 	}
 	return left
 }
@@ -441,7 +462,7 @@ func (w *watch) rightly(op *holding.Op, now time.Duration) (is bool, capacity in
 func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	faults, refused := w.at(at), op.Failed()
 	rightly, capacity := w.rightly(op, now)
-	if rightly || faults.lasting > 0 || faults.messages > 0 && !refused {
+	if rightly || faults.active[lasting] > 0 || faults.active[ofMessage] > 0 && !refused {
 		return
 	}
 	held, last := w.inTheWay(op, capacity, at, now)
@@ -452,7 +473,7 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	for i, since := range [...]time.Duration{faults.since, faults.quiet} {
 		first := op
 		switch {
-		case i == 0 && faults.messages > 0 || i == 1 && !refused:
+		case i == 0 && faults.active[ofMessage] > 0 || i == 1 && !refused:
 			continue
 		case i == 0:
 			first = w.first(op, at)
@@ -543,8 +564,11 @@ func (w *watch) stuck(f *chain, op *holding.Op, faults *calm, now time.Duration)
 	default:
 		tries = "and " + say.Count(f.refuse, "request") + " were refused"
 	}
-	if f.since < faults.since || faults.messages > 0 {
+	switch {
+	case f.since < faults.since || faults.active[ofMessage] > 0:
 		hindered = "of more than one message was in effect"
+	case faults.active[sparing] > 0 || faults.ended > f.since:
+		hindered = "of more than a minority of the servers was in effect"
 	}
 	if f.first.Invoke.Time < f.asked {
 		asking = "had asked for it"

@@ -50,6 +50,7 @@ type activeFault struct {
 	fired  chan struct{}
 	missed error
 
+	hits   []string // the servers to which clients meet it
 	ending sync.Mutex
 	ended  bool
 }
@@ -72,6 +73,9 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	}
 	e := eventOf(history.Inject, a.step)
 	e.Life, e.Effects = a.spec.Life, a.spec.EffectsOf(a.step.Params)
+	if st.sparesQuorum(ctx, a) {
+		e.Effects = append(slices.Clone(e.Effects), history.Minority)
+	}
 	st.recorder.Record(e)
 	a.meter = st.meter(ctx, faults.Step{Fault: s.Fault, Target: a.target, Params: a.step.Params})
 	injection, err := st.try(ctx, a.spec, f)
@@ -105,6 +109,31 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 		st.stay = append(st.stay, a)
 	}
 	return nil
+}
+
+// sparesQuorum reports whether a fault that lasts leaves, with those in effect, a majority of independent servers to a lock that
+// promises that it needs no more.
+func (st *Session) sparesQuorum(ctx context.Context, a *activeFault) bool {
+	t := st.deployment.Topology()
+	d, links := st.concerns(ctx, faults.Step{Fault: a.step.Fault, Target: a.target, Params: a.step.Params})
+	if !st.lock.Quorum || t.Name != topologies.Independent || d != st.deployment || a.spec.Life == history.Triggered {
+		return false
+	}
+	for _, l := range links {
+		a.hits = append(a.hits, l.To)
+	}
+	hit := map[string]bool{}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, other := range append(st.active, a) {
+		if len(other.hits) == 0 && other.spec.Life != history.Triggered { // nothing is known of it
+			return false
+		}
+		for _, server := range other.hits {
+			hit[server] = true
+		}
+	}
+	return 2*len(hit) < len(t.Of(topologies.Redis))
 }
 
 // prepare makes the fault of a step, which is aimed at what it means now.

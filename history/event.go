@@ -113,6 +113,7 @@ const (
 	Moves       Effect = "moves"        // data goes to another server
 	ShiftsClock Effect = "shifts-clock" // the wall clock of the server, or of the driver of a zone, is wrong
 	StopsClient Effect = "stops-client" // a client stands still, or is gone
+	Minority    Effect = "minority"     // beside the others: with all faults in effect, most of the independent servers are left alone
 )
 
 // What a history may have met: the names of counts that say what it covers. A
