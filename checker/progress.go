@@ -218,13 +218,13 @@ type occupation struct {
 }
 
 // arrived is when a request had reached the servers at the latest that its client gave up, or crashed with: a fault that was
-// in effect then may have held it back until it was over.
+// in effect then may have held it back until it was over. One that spares a majority held it back from no more than the others.
 func (p *progress) arrived(left holding.Stamp) holding.Stamp {
-	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].active != [3]int{}; i++ {
+	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].active[lasting]+p.calms[i].active[ofMessage] > 0; i++ {
 		if i == len(p.calms)-1 {
 			return holding.Stamp{Time: max(left.Time, p.end), Index: left.Index}
 		}
-		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].ended), Index: p.calms[i+1].index}
+		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].since), Index: p.calms[i+1].index}
 	}
 	return left
 }
