@@ -100,6 +100,25 @@ func (d *driver) work(ctx context.Context, seed uint64) {
 	all.Wait()
 }
 
+// The intervals of which two in a row have about the same throughput where a system works as fast as it will, and how long that is awaited.
+const settleInterval, settleLimit = time.Second, 30 * time.Second
+
+// settle lets the workers go on until an interval has within a tenth the throughput of the one before: a JVM is slow at first.
+func (d *driver) settle(ctx context.Context) error {
+	for last, end := int64(0), time.Now().Add(settleLimit); time.Now().Before(end); {
+		before := d.served.Load()
+		if err := pause(ctx, settleInterval); err != nil {
+			return err
+		}
+		now := d.served.Load() - before
+		if last > 0 && 10*max(now-last, last-now) < last {
+			break
+		}
+		last = now
+	}
+	return nil
+}
+
 // next waits until an operation is due, and returns when that was. It is false
 // when there are no more.
 func (d *driver) next(ctx context.Context) (begin time.Time, ok bool) {
@@ -162,9 +181,7 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	}
 	err = release(releasing)
 	end := time.Now()
-	if d.workload.Rate > 0 {
-		d.served.Add(1)
-	}
+	d.served.Add(1)
 	measured := d.phase.Load() == measuring
 	if measured {
 		d.grants[worker].Add(1)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +14,38 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
+
+// What gets faster is let go on until an interval differs by less than a tenth from the one before, and no longer than the limit.
+func TestSettle(t *testing.T) {
+	for name, tt := range map[string]struct {
+		perSecond func(second int) int64
+		want      time.Duration
+	}{
+		"steady":       {func(int) int64 { return 100 }, 2 * time.Second},
+		"faster until": {func(second int) int64 { return 100 << min(second, 5) }, 7 * time.Second},
+		"never":        {func(second int) int64 { return 100 << (second % 2) }, settleLimit},
+		"nothing":      {func(int) int64 { return 0 }, settleLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, begun := &driver{}, time.Now()
+				ctx, end := context.WithCancel(t.Context())
+				var worker sync.WaitGroup
+				worker.Go(func() {
+					time.Sleep(settleInterval / 2)
+					for second := 0; ctx.Err() == nil; second++ {
+						d.served.Add(tt.perSecond(second))
+						time.Sleep(settleInterval)
+					}
+				})
+				require.NoError(t, d.settle(ctx))
+				require.Equal(t, tt.want, time.Since(begun))
+				end()
+				worker.Wait()
+			})
+		})
+	}
+}
 
 // Who left a lock learns that the next one was granted it, also if that one has
 // left it by then.

@@ -254,11 +254,20 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	if err := g.sweep(ctx); err != nil {
 		return Slice{}, err
 	}
-	instances, closeAll, err := s.open(ctx, g, w)
-	if err != nil {
-		return Slice{}, err
+	instances, stay := g.kept[s.Name]
+	if !stay {
+		var closeAll func()
+		var err error
+		if instances, closeAll, err = s.open(ctx, g, w); err != nil {
+			return Slice{}, err
+		}
+		if s.OpenAt != nil {
+			g.kept[s.Name] = instances
+			g.heals = append(g.heals, func(context.Context) error { closeAll(); return nil })
+		} else {
+			defer closeAll()
+		}
 	}
-	defer closeAll()
 	runtime.GC() // what the last one left is not this one's
 	d := newDriver(w, instances, fmt.Sprintf("bench-%x", seed))
 	working, stop := context.WithCancel(ctx)
@@ -272,7 +281,11 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 		<-done
 	}()
 	warmUp, length := p.times(w)
-	if err := pause(ctx, warmUp); err != nil {
+	err := pause(ctx, warmUp)
+	if s.OpenAt != nil && !stay {
+		err = d.settle(ctx)
+	}
+	if err != nil {
 		return Slice{}, err
 	}
 	before, err := spent(ctx, g.live)

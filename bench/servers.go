@@ -24,12 +24,13 @@ const (
 type testServers struct {
 	deployment topologies.Deployment
 	heals      []func(context.Context) error
-	live       []*redis.Client // to ask the servers, past every fault
+	live       []*redis.Client      // to ask the servers, past every fault
+	kept       map[string][]Acquire // the instances of systems that stay, by name
 }
 
 // prepare puts the workload's conditions on a deployment.
 func prepare(ctx context.Context, d topologies.Deployment, w Workload) (*testServers, error) {
-	g := &testServers{deployment: d}
+	g := &testServers{deployment: d, kept: map[string][]Acquire{}}
 	victim := ""
 	if w.Dead || w.Silent {
 		victim = d.Topology().Of(topologies.Redis)[0]

@@ -26,8 +26,9 @@ type System struct {
 	// not close. The function that it returns closes the instance.
 	Open func(ctx context.Context, servers []redis.UniversalClient) (Acquire, func(), error)
 	// OpenAt makes an instance that connects to the servers by itself, over the links of
-	// a zone. Where it is set, Open is not called.
-	OpenAt func(ctx context.Context, d topologies.Deployment, zone string) (Acquire, func(), error)
+	// a zone where the workload has a delay. Where it is set, Open is not called, and the instances stay for all turns at a
+	// workload: a program may have to start, and to compile itself while it works.
+	OpenAt func(ctx context.Context, d topologies.Deployment, zone string, w Workload) (Acquire, func(), error)
 	// Caveat says, when all turns are over, what of the figures can't be compared with
 	// those of others. Nil: all can.
 	Caveat func() string
@@ -63,7 +64,7 @@ func (s System) open(ctx context.Context, g *testServers, w Workload) (instances
 	}
 	zones := g.deployment.Topology().Of(topologies.Zone)
 	for i := range w.Instances {
-		open := func() (Acquire, func(), error) { return s.OpenAt(ctx, g.deployment, zones[i%len(zones)]) }
+		open := func() (Acquire, func(), error) { return s.OpenAt(ctx, g.deployment, zones[i%len(zones)], w) }
 		if s.OpenAt == nil {
 			servers := g.clients(w, s.Name, i)
 			for _, rdb := range servers {

@@ -127,7 +127,7 @@ func some(words ...string) []string {
 }
 
 // run drives a driver's lock with a workload, and judges the record.
-func run(t *testing.T, seed uint64, command, topology, workload, faults string, length time.Duration) (history.Run, checker.Report) {
+func run(t *testing.T, seed uint64, command, topology, workload, faults string, length time.Duration) (history.Run, *history.History, checker.Report) {
 	t.Helper()
 	spec, err := harness.Program(command, nil)
 	require.NoError(t, err)
@@ -140,8 +140,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 	}
 	r.Options.Watchdog = 2 * time.Second
 	require.NoError(t, r.Run(t.Context(), harness.Config{Dir: dir, Backend: runtest.Servers(), BackendName: "process", Seed: seed}))
-	told, _, report := runtest.Judged(t, dir)
-	return told, report
+	return runtest.Judged(t, dir)
 }
 
 // judged runs a driver with one seed after the other until a run has the wanted verdict.
@@ -151,7 +150,7 @@ func run(t *testing.T, seed uint64, command, topology, workload, faults string, 
 func judged(t *testing.T, want checker.Verdict, command, topology, workload, mix string, length time.Duration) history.Run {
 	t.Helper()
 	for seed := uint64(1); ; seed++ {
-		told, report := run(t, seed, command, topology, workload, mix, length)
+		told, _, report := run(t, seed, command, topology, workload, mix, length)
 		if report.Verdict == want {
 			return told
 		}
@@ -201,11 +200,15 @@ func TestDrivers_Redlock(t *testing.T) {
 	require.Empty(t, check(t, command, topologies.Independent, some("majority of the servers", "refused to another process", "late release")...))
 	require.Contains(t, strings.Join(check(t, bug, topologies.Independent, "majority of the servers"), "\n"), "the lock was granted with 2 of 5 servers")
 	judged(t, checker.Valid, command, topologies.Independent, "contended", "latency", 2*time.Second)
+	// A server that stands still leaves a majority, which the record says.
+	_, h, report := run(t, 1, command, topologies.Independent, "contended", "pause", 3*time.Second)
+	require.NotEqual(t, checker.Invalid, report.Verdict)
+	require.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return slices.Contains(e.Effects, history.Minority) }))
 	judged(t, checker.Invalid, bug, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 
 	// One that asks the first server alone is no lock on a majority.
 	first := replaced(t, file, `for at in addresses(q)]`, `for at in addresses(q)[:1]]`)
-	_, report := run(t, 1, first, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
+	_, _, report = run(t, 1, first, topologies.Independent, "contended", faults.MixNone, 2*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 }
 
@@ -232,7 +235,7 @@ func TestDrivers_WallClock(t *testing.T) {
 	told := judged(t, checker.Invalid, bugs+" wall", topologies.Single, "contended", "client-clock-back", 6*time.Second)
 	require.Equal(t, "client-clock-back", told.Faults)
 	judged(t, checker.Valid, absolute(t, "python/redis_py.py"), topologies.Single, "contended", string(faults.Client), 6*time.Second)
-	_, report := run(t, 1, built(t, "./go"), topologies.Single, "contended", "client-clock-forward", 6*time.Second)
+	_, _, report := run(t, 1, built(t, "./go"), topologies.Single, "contended", "client-clock-forward", 6*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Contains(t, fmt.Sprint(report.Results), "1 fault injected, and none took effect")
 }
@@ -241,7 +244,7 @@ func TestDrivers_WallClock(t *testing.T) {
 func TestDrivers_NothingWithoutALease(t *testing.T) {
 	t.Parallel()
 	need(t, languages()[0])
-	_, report := run(t, 1, absolute(t, "testdata/bugs.py")+" leased", topologies.Single, "", faults.MixNone, 4*time.Second)
+	_, _, report := run(t, 1, absolute(t, "testdata/bugs.py")+" leased", topologies.Single, "", faults.MixNone, 4*time.Second)
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Contains(t, fmt.Sprint(report.Results), "there were no grants without a lease, and the workload is there for that")
 }
@@ -263,7 +266,7 @@ func TestDrivers_NotCertain(t *testing.T) {
 		{redisPy, again, asks, "        try:\n            if lock.acquire(blocking=False):\n                return lock\n        except redis.RedisError:\n            pass\n" + asks},
 		{redisPy, refused, asks, "        try:\n    " + asks + "        except redis.RedisError:\n            return False\n"},
 		{redisPy, memory, asks, "        if hasattr(self, q['lock']):\n            return lock\n        setattr(self, q['lock'], True)\n" + asks},
-		{redlock, again, "        if silent or left:", "        if silent:\n            return self.acquire(q)\n        if left:"},
+		{redlock, again, "        _, left = self.ask(lambda s: s.eval(RELEASE, 1, name, value))", "        left = 0\n        if silent:\n            return self.acquire(q)"},
 		{redlock, refused, "return None", "return False"},
 		{redlock, memory, "        begun = time.monotonic()", `        begun = time.monotonic()
         if hasattr(self, name):

@@ -7,7 +7,7 @@ import org.redisson.config.*;
 
 /** Redisson's locks, each owner a thread id of its own. The first argument is the kind: lock, spin, fair, fenced, write, rw, multi and red (on
  *  several servers), or permit. The second is what an owner does once it was granted the lock: nothing, nested (in a write lock, take the read
- *  lock and give it back), or reenter (take it again, and give it back). */
+ *  lock and give it back), or reenter (take it again, and give it back); with waits, the library waits for a lock that is held. */
 public class RedissonLock extends Lockchaos {
     /** How a hold ends, and is extended where the kind can be. */
     record Hold(Callable<CompletionStage<?>> release, RPermitExpirableSemaphore permits, String permit) {}
@@ -25,10 +25,10 @@ public class RedissonLock extends Lockchaos {
         List<String> promises = new ArrayList<>(List.of("\"release_tells\":" + !several));
         promises.add(permit ? "\"kind\":\"semaphore\",\"extend\":true" : "\"watchdog\":true");
         if (kind.equals("rw")) promises.add("\"kind\":\"rw\",\"downgrades\":true");
-        if (kind.equals("fair")) promises.add("\"wait\":true,\"fair\":true");
+        if (kind.equals("fair") || then.equals("waits")) promises.add("\"wait\":true,\"fair\":" + kind.equals("fair"));
         if (kind.equals("fenced")) promises.add("\"token\":true");
         if (several) promises.add("\"quorum\":true");
-        return "\"name\":\"redisson-" + kind + "\",\"promises\":{" + String.join(",", promises) + "}";
+        return "\"name\":\"redisson-" + kind + "\",\"watchdog_ms\":1500,\"promises\":{" + String.join(",", promises) + "}";
     }
 
     private RedissonClient client(String q, java.util.function.Function<Config, BaseConfig<?>> servers) {
@@ -94,7 +94,7 @@ public class RedissonLock extends Lockchaos {
         RLock inner = then.equals("nested") ? clients.get(0).getReadWriteLock(name).readLock() : lock;
         CompletionStage<?> granted = lock instanceof RFencedLock f ? ((RedissonFencedLock) f).tryLockAndGetTokenAsync(wait, lease, TimeUnit.MILLISECONDS, thread)
             : lock.tryLockAsync(wait, lease, TimeUnit.MILLISECONDS, thread);
-        if (!then.equals("nothing")) {
+        if (then.equals("nested") || then.equals("reenter")) {
             granted = granted.thenCompose(ok -> !Boolean.TRUE.equals(ok) ? CompletableFuture.completedFuture(false)
                 : inner.tryLockAsync(0, lease, TimeUnit.MILLISECONDS, thread).thenCompose(x -> inner.unlockAsync(thread)).thenApply(x -> true));
         }
