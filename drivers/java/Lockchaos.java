@@ -1,5 +1,6 @@
 import java.io.*;
 import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
 import java.nio.channels.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
@@ -9,7 +10,7 @@ import java.util.regex.*;
 /** The driver protocol for a lock in Java, so that a driver is the lock and nothing else: copy this file beside it. A lock answers each
  *  request by say, whenever it can; one of which the calls block extends Blocking. */
 abstract class Lockchaos {
-    private PrintStream out;
+    private SocketChannel out;
 
     abstract String hello();
     abstract void open(String q, List<String> servers);
@@ -29,9 +30,13 @@ abstract class Lockchaos {
     }
 
     void say(String id, String fields) {
-        synchronized (out) {
-            out.print("{\"re\":" + id + "," + fields + "}\n");
-            out.flush();
+        ByteBuffer line = StandardCharsets.UTF_8.encode("{\"re\":" + id + "," + fields + "}\n");
+        synchronized (out) { // and no stream of the channel, which would wait for the read that is under way
+            try {
+                while (line.hasRemaining()) out.write(line);
+            } catch (IOException e) {
+                // the run is over
+            }
         }
     }
 
@@ -44,9 +49,8 @@ abstract class Lockchaos {
     }
 
     void serve() throws IOException {
-        SocketChannel s = SocketChannel.open(UnixDomainSocketAddress.of(System.getenv("LOCKCHAOS_SOCKET")));
-        out = new PrintStream(new BufferedOutputStream(Channels.newOutputStream(s)), false, StandardCharsets.UTF_8);
-        BufferedReader in = new BufferedReader(new InputStreamReader(Channels.newInputStream(s), StandardCharsets.UTF_8));
+        out = SocketChannel.open(UnixDomainSocketAddress.of(System.getenv("LOCKCHAOS_SOCKET")));
+        BufferedReader in = new BufferedReader(new InputStreamReader(Channels.newInputStream(out), StandardCharsets.UTF_8));
         for (String line; (line = in.readLine()) != null; ) {
             String id = text(line, "id"), op = text(line, "op");
             if (op.equals("hello")) {
