@@ -93,11 +93,11 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, hello Hello, open f
 			s.cancel(q.ID)
 			continue
 		}
-		asked, cancel := context.WithCancel(ctx)
 		s.mu.Lock()
+		asked, cancel := context.WithCancel(ctx)
 		s.cancels[q.ID] = cancel
 		s.mu.Unlock()
-		s.wait.Go(func() { s.say(s.answer(ctx, asked, q)) })
+		s.wait.Go(func() { s.say(s.answer(asked, q)) })
 	}
 	return lines.Err()
 }
@@ -147,28 +147,21 @@ func (s *server) say(v any) {
 	_ = s.out.Encode(v) // lockchaos that is gone is seen by the reader
 }
 
-// answer answers a request, whose context ends where its client gives it up. That of a grant goes on: a watchdog may depend on it.
-func (s *server) answer(ctx, asked context.Context, q request) answer {
+// answer answers a request, whose context ends with it, or where its client gives it up. That of a grant goes on until the release: a
+// watchdog may depend on it.
+func (s *server) answer(ctx context.Context, q request) answer {
 	a := answer{Re: q.ID, Result: resultOK}
 	var err error
-	defer func() {
-		if q.Op == opAcquire && err == nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.cancels, q.ID)
-			return
-		}
-		s.cancel(q.ID)
-	}()
+	defer s.cancel(q.ID)
 	switch q.Op {
 	case opPing:
 		return a
 	case opAcquire:
 		sent := time.Now()
 		var h *lock.Hold
-		if h, err = s.acquire(asked, q); err == nil {
+		if h, err = s.acquire(ctx, q); err == nil {
 			l := h.Lease()
-			a.Hold, a.Token, a.Holds, a.ValidMS = s.add(ctx, h), l.Token, l.Holds, validity(h, sent)
+			a.Hold, a.Token, a.Holds, a.ValidMS = s.add(ctx, q.ID, h), l.Token, l.Holds, validity(h, sent)
 		}
 	case opExtend, opRelease:
 		s.mu.Lock()
@@ -209,12 +202,12 @@ func (s *server) acquire(ctx context.Context, q request) (*lock.Hold, error) {
 }
 
 // add gives a hold an identity, and tells of its loss.
-func (s *server) add(ctx context.Context, h *lock.Hold) string {
+func (s *server) add(ctx context.Context, request int64, h *lock.Hold) string {
 	s.mu.Lock()
 	s.next++
 	id := "h" + strconv.Itoa(s.next)
-	ctx, over := context.WithCancel(ctx)
-	s.holds[id] = held{h, over}
+	s.holds[id] = held{h, s.cancels[request]}
+	delete(s.cancels, request) // its context is that of the hold
 	s.mu.Unlock()
 	s.wait.Go(func() {
 		select {

@@ -397,7 +397,7 @@ func built(t *testing.T, folder string) string {
 // ZooKeeper nightly).
 func TestDrivers_Stores(t *testing.T) {
 	t.Parallel()
-	path := built(t, "./stores")
+	path := built(t, "./go")
 	for store, topology := range map[string]string{topologies.StoreEtcd: topologies.EtcdCluster, topologies.StoreZooKeeper: topologies.ZooKeeperEnsemble} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

@@ -55,8 +55,11 @@ type Rate struct {
 	Of    int `yaml:"of"`
 }
 
-// String is the rate with the interval in which the share of all runs lies.
+// String is the rate with the interval in which the share of all runs lies; empty where there were none.
 func (r Rate) String() string {
+	if r.Of == 0 {
+		return ""
+	}
 	in := reports.Interval(r.Found, r.Of)
 	return fmt.Sprintf("%d of %d (%.0f–%.0f %%)", r.Found, r.Of, 100*in[0], 100*in[1])
 }

@@ -234,11 +234,10 @@ func write(dir, language string) (sum string, err error) {
 
 // A Result is what came of the runs of a finding.
 type Result struct {
-	// Found is how many showed it, Fixed those with the version that has it fixed, and Control those with a correct lock;
-	// nil: there were none.
-	Found   *Rate `json:"found,omitempty"`
-	Fixed   *Rate `json:"fixed,omitempty"`
-	Control *Rate `json:"control,omitempty"`
+	// Found is how many showed it, Fixed those with the version that has it fixed, and Control those with a correct lock.
+	Found   Rate `json:"found,omitzero"`
+	Fixed   Rate `json:"fixed,omitzero"`
+	Control Rate `json:"control,omitzero"`
 	// Failed is what kept runs from being made, or from being judged.
 	Failed string `json:"failed,omitempty"`
 	// Seconds is how long all of it took, the installation included.
@@ -249,7 +248,7 @@ type Result struct {
 // that could not be told.
 func (r Result) Verdict() checker.Verdict {
 	switch {
-	case r.Fixed != nil && r.Fixed.Found > 0, r.Control != nil && r.Control.Found > 0, r.Found != nil && r.Found.Found == 0:
+	case r.Fixed.Found+r.Control.Found > 0, r.Found.Of > 0 && r.Found.Found == 0:
 		return checker.Invalid
 	case r.Failed != "":
 		return checker.Unknown
@@ -266,31 +265,23 @@ const rounds = 4
 // the fixed version, and with control of a correct lock of the same store.
 func (p Player) Play(ctx context.Context, f Finding, runs int, control bool) (r Result) {
 	begun := time.Now()
-	play := func(lock string, into **Rate) error {
-		rate, err := p.runs(ctx, f, lock, 1, runs)
-		if err == nil {
-			*into = &rate
-		}
-		return err
-	}
-	library := func(packages []string, into **Rate) error {
+	library := func(packages []string, rounds int) (rate Rate, err error) {
 		command, err := p.Install(ctx, f.Library, packages)
 		if err != nil {
-			return fmt.Errorf("install the library: %w", err)
+			return rate, fmt.Errorf("install the library: %w", err)
 		}
-		if err = play("exec:"+command, into); into != &r.Found {
-			return err
-		}
-		for round := 1; err == nil && r.Found.Found == 0 && round < rounds; round++ {
+		for round := 0; err == nil && rate.Found == 0 && round < rounds; round++ {
 			var more Rate
 			more, err = p.runs(ctx, f, "exec:"+command, 1+round*runs, runs)
-			r.Found.Found, r.Found.Of = r.Found.Found+more.Found, r.Found.Of+more.Of
+			rate.Found, rate.Of = rate.Found+more.Found, rate.Of+more.Of
 		}
-		return err
+		return rate, err
 	}
-	err := library(f.Packages, &r.Found)
+	var err, other error
+	r.Found, err = library(f.Packages, rounds)
 	if f.FixedRate != nil && ctx.Err() == nil {
-		err = errors.Join(err, library(f.FixedPackages, &r.Fixed))
+		r.Fixed, other = library(f.FixedPackages, 1)
+		err = errors.Join(err, other)
 	}
 	if control && ctx.Err() == nil {
 		lock := "mutex"
@@ -302,7 +293,8 @@ func (p Player) Play(ctx context.Context, f Finding, runs int, control bool) (r 
 		case strings.Contains(f.Run, "--topology etcd"):
 			lock = "etcd-mutex-leased"
 		}
-		err = errors.Join(err, play(lock, &r.Control))
+		r.Control, other = p.runs(ctx, f, lock, 1, runs)
+		err = errors.Join(err, other)
 	}
 	if err != nil {
 		r.Failed = err.Error()

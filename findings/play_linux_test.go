@@ -81,7 +81,7 @@ func TestPlay_Again(t *testing.T) {
 	_, installed := p.folder(f.Library, f.Packages)
 	require.NoError(t, os.MkdirAll(installed, 0o755))
 	r := p.Play(t.Context(), f, 2, true)
-	require.Equal(t, Result{Found: &Rate{1, 4}, Control: &Rate{0, 2}}, r)
+	require.Equal(t, Result{Found: Rate{1, 4}, Control: Rate{0, 2}}, r)
 	require.Equal(t, checker.Valid, r.Verdict())
 }
 

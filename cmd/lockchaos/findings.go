@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -33,11 +33,11 @@ func (a *app) findingsCommand() *cobra.Command {
 		Short: "List what was found in published libraries, or play it",
 		Long: `Without a name, lists what lockchaos found in lock libraries. With names, or --all, installs each library with the package
 manager of its language into a cache folder, and makes the runs that showed the finding, up to four
-times as many where none of them does. A table at the end has the rates; with --out, what has ended is
-kept in a folder, and --resume goes on there.
+times as many where none of them does. A table at the end has the rates. What has ended is kept in the
+folder --out, and --resume goes on there.
 
-Exit code 0: each was found again, and neither in a version that has it fixed nor with the correct lock; 1: one
-was otherwise; 2: one could not be installed or judged.`,
+Valid, and exit code 0: each was found again, and neither in a version that has it fixed nor with the correct
+lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be installed or judged.`,
 		RunE: func(cmd *cobra.Command, wanted []string) error {
 			all, err := findings.All()
 			if err != nil {
@@ -66,7 +66,7 @@ was otherwise; 2: one could not be installed or judged.`,
 	f.BoolVar(&o.control, "control", false, "also make the same runs with a correct lock (mutex, redlock)")
 	f.IntVar(&o.runs, "runs", 0, "number of runs, with the seeds from 1 on (default: as many as were recorded)")
 	f.StringVar(&o.cache, "cache", "", "the folder for the libraries (default: lockchaos/findings in the user's cache folder)")
-	f.StringVar(&o.out, "out", "", "the folder in which results are kept as they come")
+	f.StringVar(&o.out, "out", "", "the folder in which results are kept as they come (default reports/runs/TIME-findings)")
 	f.BoolVar(&o.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
 	f.BoolVar(&o.markdown, "markdown", false, "print the table of docs/findings.md")
 	return cmd
@@ -86,27 +86,25 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return asHarness(err)
 	}
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
-	known := map[string]findings.Result{}
-	var journal *fleet.Journal
-	if o.out != "" {
-		h := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}
-		for _, f := range all {
-			h.Cells = append(h.Cells, f.Name)
-		}
-		if err = o.dir(o.out); err == nil {
-			journal, err = o.open(o.out, h)
-		}
-		if err != nil {
+	h, known := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}, map[string]findings.Result{}
+	for _, f := range all {
+		h.Cells = append(h.Cells, f.Name)
+	}
+	o.out = cmp.Or(o.out, filepath.Join(runsDir, time.Now().UTC().Format("20060102T150405Z")+"-findings"))
+	if err := o.dir(o.out); err != nil {
+		return err
+	}
+	journal, err := o.open(o.out, h)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	for _, line := range journal.Runs() {
+		var r findings.Result
+		if err := line.Decode(o.out, &r); err != nil {
 			return err
 		}
-		defer journal.Close()
-		for _, line := range journal.Runs() {
-			var r findings.Result
-			if err := line.Decode(o.out, &r); err != nil {
-				return err
-			}
-			known[line.Job] = r
-		}
+		known[line.Job] = r
 	}
 	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
 	for _, f := range all {
@@ -118,36 +116,18 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 			if cmd.Context().Err() != nil {
 				return asHarness(context.Cause(cmd.Context()))
 			}
-			if journal != nil {
-				if err := noteJob(journal, fleet.Run{Job: job}, r); err != nil {
-					return err
-				}
+			if err := noteJob(journal, fleet.Run{Job: job}, r); err != nil {
+				return err
 			}
 		}
-		a.printf("%s: %s %s %s\n", f.Name, findingVerdicts[r.Verdict()], rateOf(r.Found), r.Failed)
-		list.add(f.Name, f.Version, rateOf(r.Found), f.Rate.String(), f.Fixed, rateOf(r.Fixed), rateOf(r.Control), fmt.Sprint(r.Seconds), findingVerdicts[r.Verdict()])
+		a.printf("%s: %s, found in %s %s\n", f.Name, r.Verdict(), r.Found, r.Failed)
+		list.add(f.Name, f.Version, r.Found.String(), f.Rate.String(), f.Fixed, r.Fixed.String(), r.Control.String(), fmt.Sprint(r.Seconds), string(r.Verdict()))
 		seconds += r.Seconds
-		switch r.Verdict() {
-		case checker.Invalid:
-			verdict = worst(verdict, verdictError(exitInvalid))
-		case checker.Unknown:
-			verdict = worst(verdict, verdictError(exitUnknown))
-		}
+		verdict = worst(verdict, verdictExit(r.Verdict()))
 	}
 	if err := list.text(a.stdout); err != nil {
 		return err
 	}
 	a.printf("%s in %v\n", say.Count(len(all), "finding"), time.Duration(seconds)*time.Second)
 	return verdict
-}
-
-// findingVerdicts say what came of a finding.
-var findingVerdicts = map[checker.Verdict]string{checker.Valid: "as recorded", checker.Invalid: "otherwise", checker.Unknown: "unknown"}
-
-// rateOf is a rate, or nothing.
-func rateOf(r *findings.Rate) string {
-	if r == nil {
-		return ""
-	}
-	return r.String()
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"os"
 	"sync"
@@ -27,18 +26,12 @@ type grant struct {
 	until   func() time.Time
 }
 
-// A request is what lockchaos asks.
 type request struct {
-	ID      int64  `json:"id"`
-	Op      string `json:"op"`
-	Client  string `json:"client"`
-	Lock    string `json:"lock"`
-	Hold    string `json:"hold"`
-	Lease   int64  `json:"lease_ms"`
-	Timeout int64  `json:"timeout_ms"`
-	Servers []struct {
-		Addr string `json:"addr"`
-	} `json:"servers"`
+	ID                     int64
+	Op, Client, Lock, Hold string
+	Lease                  int64 `json:"lease_ms"`
+	Timeout                int64 `json:"timeout_ms"`
+	Servers                []struct{ Addr string }
 }
 
 type fields map[string]any
@@ -46,36 +39,34 @@ type fields map[string]any
 // An asker asks for a lock once, for a client.
 type asker func(ctx context.Context, client, lock string, lease time.Duration) (grant, error)
 
-// serve answers until the run is over. open is given the addresses of the servers and the time that clients wait for one. Where a
-// client gives a request up, which it may be told of that promises cancel, the context ends.
+// serve answers until the run is over. open is given the addresses of the servers and the time that clients wait for one.
 func serve(name string, promises fields, open func(servers []string, timeout time.Duration) asker) {
 	conn, err := net.Dial("unix", os.Getenv("LOCKCHAOS_SOCKET"))
 	if err != nil {
-		log.Fatal(err)
-	}
-	var mu sync.Mutex // of the connection and the maps
-	holds, cancels := map[string]grant{}, map[int64]context.CancelFunc{}
-	say := func(q request, f fields) {
-		f["re"] = q.ID
-		line, _ := json.Marshal(f)
-		mu.Lock()
-		defer mu.Unlock()
-		delete(cancels, q.ID)
-		fmt.Fprintf(conn, "%s\n", line)
+		panic(err)
 	}
 	var ask asker
-	answer := func(ctx context.Context, q request, g grant) {
-		f, err, sent := fields{"result": "ok"}, error(nil), time.Now()
-		lease := time.Duration(q.Lease) * time.Millisecond
-		switch {
+	var holds sync.Map
+	answers := make(chan fields)
+	go func() {
+		for out := json.NewEncoder(conn); ; {
+			_ = out.Encode(<-answers) // else the run is over
+		}
+	}()
+	answer := func(q request) {
+		f, err, sent := fields{"re": q.ID, "result": "ok"}, error(nil), time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		g := grant{}
+		if held, is := holds.Load(q.Hold); is {
+			g = held.(grant)
+		}
+		switch lease := time.Duration(q.Lease) * time.Millisecond; {
 		case q.Op == "ping":
 		case q.Op == "acquire":
 			if g, err = ask(ctx, q.Client, q.Lock, lease); err == nil {
-				hold := fmt.Sprint("h", q.ID)
-				f["hold"] = hold
-				mu.Lock()
-				holds[hold] = g
-				mu.Unlock()
+				f["hold"] = fmt.Sprint("h", q.ID)
+				holds.Store(f["hold"], g)
 			}
 		case q.Op == "release":
 			err = g.release(ctx)
@@ -84,47 +75,32 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 		default:
 			f["result"] = "unsupported"
 		}
-		if err == nil && g.until != nil && q.Op != "release" {
+		switch {
+		case errors.Is(err, errNo):
+			f = fields{"re": q.ID, "result": "fail", "why": err.Error()}
+		case err != nil:
+			f = fields{"re": q.ID, "result": "info", "why": err.Error()}
+		case g.until != nil && q.Op != "release":
 			f["valid_ms"] = max(0, g.until().Sub(sent).Milliseconds())
 		}
-		if errors.Is(err, errNo) {
-			f = fields{"result": "fail", "why": err.Error()}
-		} else if err != nil {
-			f = fields{"result": "info", "why": err.Error()}
-		}
-		say(q, f)
+		answers <- f
 	}
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		var q request
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
-		switch q.Op {
-		case "hello":
-			if len(q.Servers) > 0 {
-				var at []string
-				for _, s := range q.Servers {
-					at = append(at, s.Addr)
-				}
-				ask = open(at, time.Duration(q.Timeout)*time.Millisecond)
-			}
-			say(q, fields{"protocol": 2, "name": name, "language": "go", "parallel": 32, "keys": []string{"{name}"}, "promises": promises})
-		case "cancel":
-			mu.Lock()
-			if end := cancels[q.ID]; end != nil {
-				end()
-			}
-			mu.Unlock()
-		default:
-			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
-			mu.Lock()
-			cancels[q.ID] = end
-			g := holds[q.Hold]
-			mu.Unlock()
-			go func() {
-				defer end()
-				answer(ctx, q, g)
-			}()
+		if q.Op != "hello" {
+			go answer(q)
+			continue
 		}
+		if len(q.Servers) > 0 {
+			var at []string
+			for _, s := range q.Servers {
+				at = append(at, s.Addr)
+			}
+			ask = open(at, time.Duration(q.Timeout)*time.Millisecond)
+		}
+		answers <- fields{"re": q.ID, "protocol": 2, "name": name, "language": "go", "parallel": 32, "keys": []string{"{name}"}, "promises": promises}
 	}
 }
