@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -62,21 +63,18 @@ func grants() []Check {
 			}
 		}},
 		{"the commands that hello names are sent", nil, overLinks | onRedis, "", func(p *play) {
-			var mu sync.Mutex
-			sent := map[string]bool{}
-			read := p.judge(func(_ string, m traffic.Message) traffic.Action {
-				mu.Lock()
-				defer mu.Unlock()
-				if m.Kind == traffic.Command && len(m.Words) > 0 {
-					sent[strings.ToUpper(m.Words[0])] = true
+			each := func(do func(*redis.Client)) {
+				for _, server := range p.d.Topology().Of(topologies.Redis) {
+					do(p.d.Server(server).Observer())
 				}
-				return traffic.Action{}
-			})
+			}
+			each(func(rdb *redis.Client) { p.must(rdb.ConfigResetStat(p.ctx).Err()) })
 			p.release(p.grant("a.1", p.name, long))
-			mu.Lock()
-			defer mu.Unlock()
-			for word, command := range p.a.Hello().Commands {
-				if read && (word == "acquire" || word == "release") && !sent[strings.ToUpper(command)] {
+			sent := ""
+			each(func(rdb *redis.Client) { sent += rdb.Info(p.ctx, "commandstats").Val() })
+			p.must(context.Cause(p.ctx))
+			for _, word := range []string{"acquire", "release"} {
+				if command := p.a.Hello().Commands[word]; command != "" && !strings.Contains(sent, "cmdstat_"+strings.ToLower(command)+":") {
 					p.fail("its hello says that it sends %q for %q, which it did not: name the commands of the lock in \"commands\"", command, word)
 				}
 			}
@@ -123,16 +121,12 @@ func leases() []Check {
 		{"a request that is cancelled is answered, and is not granted later", func(p promises.Promises) bool { return p.Cancel }, 0, "end what waits for the lock before the answer, and answer info where it is not certain that nothing was left; or do not promise cancel", func(p *play) {
 			h := p.grant("a.1", p.name, long)
 			ctx, cancel := context.WithCancel(p.ctx)
-			defer cancel()
-			asked := make(chan error, 1)
+			var err error
 			wait := p.begin(func() {
-				_, err := p.b.Ask(ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-b.1#1", Lease: long, Wait: limit})
-				asked <- err
+				_, err = p.b.Ask(ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-b.1#1", Lease: long, Wait: limit})
 			})
-			p.pause(p.lease / 3) // so that it waits
-			cancel()
+			time.AfterFunc(p.lease/3, cancel) // when it waits
 			wait()
-			err := <-asked
 			if err == nil {
 				p.fail("the client was granted the lock, although %s", otherProcess)
 			}
