@@ -51,8 +51,8 @@ type Finding struct {
 
 // A Rate is how many of so many runs showed a finding.
 type Rate struct {
-	Found int `yaml:"found"`
-	Of    int `yaml:"of"`
+	Found int `json:"found" yaml:"found"`
+	Of    int `json:"of" yaml:"of"`
 }
 
 // String is the rate with the interval in which the share of all runs lies; empty where there were none.
