@@ -106,7 +106,7 @@ func onEtcd(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
 		return nil, nil, err
 	}
 	l := etcd.New(c, cmp.Or(s.Watchdog, watchdog))
-	return bounded(l, s.Timeout), func() { //nolint:contextcheck // an end bounds itself
+	return bounded(l, s.Timeout), func() {
 		l.Close()
 		_ = c.Close()
 	}, nil
