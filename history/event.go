@@ -141,70 +141,44 @@ const (
 // its lease was over. Any other access that failed was refused by the resource.
 const Abandoned = "abandoned: the lease is over"
 
-// An Event is one line of a history: one end of an operation, as it was seen
-// on the run's own clock.
+// An Event is one line of a history: one end of an operation, as it was seen on the run's own clock. [Fields] says which lines
+// have a field, and what it means there.
 //
-// All times are offsets from the run's start on one monotonic clock, written
-// as integer nanoseconds. A zero optional field is absent from the line.
+// All times are offsets from the run's start on one monotonic clock, written as integer nanoseconds. A zero optional field is
+// absent from the line.
 type Event struct {
-	// Index is the position in the file, from 0. Optional on input.
-	Index int64 `json:"index"`
-	// Time is when the event was stamped; it never decreases.
-	Time time.Duration `json:"time"`
-	// Process is the logical process, which does one operation at a time.
-	// After an Info it is retired. Faults and observations use NoProcess.
-	Process int  `json:"process"`
-	Type    Type `json:"type"`
-	Op      Op   `json:"op"`
-	// Clock names the clock that stamped the event, where those of several machines
-	// did. Default: that of the process.
-	Clock string `json:"clock,omitempty"`
+	Index   int64         `json:"index"`   // in the history, from 0; that of a line that is read is ignored
+	Time    time.Duration `json:"time"`    // when it was stamped; it never decreases
+	Process int           `json:"process"` // retired after an Info; [NoProcess] for faults and observations
+	Type    Type          `json:"type"`
+	Op      Op            `json:"op"`
+	Clock   string        `json:"clock,omitempty"` // which stamped it; default: that of the process
 
-	// Lock is the lock's name.
-	Lock string `json:"lock,omitempty"`
-	// Owner is the identity that the caller claims. Default: p<process>.
-	Owner string `json:"owner,omitempty"`
-	// Mode is how the lock was asked for; empty is Exclusive.
-	Mode Mode `json:"mode,omitempty"`
-	// Permits is how many were asked for in mode Permit; 0 is 1.
-	Permits int `json:"permits,omitempty"`
-	// Lease is how long was asked for, on acquire and extend. Zero: a
-	// watchdog keeps the hold alive until it is released or lost.
-	Lease time.Duration `json:"lease,omitempty"`
-	// Expires is the last instant at which the holder may believe that it
-	// holds, on the ok of acquire and extend. Zero: until released or lost;
-	// if Lease is given: the invoke's time plus Lease.
-	Expires time.Duration `json:"expires,omitempty"`
-	// Token is the fencing token, on the ok of acquire and on access. Not negative.
-	Token int64 `json:"token,omitempty"`
-	// Holds is the owner's hold count after an acquire or a release.
-	Holds int `json:"holds,omitempty"`
-	// Queued is the order in which a fair lock queued the request; nil if it
-	// does not say.
-	Queued *int64 `json:"queued,omitempty"`
+	// What was asked for, and what the service answered.
+	Lock    string        `json:"lock,omitempty"`
+	Owner   string        `json:"owner,omitempty"` // that the caller claims; default: see [Event.LockOwner]
+	Mode    Mode          `json:"mode,omitempty"`
+	Permits int           `json:"permits,omitempty"` // in mode Permit; 0 is 1
+	Lease   time.Duration `json:"lease,omitempty"`   // zero: a watchdog keeps the hold alive until it is released or lost
+	Expires time.Duration `json:"expires,omitempty"` // the last instant of the holder's belief; zero: that of the invoke plus Lease, or none
+	Token   int64         `json:"token,omitempty"`   // for fencing; greater than 0
+	Holds   int           `json:"holds,omitempty"`   // the owner's hold count after it
+	Queued  *int64        `json:"queued,omitempty"`  // the place in the queue of a fair lock; nil if it does not say
 
-	// Resource and Value are what was touched by an access, and with what.
-	// A read-modify-write writes its ok's Value as "<read>><written>".
+	// What an access touched, and with what: a read-modify-write with "<read>><written>". Observations have a Value, too.
 	Resource string `json:"resource,omitempty"`
 	Value    string `json:"value,omitempty"`
 
-	// Fault and Target are what was injected or healed, and where; Params
-	// are the fault's parameters.
-	Fault  string            `json:"fault,omitempty"`
-	Target string            `json:"target,omitempty"`
-	Params map[string]string `json:"params,omitempty"`
-	// Life says how long the fault acts, and Effects what it does, so that a reader
-	// need not know its name. Empty: the history does not say.
-	Life    Life     `json:"life,omitempty"`
-	Effects []Effect `json:"effects,omitempty"`
+	// What was injected or healed, and where; how long it acts, and what it does, so that a reader need not know its name.
+	Fault   string            `json:"fault,omitempty"`
+	Target  string            `json:"target,omitempty"`
+	Params  map[string]string `json:"params,omitempty"`
+	Life    Life              `json:"life,omitempty"`    // empty: unknown
+	Effects []Effect          `json:"effects,omitempty"` // none: unknown
 
-	// Node is the server that answered, or that was observed; What is the
-	// aspect observed (role, epoch, master, key), Value its value.
-	Node string `json:"node,omitempty"`
-	What string `json:"what,omitempty"`
-
-	// Error is what was said with a fail or an info.
-	Error string `json:"error,omitempty"`
+	Node  string `json:"node,omitempty"`  // the server that answered, or that was observed
+	What  string `json:"what,omitempty"`  // the aspect that was observed
+	Error string `json:"error,omitempty"` // what was said with a fail or an info
 
 	// The promises of a lock, on Declare.
 	Kind      string        `json:"kind,omitempty"`      // mutex, rw, semaphore
@@ -295,7 +269,7 @@ func (e *Event) wordsKnown() error {
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
 		switch value := reflect.ValueOf(e).Elem().Field(i).String(); {
-		case value == "" && len(f.Places) == 0:
+		case value == "" && f.Where == "":
 			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
 		case value != "" && !slices.Contains(f.words, value):
 			errs = append(errs, fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want))

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -14,29 +15,17 @@ import (
 type Field struct {
 	// Name is how lines spell it.
 	Name string
-	// Places are the lines that may have it; none: all.
-	Places []Place
+	// Where are the lines that may have it, by their operations, and if not all of these, by their types; empty: all lines. Behind *
+	// the completion says the same as its invocation, or leaves it out; behind † it is on either, and the same where both have it.
+	Where string
 	// Needed are the operations whose lines must have it.
-	Needed []Op
+	Needed string
 	// Meaning is what it says, in Markdown.
 	Meaning string
 
 	words       []string // the values that it may have; nil: any
 	least, most int64    // of a number
 	at          int      // its place in the list, and in an Event
-}
-
-// A Place is the lines of some operations that may have a field.
-type Place struct {
-	// Types are which lines of these operations; none: all of them.
-	Types []Type
-	Ops   []Op
-	// Asked says that the field belongs to what was asked for: the completion says the same as its
-	// invocation, or leaves it out.
-	Asked bool
-	// Either says that the field may be on the invocation or on its completion, and that the two are
-	// the same where both have it.
-	Either bool
 }
 
 // An Operator is an operation of the format: which lines it has, and what it means.
@@ -46,12 +35,6 @@ type Operator struct {
 	Unmade  bool   // no process need make it: that may be NoProcess
 	Meaning string
 }
-
-func of(ops ...Op) Place { return Place{Ops: ops} }
-
-func asked(ops ...Op) Place { return Place{Ops: ops, Asked: true} }
-
-func okOf(ops ...Op) Place { return Place{Ops: ops, Types: []Type{OK}} }
 
 // Operators are the operations of the format.
 func Operators() []Operator {
@@ -91,27 +74,32 @@ const (
 )
 
 func tableOf(operators []Operator) *formatTable {
-	t := &formatTable{fields: fields(), byName: map[string]int{}, operators: operators}
+	t := &formatTable{fields: fields(operators), byName: map[string]int{}, operators: operators}
 	for i := range t.fields {
 		f := &t.fields[i]
 		t.byName[f.Name], f.at = i, i
 		for line := range numLines {
 			op, typ := &operators[line/4], types()[line%4]
-			on := len(f.Places) == 0 || slices.ContainsFunc(f.Places, func(p Place) bool {
-				return slices.Contains(p.Ops, op.Op) && slices.Contains(op.Types, typ) && (len(p.Types) == 0 || slices.Contains(p.Types, typ))
-			})
-			if on {
+			if f.Where == "" || slices.Contains(op.Types, typ) && slices.ContainsFunc(strings.Split(f.Where, "; "), func(where string) bool {
+				only, ops, some := strings.Cut(where, " of ")
+				return among(cmp.Or(ops, where), string(op.Op)) && (!some || strings.Contains(only, string(typ)))
+			}) {
 				t.allowed[line] |= 1 << i
 			}
-			if slices.Contains(f.Needed, op.Op) {
+			if among(f.Needed, string(op.Op)) {
 				t.needed[line] |= 1 << i
 			}
 		}
-		if f.words != nil && len(f.Places) > 0 { // not type and op, which are looked up in any case
+		if f.words != nil && f.Where != "" { // not type and op, which are looked up in any case
 			t.words |= 1 << i
 		}
 	}
 	return t
+}
+
+// among reports whether a list has a word.
+func among(list, word string) bool {
+	return slices.Contains(strings.Split(strings.TrimRight(list, " *†"), ", "), word)
 }
 
 func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
@@ -162,97 +150,45 @@ func number(value reflect.Value) (n int64, is bool) {
 	return value.Int(), true
 }
 
-func fields() []Field {
-	locked := asked(Acquire, Release, Extend)
-	number := func(name string, most int64, meaning string, places ...Place) Field {
-		return Field{Name: name, most: most, Meaning: meaning, Places: places}
+func fields(operators []Operator) []Field {
+	var ops []string
+	for _, o := range operators {
+		ops = append(ops, string(o.Op))
 	}
-	text := func(name string, meaning string, places ...Place) Field {
-		return Field{Name: name, Meaning: meaning, Places: places}
-	}
-	needed := func(f Field, ops ...Op) Field {
-		f.Needed = ops
-		return f
-	}
-	oneOf := func(f Field, words ...string) Field {
-		f.words = words
-		return f
-	}
-	index := number("index", math.MaxInt64, "position in the file, from 0; optional, and not read")
-	index.least = math.MinInt64
-	process := number("process", math.MaxInt64,
-		"the logical process, one operation at a time; -1 for faults and observations. After an `info` the process is retired and its client goes on under a new number")
-	process.least = NoProcess
 	return []Field{
-		index,
-		number("time", int64(MaxTime), "nanoseconds since the run began, on one monotonic clock; never decreases"),
-		process,
-		oneOf(text("type", "`invoke`, `ok`, `fail` (definitely did not happen), `info` (may have happened, may still happen)"), "invoke", "ok", "fail", "info"),
-		oneOf(text("op", "one of the [operations](#operations)"),
-			"acquire", "release", "extend", "lost", "access", "crash", "inject", "heal", "observe", "declare"),
-		text("clock", "the clock that stamped the event, such as the name of a machine, where [several](#several-clocks) did. Default: that of the process"),
-		needed(text("lock", "the lock's name", locked, asked(Access), of(Lost, Crash, Declare)), Acquire, Release, Extend, Lost, Declare),
-		text("owner", "the identity that the caller claims; a re-entrant acquire is one by the same owner. Default: `p<process>`", locked, asked(Access), of(Lost, Crash)),
-		oneOf(text("mode", "`exclusive` (default), `read`, `write`, `permit`", locked, asked(Access), of(Lost)), "exclusive", "read", "write", "permit"),
-		number("permits", MaxAmount, "how many, in mode `permit` (default 1; on a release that names none: those of one grant)", locked, of(Lost)),
-		number("lease", int64(MaxTime), "nanoseconds (not milliseconds) asked for; absent: kept alive by a watchdog until released or `lost`", asked(Acquire, Extend)),
-		number("expires", int64(MaxTime), "the last instant (same axis as `time`, never a duration) at which the holder is entitled to believe that it holds; absent: until it releases or is told that the lock is lost. "+
-			"If absent and `lease` is given: invoke time + lease. A history of several grants in which each is before its request is *unknown*", okOf(Acquire, Extend)),
-		number("token", math.MaxInt64, "fencing token, greater than 0; on access, the one that the resource was shown", okOf(Acquire), Place{Ops: []Op{Access}, Either: true}),
-		number("holds", MaxAmount, "hold count of that owner after the operation; recorded, not judged", okOf(Acquire, Release)),
-		number("queued", math.MaxInt64, "the order in which the service of a fair lock queued the request; left out if it lost that place, or was granted the lock unheard, before this grant", okOf(Acquire)),
-		text("resource", "what was touched under the lock; default: what has the lock's name", asked(Access)),
-		text("value", "with what a resource was touched: a read-modify-write says `\"<read>><written>\"`, with each version written once. Of a fault, and of `observe`: what was seen",
-			Place{Ops: []Op{Access}, Either: true}, okOf(Inject, Heal, Observe)),
-		needed(text("fault", "the fault; of `observe` `met`, the one that was met", of(Inject, Heal, Observe)), Inject, Heal),
-		text("target", "where it was injected", of(Inject, Heal, Observe)),
-		text("params", "its parameters", of(Inject, Heal)),
-		text("life", "how long the fault acts: [Faults](#faults). Absent: unknown", of(Inject)),
-		text("effects", "what the fault does while it acts: [Faults](#faults). Absent: unknown", of(Inject)),
-		needed(text("node", "the server that answered, where known; on observe, the one that was seen",
-			Place{Ops: []Op{Acquire, Release, Extend, Access}, Types: []Type{OK, Fail, Info}}, of(Observe)), Observe),
-		needed(text("what", "of the `fail` of a release, `\"confirmed-again\"` if the service confirmed it although it had confirmed one of the same hold before; of `observe`, the aspect "+
-			"(`role`, `epoch`, `master`, `key`, `left`, `met`): the `master` of the node `primary` is where the address leads by which clients find the master; `met` of the node `clients`, with `fault` and `target`, is how many requests met the oldest of "+
-			"these faults that is not yet counted (absent: not known; `\"0\"`: it does not count as having taken effect); a `key` is `\"<lock> <owner>\"`, or `\"<lock>\"` when it is absent; `left`, with the same value, says that a master has the lock for an owner whose request was refused before",
-			Place{Ops: []Op{Release}, Types: []Type{Fail}}, of(Observe)), Observe),
-		text("error", "the error message",
-			Place{Ops: []Op{Acquire, Release, Extend, Access, Crash, Inject, Heal}, Types: []Type{Fail, Info}}),
-		needed(oneOf(text("kind", "what a declared lock is: `mutex`, `rw`, `semaphore`", of(Declare)), KindMutex, KindRW, KindSemaphore), Declare),
-		text("reentrant", "the owner of a declared lock may acquire it again; default false", of(Declare)),
-		text("fair", "a declared lock is granted in the order of `queued`; default false", of(Declare)),
-		number("capacity", MaxAmount, "the permits of a declared semaphore; absent: not known", of(Declare)),
-		number("from", int64(MaxTime), "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`. On a `crash`: the instant from which on the process may have been gone, not after the line's `time`, which is when that was seen; absent: `time`", of(Declare, Crash)),
-		number("drift", int64(MaxTime), "nanoseconds of clock error allowed per lease; default 0", of(Declare)),
-		text("fenced", "a declared lock gives fencing tokens; default: true once one was seen", of(Declare)),
+		{Name: "index", least: math.MinInt64, most: math.MaxInt64, Meaning: "position in the file, from 0; optional, and not read"},
+		{Name: "time", most: int64(MaxTime), Meaning: "nanoseconds since the run began, on one monotonic clock; never decreases"},
+		{Name: "process", least: NoProcess, most: math.MaxInt64, Meaning: "the logical process, one operation at a time; -1 for faults and observations. After an `info` the process is retired and its client goes on under a new number"},
+		{Name: "type", words: []string{"invoke", "ok", "fail", "info"}, Meaning: "`invoke`, `ok`, `fail` (definitely did not happen), `info` (may have happened, may still happen)"},
+		{Name: "op", words: ops, Meaning: "one of the [operations](#operations)"},
+		{Name: "clock", Meaning: "the clock that stamped the event, such as the name of a machine, where [several](#several-clocks) did. Default: that of the process"},
+		{Name: "lock", Where: "acquire, release, extend *; access *; lost, crash, declare", Needed: "acquire, release, extend, lost, declare", Meaning: "the lock's name"},
+		{Name: "owner", Where: "acquire, release, extend *; access *; lost, crash", Meaning: "the identity that the caller claims; a re-entrant acquire is one by the same owner. Default: `p<process>`"},
+		{Name: "mode", Where: "acquire, release, extend *; access *; lost", words: []string{"exclusive", "read", "write", "permit"}, Meaning: "`exclusive` (default), `read`, `write`, `permit`"},
+		{Name: "permits", Where: "acquire, release, extend *; lost", most: MaxAmount, Meaning: "how many, in mode `permit` (default 1; on a release that names none: those of one grant)"},
+		{Name: "lease", Where: "acquire, extend *", most: int64(MaxTime), Meaning: "nanoseconds (not milliseconds) asked for; absent: kept alive by a watchdog until released or `lost`"},
+		{Name: "expires", Where: "`ok` of acquire, extend", most: int64(MaxTime), Meaning: "the last instant (same axis as `time`, never a duration) at which the holder is entitled to believe that it holds; absent: until it releases or is told that the lock is lost. If absent and `lease` is given: invoke time + lease. A history of several grants in which each is before its request is *unknown*"},
+		{Name: "token", Where: "`ok` of acquire; access †", most: math.MaxInt64, Meaning: "fencing token, greater than 0; on access, the one that the resource was shown"},
+		{Name: "holds", Where: "`ok` of acquire, release", most: MaxAmount, Meaning: "hold count of that owner after the operation; recorded, not judged"},
+		{Name: "queued", Where: "`ok` of acquire", most: math.MaxInt64, Meaning: "the order in which the service of a fair lock queued the request; left out if it lost that place, or was granted the lock unheard, before this grant"},
+		{Name: "resource", Where: "access *", Meaning: "what was touched under the lock; default: what has the lock's name"},
+		{Name: "value", Where: "access †; `ok` of inject, heal, observe", Meaning: "with what a resource was touched: a read-modify-write says `\"<read>><written>\"`, with each version written once. Of a fault, and of `observe`: what was seen"},
+		{Name: "fault", Where: "inject, heal, observe", Needed: "inject, heal", Meaning: "the fault; of `observe` `met`, the one that was met"},
+		{Name: "target", Where: "inject, heal, observe", Meaning: "where it was injected"},
+		{Name: "params", Where: "inject, heal", Meaning: "its parameters"},
+		{Name: "life", Where: "inject", Meaning: "how long the fault acts: [Faults](#faults). Absent: unknown"},
+		{Name: "effects", Where: "inject", Meaning: "what the fault does while it acts: [Faults](#faults). Absent: unknown"},
+		{Name: "node", Where: "`ok`, `fail`, `info` of acquire, release, extend, access; observe", Needed: "observe", Meaning: "the server that answered, where known; on observe, the one that was seen"},
+		{Name: "what", Where: "`fail` of release; observe", Needed: "observe", Meaning: "of the `fail` of a release, `\"confirmed-again\"` if the service confirmed it although it had confirmed one of the same hold before; of `observe`, the aspect (`role`, `epoch`, `master`, `key`, `left`, `met`): the `master` of the node `primary` is where the address leads by which clients find the master; `met` of the node `clients`, with `fault` and `target`, is how many requests met the oldest of these faults that is not yet counted (absent: not known; `\"0\"`: it does not count as having taken effect); a `key` is `\"<lock> <owner>\"`, or `\"<lock>\"` when it is absent; `left`, with the same value, says that a master has the lock for an owner whose request was refused before"},
+		{Name: "error", Where: "`fail`, `info` of acquire, release, extend, access, crash, inject, heal", Meaning: "the error message"},
+		{Name: "kind", Where: "declare", Needed: "declare", words: []string{KindMutex, KindRW, KindSemaphore}, Meaning: "what a declared lock is: `mutex`, `rw`, `semaphore`"},
+		{Name: "reentrant", Where: "declare", Meaning: "the owner of a declared lock may acquire it again; default false"},
+		{Name: "fair", Where: "declare", Meaning: "a declared lock is granted in the order of `queued`; default false"},
+		{Name: "capacity", Where: "declare", most: MaxAmount, Meaning: "the permits of a declared semaphore; absent: not known"},
+		{Name: "from", Where: "declare, crash", most: int64(MaxTime), Meaning: "on a second `declare`: the instant from which on the semaphore has this `capacity`, not before the line's `time`. On a `crash`: the instant from which on the process may have been gone, not after the line's `time`, which is when that was seen; absent: `time`"},
+		{Name: "drift", Where: "declare", most: int64(MaxTime), Meaning: "nanoseconds of clock error allowed per lease; default 0"},
+		{Name: "fenced", Where: "declare", Meaning: "a declared lock gives fencing tokens; default: true once one was seen"},
 	}
-}
-
-// Where says in words which lines may have the field.
-func (f *Field) Where() string {
-	var parts []string
-	for _, p := range f.Places {
-		var ops, types []string
-		for _, op := range p.Ops {
-			ops = append(ops, string(op))
-		}
-		for _, t := range p.Types {
-			types = append(types, "`"+string(t)+"`")
-		}
-		part := strings.Join(ops, ", ")
-		switch {
-		case len(types) > 0 && (len(p.Ops) > 1 || len(table.operators[opIndex(p.Ops[0])].Types) > 1):
-			part = strings.Join(types, ", ") + " of " + part
-		case p.Asked:
-			part += " *"
-		case p.Either:
-			part += " †"
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		return "all"
-	}
-	return strings.Join(parts, "; ")
 }
 
 // Kind names the type of the field's value.
@@ -278,5 +214,5 @@ func (f *Field) Kind() string {
 // wrongPlace says which of the fields of an event its line can't have.
 func wrongPlace(e *Event, wrong uint64) error {
 	f := &table.fields[bits.TrailingZeros64(wrong)]
-	return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where()))
+	return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where))
 }

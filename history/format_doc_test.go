@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func TestDocumentHasTheTablesOfTheFormat(t *testing.T) {
 	var fields, operations strings.Builder
 	fields.WriteString("| field | type | on | meaning |\n|---|---|---|---|\n")
 	for _, f := range history.Fields() {
-		fmt.Fprintf(&fields, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind(), f.Where(), f.Meaning)
+		fmt.Fprintf(&fields, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind(), cmp.Or(f.Where, "all"), f.Meaning)
 	}
 	operations.WriteString("| op | events | meaning |\n|---|---|---|\n")
 	for _, o := range history.Operators() {

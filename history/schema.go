@@ -17,11 +17,11 @@ func Schema() []byte {
 	for i := range table.fields {
 		f := &table.fields[i]
 		properties[f.Name] = f.schema()
-		if len(f.Places) > 0 {
+		if f.Where != "" {
 			rules = append(rules, object{"if": object{"not": f.onLines()}, "then": object{"properties": object{f.Name: f.absent()}}})
 		}
-		if len(f.Needed) > 0 {
-			rules = append(rules, object{"if": ofOps(f.Needed), "then": given(f.Name)})
+		if f.Needed != "" {
+			rules = append(rules, object{"if": ofOps(strings.Split(f.Needed, ", ")), "then": given(f.Name)})
 		}
 	}
 	for _, o := range table.operators {
@@ -33,11 +33,11 @@ func Schema() []byte {
 			then["process"] = object{"minimum": 0}
 		}
 		if len(then) > 0 {
-			rules = append(rules, object{"if": ofOps([]Op{o.Op}), "then": object{"properties": then}})
+			rules = append(rules, object{"if": ofOps([]string{string(o.Op)}), "then": object{"properties": then}})
 		}
 	}
 	rules = append(rules,
-		object{"if": ofOps([]Op{Access}), "then": object{"anyOf": []any{given("resource"), given("lock")}}},
+		object{"if": ofOps([]string{string(Access)}), "then": object{"anyOf": []any{given("resource"), given("lock")}}},
 		object{"if": object{"required": []string{"mode"}, "properties": object{"mode": object{"enum": []Mode{Exclusive, Read, Write}}}}, "then": object{"properties": object{"permits": empty}}},
 		object{"if": object{"properties": object{"kind": object{"enum": []any{KindMutex, KindRW, "", nil}}}}, "then": object{"properties": object{"capacity": empty}}},
 		object{"if": object{"properties": object{"op": object{"const": Declare}, "capacity": empty}}, "then": object{"properties": object{"from": empty}}},
@@ -77,7 +77,7 @@ func (f *Field) schema() object {
 	s := object{"description": f.Meaning}
 	kind, items, _ := strings.Cut(f.Kind(), " of ")
 	switch {
-	case f.words != nil && len(f.Places) == 0:
+	case f.words != nil && f.Where == "":
 		s["enum"] = f.words
 	case f.words != nil:
 		words := []any{"", nil}
@@ -116,7 +116,7 @@ func (f *Field) onLines() object {
 	return object{"anyOf": forms}
 }
 
-func ofOps(ops []Op) object { return object{"properties": object{"op": object{"enum": ops}}} }
+func ofOps(ops []string) object { return object{"properties": object{"op": object{"enum": ops}}} }
 
 // given says that a field is there, and says something.
 func given(field string) object {
