@@ -105,40 +105,35 @@ func (s *sequence) pair(e *Event) error {
 
 // agree says which field of a completion differs from that of its invocation, and fills in those that it leaves out.
 func agree(open, e *Event) error {
-	differs := func(field string, invoked, completed any) error {
-		return fmt.Errorf("the %s of process %d has the %s %q, and its invoke %q: want the same, or none", e.Op, e.Process, field, fmt.Sprint(completed), fmt.Sprint(invoked))
-	}
-	mode := func(m Mode) Mode { return cmp.Or(m, Exclusive) }
 	permits := open.Permits
 	if e.Op != Release { // of which none named are those of one grant
 		permits = open.Amount()
 	}
-	switch {
-	case e.Lock != "" && e.Lock != open.Lock:
-		return differs("lock", open.Lock, e.Lock)
-	case e.Owner != "" && e.Owner != open.LockOwner():
-		return differs("owner", open.LockOwner(), e.Owner)
-	case e.Mode != "" && mode(e.Mode) != mode(open.Mode):
-		return differs("mode", mode(open.Mode), e.Mode)
-	case e.Permits != 0 && e.Permits != permits:
-		return differs("permits", permits, e.Permits)
-	case e.Lease != 0 && e.Lease != open.Lease:
-		return differs("lease", int64(open.Lease), int64(e.Lease))
-	case e.Resource != "" && e.Resource != open.Resource:
-		return differs("resource", open.Resource, e.Resource)
-	case e.Op != Access:
-	case e.Token != 0 && open.Token != 0 && e.Token != open.Token:
-		return differs("token", open.Token, e.Token)
-	case e.Value != "" && open.Value != "" && e.Value != open.Value:
-		return differs("value", open.Value, e.Value)
-	case e.Type != Fail:
-		e.Value = cmp.Or(e.Value, open.Value)
-	}
-	if e.Op == Access {
+	err := cmp.Or(
+		differs(e, "lock", open.Lock, e.Lock),
+		differs(e, "owner", open.LockOwner(), e.Owner),
+		differs(e, "mode", cmp.Or(open.Mode, Exclusive), e.Mode),
+		differs(e, "permits", permits, e.Permits),
+		differs(e, "lease", int64(open.Lease), int64(e.Lease)),
+		differs(e, "resource", open.Resource, e.Resource),
+	)
+	if err == nil && e.Op == Access {
+		err = cmp.Or(differs(e, "token", cmp.Or(open.Token, e.Token), e.Token), differs(e, "value", cmp.Or(open.Value, e.Value), e.Value))
 		e.Token, e.Resource = cmp.Or(e.Token, open.Token), open.Resource
+		if e.Type != Fail {
+			e.Value = cmp.Or(e.Value, open.Value)
+		}
 	}
 	e.Lock, e.Owner = open.Lock, open.Owner
-	return nil
+	return err
+}
+
+// differs says that a completion has a field, and another value of it than its invocation.
+func differs[T comparable](e *Event, field string, invoked, completed T) error {
+	if completed == *new(T) || completed == invoked {
+		return nil
+	}
+	return fmt.Errorf("the %s of process %d has the %s %q, and its invoke %q: want the same, or none", e.Op, e.Process, field, fmt.Sprint(completed), fmt.Sprint(invoked))
 }
 
 // stamp refuses two ends of operations of one owner at one instant, where anything depends on which came first.
