@@ -122,7 +122,7 @@ func around(requests []request, v Violation, most int) (picked []request, entire
 			g.first = i
 		}
 		g.size++
-		if g.distance = min(g.distance, distance(r)); slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index) {
+		if g.distance = min(g.distance, distance(r)); v.names(r.op) {
 			g.distance = -1
 		}
 	}
