@@ -347,7 +347,8 @@ func shifts(events []history.Event, clock string, most time.Duration) []time.Dur
 // shifted is the history of some events if one clock is shifted: all of it is so much later that no shift up to most
 // leads before 0.
 func shifted(events []history.Event, clock string, by, most time.Duration) *history.History {
-	h := &history.History{Events: slices.Clone(events)}
+	others := holding.Filter(events, func(e history.Event) bool { return clockOf(&e) != clock }) // which are first at the same stamp
+	h := &history.History{Events: append(others, holding.Filter(events, func(e history.Event) bool { return clockOf(&e) == clock })...)}
 	for i := range h.Events {
 		e, later := &h.Events[i], most+2
 		if e.Op == history.Declare {

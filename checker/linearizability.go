@@ -164,7 +164,7 @@ func explore(ctx context.Context, l *holding.Lock, requests []request) (verdict 
 			spent = "the search for an order of its operations used up its memory"
 		}
 	}
-	result := porcupine.CheckOperationsTimeout(model(capacityOf(l), may, took), operations(requests), 0)
+	result := porcupine.CheckOperationsTimeout(model(l, may, took), operations(requests), 0)
 	switch {
 	case result == porcupine.Ok:
 		return Valid, "", memory

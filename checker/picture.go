@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func Picture(w io.Writer, r *holding.Record, v Violation) error {
 
 // drawn is the model of a lock, with states that say who holds it.
 func drawn(l *holding.Lock) porcupine.Model {
-	m := model(capacityOf(l), func() bool { return true }, func(int) {})
+	m := model(l, func() bool { return true }, func(int) {})
 	m.DescribeOperation = func(in, _ any) string {
 		if r, is := in.(*request); is {
 			return r.describe(l.Record())
@@ -86,14 +87,15 @@ func drawn(l *holding.Lock) porcupine.Model {
 	}
 	m.DescribeState = func(state any) string {
 		s, is := state.(*holders)
-		if !is || len(s.list) == 0 {
+		if !is || len(s.by) == 0 {
 			return "free"
 		}
 		var names []string
-		for i := range s.list {
-			text := l.Record().Name(s.list[i].owner)
-			if lease := s.list[i].lease; lease != history.Never {
-				text += " until " + seconds(lease)
+		for _, account := range slices.Sorted(maps.Keys(s.by)) {
+			h := s.by[account]
+			text := l.Record().Name(h.owner)
+			if h.lease != history.Never {
+				text += " until " + seconds(h.lease)
 			}
 			names = append(names, html.EscapeString(text))
 		}
