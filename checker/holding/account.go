@@ -58,11 +58,9 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	}
 	id := int32(len(l.Accounts)) //nolint:gosec // fewer than operations, which fit into memory
 	l.Accounts = append(l.Accounts, reads)
-	behind := byAnswers(ops)
-	*a = ownerState{
-		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0], behind: behind,
-	}
+	*a = ownerState{Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0]}
 	a.computeLeases(ops)
+	a.behind = byAnswers(ops)
 	for _, op := range ops {
 		switch {
 		case op.Verb == Lost:

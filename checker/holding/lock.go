@@ -2,7 +2,6 @@ package holding
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -197,55 +196,43 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	counts := make([]int, r.Names())
+	var all []*Op
 	for _, l := range r.locks {
-		l.derive(counts)
+		l.renamed()
+		all = append(append(all, l.Ops...), l.Losts...)
 	}
-}
-
-// derive takes a count of 0 for each name, and leaves it so.
-func (l *Lock) derive(counts []int) {
-	l.renamed()
+	ends := make([]int, r.Names()+1) // of each owner's part of those that are sorted; at first its beginning
+	for _, op := range all {
+		ends[op.Owner+1]++
+	}
+	for i := range r.Names() {
+		ends[i+1] += ends[i]
+	}
+	sorted := make([]*Op, len(all))
+	for _, op := range all {
+		sorted[ends[op.Owner]] = op
+		ends[op.Owner]++
+	}
 	var a ownerState // in its place for each: it is large
-	for ops := range byOwner(append(slices.Clip(l.Ops), l.Losts...), counts) {
-		slices.SortFunc(ops, byPlace)
-		l.divide(ops, &a)
+	from := 0
+	for _, to := range ends {
+		ops := sorted[from:to]
+		slices.SortFunc(ops, func(x, y *Op) int { return cmp.Or(cmp.Compare(x.Lock, y.Lock), byPlace(x, y)) })
+		for from = to; len(ops) > 0; {
+			n := len(ops) - 1
+			for ops[n].Lock != ops[0].Lock {
+				n--
+			}
+			r.lockOf[ops[0].Lock].divide(ops[:n+1], &a)
+			ops = ops[n+1:]
+		}
 	}
-	slices.SortFunc(l.Holds, byStart)
-	l.leaveOut()
-	byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
-	slices.SortFunc(l.Uncovered, byAnswer)
-	slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
-}
-
-// byOwner are operations by their owners, in time that grows with their number alone.
-func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
-	return func(yield func([]*Op) bool) {
-		var owners []int32
-		for _, op := range all {
-			if counts[op.Owner]++; counts[op.Owner] == 1 {
-				owners = append(owners, op.Owner)
-			}
-		}
-		slices.Sort(owners)
-		from := 0
-		for _, o := range owners {
-			counts[o], from = from, from+counts[o]
-		}
-		sorted := make([]*Op, len(all))
-		for _, op := range all {
-			sorted[counts[op.Owner]] = op
-			counts[op.Owner]++
-		}
-		from = 0
-		for _, o := range owners {
-			to := counts[o]
-			counts[o] = 0
-			if !yield(sorted[from:to]) {
-				return
-			}
-			from = to
-		}
+	for _, l := range r.locks {
+		slices.SortFunc(l.Holds, byStart)
+		l.leaveOut()
+		byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
+		slices.SortFunc(l.Uncovered, byAnswer)
+		slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
 	}
 }
 
