@@ -9,6 +9,8 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
+const noCapacity = "nothing says how many permits %q has: its declaration has no capacity"
+
 // Capacity is the checker of "capacity": at no instant are more permits of a
 // semaphore out for certain than it was declared to have, and each grant that was answered too late to be certain had
 // room at some instant. Both are decided exactly, by one sweep over the holds.
@@ -24,7 +26,7 @@ func Capacity() Checker {
 			ev.unclear(f, isSemaphore)
 			for _, l := range ev.Locks() {
 				if l.Semaphore() && l.Capacity == 0 {
-					f.doubt("nothing says how many permits %q has: its declaration has no capacity", l.Name)
+					f.doubt(noCapacity, l.Name)
 				}
 			}
 			grants(f, ev, isSemaphore)

@@ -63,8 +63,9 @@ func (p *Prepared) Sweep() Verdict {
 
 // Search decides by porcupine alone.
 func (p *Prepared) Search(ctx context.Context) Verdict {
-	v, _, _ := explore(ctx, p.lock, p.requests)
-	return v
+	s := search{Lock: p.lock}
+	s.any(ctx, p.requests)
+	return s.verdict
 }
 
 // CheckReaderWithin is [CheckReader] of so many operations at the most.

@@ -45,9 +45,8 @@ type Lock struct {
 	// Also are the accounts of an operation beside its first.
 	Also map[*Op][]int32
 
-	record     *Record
-	number     int32
-	acts, uses int
+	record *Record
+	number int32
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
