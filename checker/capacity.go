@@ -22,10 +22,12 @@ func Capacity() Checker {
 		name: "capacity", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().capacity...)
 			ev.unclear(f, isSemaphore)
 			for _, l := range ev.Locks() {
-				if l.Semaphore() && l.Capacity == 0 {
+				if !l.Semaphore() {
+					continue
+				}
+				if f.add(ev.sweep()[l].together...); l.Capacity == 0 {
 					f.doubt(noCapacity, l.Name)
 				}
 			}
@@ -42,7 +44,7 @@ func (l *lockSweep) permits(spans []holdSpan) {
 	reported := map[*holding.Grant]bool{}
 	l.over(leased, func(p *holdSpan, out []*holdSpan) {
 		reported[p.hold] = true
-		l.capacity = append(l.capacity, l.overCapacity(p, out))
+		l.together = append(l.together, l.overCapacity(p, out))
 	})
 	if len(leased) == len(spans) {
 		return

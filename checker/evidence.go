@@ -12,14 +12,14 @@ import (
 type evidence struct {
 	*holding.Record
 
-	sweep    func() *sweepResult       // of all locks, once
-	searched map[*holding.Lock]Verdict // of each lock that the search has judged
+	sweep    func() map[*holding.Lock]*lockSweep // of all locks, once
+	searched map[*holding.Lock]Verdict           // of each lock that the search has judged
 }
 
 // newEvidence derives who held what.
 func newEvidence(r *holding.Record) *evidence {
 	r.Derive()
-	return &evidence{Record: r, sweep: sync.OnceValue(func() *sweepResult { return sweep(r) })}
+	return &evidence{Record: r, sweep: sync.OnceValue(func() map[*holding.Lock]*lockSweep { return sweep(r) })}
 }
 
 func evidenceOf(h *history.History) *evidence { return newEvidence(holding.RecordOf(h)) }

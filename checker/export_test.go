@@ -55,7 +55,7 @@ func Prepare(h *history.History, lock string) *Prepared {
 
 // Sweep decides by the sweep.
 func (p *Prepared) Sweep() Verdict {
-	if _, bad := sweep(p.ev.Record).first[p.lock]; bad {
+	if sweep(p.ev.Record)[p.lock].first != nil {
 		return Invalid
 	}
 	return Valid

@@ -74,10 +74,10 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 			all = append(all, &search{Lock: l, verdict: Valid})
 		}
 	}
-	found := ev.sweep().first
-	side(len(all), func(i int) { all[i].run(ctx, found) })
+	swept := ev.sweep()
+	side(len(all), func(i int) { all[i].run(ctx, swept[all[i].Lock].first) })
 	for _, s := range all {
-		if _, bad := found[s.Lock]; bad && s.verdict == Valid && s.Unclear == "" && s.Capacities != nil {
+		if swept[s.Lock].first != nil && s.verdict == Valid && s.Unclear == "" && s.Capacities != nil {
 			s.verdict = Invalid // the search takes the greatest capacity
 		}
 		ev.searched[s.Lock] = s.verdict
@@ -113,12 +113,12 @@ func side(n int, call func(int)) {
 }
 
 // run decides whether some order explains what was done with the lock.
-func (s *search) run(ctx context.Context, found map[*holding.Lock]Violation) {
+func (s *search) run(ctx context.Context, found *Violation) {
 	requests := requestsOf(s.Lock)
 	s.requests = len(requests)
-	if v, bad := found[s.Lock]; bad {
+	if found != nil {
 		for _, most := range aroundViolation() {
-			if near, entire := around(requests, v, most); entire && s.explore(ctx, near) == Invalid {
+			if near, entire := around(requests, *found, most); entire && s.explore(ctx, near) == Invalid {
 				return
 			}
 		}
@@ -187,8 +187,9 @@ func operations(requests []request) []porcupine.Operation {
 
 // unexplained points at why no order works: at what the sweep has found, else at all that was done.
 func unexplained(ev *evidence, l *holding.Lock) Violation {
-	v, found := ev.sweep().first[l]
-	if found {
+	var v Violation
+	if found := ev.sweep()[l].first; found != nil {
+		v = *found
 		v.Explanation = ": " + v.Explanation
 	} else {
 		first, last := l.Ops[0], l.Ops[len(l.Ops)-1]
@@ -203,7 +204,7 @@ func disagreements(f *findings, ev *evidence) {
 	for _, l := range ev.Locks() {
 		searched, judged := ev.searched[l]
 		swept := Valid
-		if _, bad := ev.sweep().first[l]; bad {
+		if ev.sweep()[l].first != nil {
 			swept = Invalid
 		}
 		if judged && searched != Unknown && l.Unclear == "" && l.Capacities == nil && searched != swept {

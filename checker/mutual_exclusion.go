@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -27,7 +28,11 @@ func MutualExclusion() Checker {
 			return len(ev.Locks()) == 0 || ev.any(func(l *holding.Lock) bool { return l.Used && isExclusive(l) })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().exclusion...)
+			for _, l := range ev.Locks() {
+				if isExclusive(l) {
+					f.add(append(ev.sweep()[l].together, otherTokens(l)...)...)
+				}
+			}
 			ev.unclear(f, isExclusive)
 			grants(f, ev, isExclusive)
 			f.counts["holds"], f.counts["locks"] = ev.holds(isExclusive), len(ev.Locks())
@@ -71,28 +76,22 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 }
 
 // shared counts the inner grants to another process than the one that was granted the hold, and that went on after it.
-func shared(ev *evidence) int {
-	var inner []*holding.Op
-	by := map[*holding.Op]int{}
-	last := map[int]int64{} // of the processes of these holds
-	for _, l := range ev.Locks() {
-		for _, h := range l.Holds {
-			for _, op := range h.Extensions {
-				if op.Verb == holding.Acquire && op.OK() && op.Process != h.Process() {
-					inner, by[op], last[h.Process()] = append(inner, op), h.Process(), 0
-				}
-			}
-		}
-	}
-	if len(inner) == 0 {
+func shared(ev *evidence) (n int) {
+	if !ev.any(func(l *holding.Lock) bool { return l.Reentrant || l.Kind == history.KindRW }) {
 		return 0
 	}
+	last := map[int]int64{} // what each process did
 	for op := range ev.Ops() {
-		if _, asked := last[op.Process]; asked {
-			last[op.Process] = op.Invoke.Index
+		last[op.Process] = op.Invoke.Index
+	}
+	for _, l := range ev.Locks() {
+		for _, h := range l.Holds {
+			n += len(holding.Filter(h.Extensions, func(op *holding.Op) bool {
+				return op.Verb == holding.Acquire && op.OK() && op.Process != h.Process() && last[h.Process()] > op.Complete.Index
+			}))
 		}
 	}
-	return len(holding.Filter(inner, func(op *holding.Op) bool { return last[by[op]] > op.Complete.Index }))
+	return n
 }
 
 // otherTokens are the first inner acquires that were given another token than the hold
@@ -140,7 +139,7 @@ func (l *lockSweep) overlaps(spans []holdSpan) {
 		switch q := find(false); {
 		case q == nil:
 		case p.late == nil:
-			l.exclusion = append(l.exclusion, l.doubleGrant(q, p))
+			l.together = append(l.together, l.doubleGrant(q, p))
 		default:
 			l.ownership = append(l.ownership, l.foreign(p, q.hold))
 		}
@@ -171,13 +170,13 @@ func (l *lockSweep) doubleGrant(first, second *holdSpan) Violation {
 func (l *lockSweep) noFreeTime(h *holding.Grant, by []holdSpan) {
 	s := holding.Span{From: h.Acquire.Invoke.Time, Until: h.Start}
 	if l.Semaphore() {
-		l.capacity = append(l.capacity, violation(OverCapacity, l.Name, s, besides(h, by),
+		l.together = append(l.together, violation(OverCapacity, l.Name, s, besides(h, by),
 			"%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
 			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(s.From), seconds(s.Until), l.Capacity))
 		return
 	}
 	other := by[0]
-	l.exclusion = append(l.exclusion, violation(DoubleGrant, l.Name, s, events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent),
+	l.together = append(l.together, violation(DoubleGrant, l.Name, s, events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent),
 		"%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
 		holder(l.Lock, h), l.Name, seconds(s.From), seconds(s.Until), holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until)))
 }

@@ -20,7 +20,9 @@ func Ownership() Checker {
 		name: "ownership", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().ownership...)
+			for _, l := range ev.Locks() {
+				f.add(ev.sweep()[l].ownership...)
+			}
 			ev.unclear(f, anyLock)
 			for op := range ev.Ops() {
 				if isAnswer(op) {
