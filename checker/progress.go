@@ -41,28 +41,25 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			p := newProgress(ev, bound)
-			p.pause = pause
-			longest := time.Duration(0)
+			p := newProgress(ev)
+			p.bound, p.pause = bound, pause
 			for _, l := range ev.Locks() {
 				w := watch{progress: p, Lock: l, findings: f, until: -1, soonest: history.Never}
 				if first := slices.IndexFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() }); grant && first >= 0 {
 					w.until = l.Ops[first].Complete.Time
 				}
 				w.judge()
-				longest = max(longest, w.longest)
 			}
 			f.add(left(ev)...)
-			granted, recovered := p.recovery(ev)
-			if !granted {
+			if !p.granted {
 				f.doubt("no client was granted a lock, so that nothing shows that one could be")
 			}
 			f.valid = "no lock was asked for while it was free and no fault was in effect"
 			if f.counts["requests"] > 0 {
-				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(longest))
+				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(p.longest))
 			}
-			if recovered >= 0 {
-				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(recovered))
+			if op := p.recovered; op != nil {
+				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(op.Complete.Time-p.at(op.Complete.Index).ended[message]))
 			}
 		},
 	}
@@ -70,54 +67,60 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 
 // progress is what the judges of all locks share.
 type progress struct {
-	bound   time.Duration
-	pause   time.Duration // the longest one between two requests that ask for the lock as one
-	crashes map[int][]holding.Crash
-	end     time.Duration
-	calms   []calm               // after each event of a fault
-	joint   map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
+	*evidence
+	bound, pause time.Duration        // the longest pause between two requests that ask for the lock as one
+	calms        []calm               // after each event of a fault
+	joint        map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
+
+	longest   time.Duration // that a lock was free, asked for, and not granted
+	granted   bool          // whether any was
+	recovered *holding.Op   // the first grant after the last heal of a fault, while none is in effect
 }
+
+// What a fault is about.
+const (
+	lasting = iota // more than one message
+	message        // one, which may be late, lost or refused: all others go through
+)
 
 // A calm is which faults are in effect from an event on.
 type calm struct {
-	index             int64
-	lasting, messages int           // how many are about more than one message, and how many about one
-	since             time.Duration // when the last fault ended
-	quiet             time.Duration // when the last fault ended that was about more than one message
-	healed            int
+	index  int64
+	active [2]int           // how many are lasting, and how many about one message
+	ended  [2]time.Duration // when the last one ended that was lasting, and the last of all
+	healed int
 }
 
-func newProgress(ev *evidence, bound time.Duration) *progress {
-	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
-	type fault struct {
-		name, target string
-		message      bool
-	}
-	active := map[fault]int{} // of one name and target, those of one message are over first
+// calm reports whether no fault is in effect.
+func (c *calm) calm() bool { return c.active == [2]int{} }
+
+func newProgress(ev *evidence) *progress {
+	p := &progress{evidence: ev, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
+	active := map[[2]string][2]int{} // of one name and target
 	for i := range ev.Faults {
 		e, now := &ev.Faults[i], p.calms[len(p.calms)-1]
-		one, all := fault{e.Fault, e.Target, true}, fault{e.Fault, e.Target, false}
+		of := [2]string{e.Fault, e.Target}
+		together, kind := active[of], lasting
 		switch now.index = e.Index; {
-		case e.Op == history.Inject && e.Type == history.Invoke && ofOneMessage(e):
-			active[one]++
-			now.messages++
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			active[all]++
-			now.lasting++
-		case !endsFault(e):
+			if ofOneMessage(e) {
+				kind = message
+			}
+			together[kind]++
+			now.active[kind]++
+		case !endsFault(e) || together == [2]int{}:
 			continue
-		case active[one] > 0:
-			active[one]--
-			now.messages--
-			now.since = e.Time
-		case active[all] > 0:
-			active[all]--
-			now.lasting--
-			now.since, now.quiet = e.Time, e.Time
 		default:
-			continue
+			if together[message] > 0 { // they are over first
+				kind = message
+			}
+			together[kind]--
+			now.active[kind]--
+			for ; kind <= message; kind++ {
+				now.ended[kind] = e.Time
+			}
 		}
-		if e.Op == history.Heal {
+		if active[of] = together; e.Op == history.Heal {
 			now.healed++
 		}
 		p.calms = append(p.calms, now)
@@ -138,8 +141,7 @@ func newProgress(ev *evidence, bound time.Duration) *progress {
 	return p
 }
 
-// ofOneMessage reports whether a fault is about one message, which may be late, lost or
-// refused: all others go through.
+// ofOneMessage reports whether a fault is about one message.
 func ofOneMessage(e *history.Event) bool {
 	one := []history.Effect{history.Loses, history.Delays, history.Withholds, history.Refuses}
 	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool { return !slices.Contains(one, effect) })
@@ -160,7 +162,7 @@ func (p *progress) at(index int64) *calm {
 
 // gone is when the process of a request had last crashed before an event, since the request was sent.
 func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is bool) {
-	for _, c := range p.crashes[op.Process] {
+	for _, c := range p.Crashes[op.Process] {
 		if c.Index < before && c.Time >= op.Invoke.Time {
 			crash, is = c.Stamp, true
 		}
@@ -168,22 +170,12 @@ func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is b
 	return crash, is
 }
 
-// recovery is whether a lock was granted at all, and how soon after the last heal of a fault;
-// negative if that is not known.
-func (p *progress) recovery(ev *evidence) (granted bool, recovered time.Duration) {
-	healed := p.calms[len(p.calms)-1].healed
-	first := int64(math.MaxInt64)
-	recovered = -1
-	for op := range ev.Ops() {
-		if op.Verb != holding.Acquire || !op.OK() {
-			continue
-		}
-		granted = true
-		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.lasting+now.messages == 0 && op.Complete.Index < first {
-			first, recovered = op.Complete.Index, op.Complete.Time-now.since
-		}
+// grant takes note of an acquire that was granted.
+func (p *progress) grant(op *holding.Op) {
+	now, last := p.at(op.Complete.Index), p.calms[len(p.calms)-1]
+	if p.granted = true; last.healed > 0 && now.healed == last.healed && now.calm() && (p.recovered == nil || op.Complete.Index < p.recovered.Complete.Index) {
+		p.recovered = op
 	}
-	return granted, recovered
 }
 
 // An occupation is for how long a lock may be held, and for how long that is certain, or has an end.
@@ -199,11 +191,11 @@ type occupation struct {
 // arrived is when a request had reached the servers at the latest that its client gave up, or crashed with: a fault that was
 // in effect then may have held it back until it was over.
 func (p *progress) arrived(left holding.Stamp) holding.Stamp {
-	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].lasting+p.calms[i].messages > 0; i++ {
+	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; !p.calms[i].calm(); i++ {
 		if i == len(p.calms)-1 {
-			return holding.Stamp{Time: max(left.Time, p.end), Index: left.Index}
+			return holding.Stamp{Time: max(left.Time, p.End), Index: left.Index}
 		}
-		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].since), Index: p.calms[i+1].index}
+		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].ended[message]), Index: p.calms[i+1].index}
 	}
 	return left
 }
@@ -362,14 +354,13 @@ type watch struct {
 	free, vague [2]chain
 
 	firm    [2]time.Duration // until when it was in the way of requests: by those who do not read, and by those who do
-	granted time.Duration    // when it was granted last, or found to be held
+	given   time.Duration    // when it was granted last, or found to be held
 	holders []occupation     // of a semaphore: those that may be in the way
 	out     int              // their permits
 	soonest time.Duration    // when the first of them ends
 	perhaps time.Duration    // until when the first request since then may hold it whose outcome is unknown; 0 for none
 
-	longest time.Duration // that it was free, asked for, and not granted
-	endless *holding.Op   // the last acquire that may hold it for ever, and need not
+	endless *holding.Op // the last acquire that may hold it for ever, and need not
 	doubted bool
 }
 
@@ -394,7 +385,8 @@ func (w *watch) judge() {
 		w.ask(op, at, now)
 		switch {
 		case op.OK():
-			w.granted, w.free, w.perhaps = max(w.granted, now), [2]chain{}, 0
+			w.grant(op)
+			w.given, w.free, w.perhaps = max(w.given, now), [2]chain{}, 0
 			w.begin(at + 1)
 		case op.Unknown() && w.perhaps == 0 && op.Lease > 0:
 			_, w.perhaps, _ = w.carriedOut(op, w.Drift)
@@ -403,11 +395,11 @@ func (w *watch) judge() {
 	w.waiting = append(w.waiting, requests...)
 	w.begin(math.MaxInt64)
 	for _, op := range w.waiting {
-		w.ask(op, math.MaxInt64, w.end)
+		w.ask(op, math.MaxInt64, w.End)
 	}
 	for _, f := range w.free {
-		if w.bound >= ProgressBound && f.first != nil && !f.told && f.heard-f.asked >= w.bound/2 && w.end-f.heard <= w.bound/4 {
-			w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(w.end-f.asked), w.Name, say.Span(w.bound))
+		if w.bound >= ProgressBound && f.first != nil && !f.told && f.heard-f.asked >= w.bound/2 && w.End-f.heard <= w.bound/4 {
+			w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(w.End-f.asked), w.Name, say.Span(w.bound))
 		}
 	}
 }
@@ -441,18 +433,18 @@ func (w *watch) rightly(op *holding.Op, now time.Duration) (is bool, capacity in
 func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	faults, refused := w.at(at), op.Failed()
 	rightly, capacity := w.rightly(op, now)
-	if rightly || faults.lasting > 0 || faults.messages > 0 && !refused {
+	if rightly || faults.active[lasting] > 0 || faults.active[message] > 0 && !refused {
 		return
 	}
 	held, last := w.inTheWay(op, capacity, at, now)
 	if held {
-		w.granted = max(w.granted, now)
+		w.given = max(w.given, now)
 	}
 	long := time.Duration(0)
-	for i, since := range [...]time.Duration{faults.since, faults.quiet} {
+	for i, since := range [...]time.Duration{faults.ended[message], faults.ended[lasting]} {
 		first := op
 		switch {
-		case i == 0 && faults.messages > 0 || i == 1 && !refused:
+		case i == 0 && !faults.calm() || i == 1 && !refused:
 			continue
 		case i == 0:
 			first = w.first(op, at)
@@ -522,7 +514,7 @@ func (w *watch) inTheWay(op *holding.Op, capacity int, at int64, now time.Durati
 		firm = max(firm, w.firm[1])
 	}
 	is = firm >= now || w.out > 0 && w.out+op.Amount() > capacity
-	last = max(w.granted, firm, min(w.perhaps, now))
+	last = max(w.given, firm, min(w.perhaps, now))
 	for _, other := range w.waiting { // granted, perhaps, and never told
 		if crash, crashed := w.gone(other, at); crashed && other.Lease > 0 {
 			end := holding.After(w.arrived(crash).Time, other.Lease)
@@ -543,7 +535,7 @@ func (w *watch) stuck(f *chain, op *holding.Op, faults *calm, now time.Duration)
 	default:
 		tries = "and " + say.Count(f.refuse, "request") + " were refused"
 	}
-	if f.since < faults.since || faults.messages > 0 {
+	if f.since < faults.ended[message] || !faults.calm() {
 		hindered = "of more than one message was in effect"
 	}
 	if f.first.Invoke.Time < f.asked {
