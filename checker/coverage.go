@@ -39,16 +39,8 @@ func cover(ev *evidence) map[string]int {
 		add(history.MetContention, contended(l))
 		coverHolds(l, ev.End, add)
 	}
-	all := ev.Holds()
-	times := make([]int32, ev.Names()) // that each owner held something
-	for _, h := range all {
-		times[h.Owner()]++
-	}
 	held := map[int32][]*holding.Grant{} // by owner
-	for _, h := range all {
-		if times[h.Owner()] == 1 {
-			continue
-		}
+	for _, h := range ev.Holds() {
 		before := slices.DeleteFunc(held[h.Owner()], func(before *holding.Grant) bool { return before.End <= h.Start })
 		held[h.Owner()] = append(before, h)
 		for _, mine := range before {

@@ -59,7 +59,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	id := int32(len(l.Accounts)) //nolint:gosec // fewer than operations, which fit into memory
 	l.Accounts = append(l.Accounts, reads)
 	*a = ownerState{Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0]}
-	a.computeLeases(ops)
+	a.hearNotices(ops)
 	a.behind = byAnswers(ops)
 	for _, op := range ops {
 		switch {
@@ -89,7 +89,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 			a.release(op)
 		case Extend:
 			a.extend(op)
-		default: // computeLeases has cut the lease
+		default: // hearNotices has cut the lease
 		}
 	}
 	if a.hold != nil {

@@ -36,14 +36,10 @@ func (a *ownerState) cutLease(op *Op, at time.Duration, lost int64) {
 	a.cutLeases[op] = l
 }
 
-// computeLeases notes how long each acquire and extend of one owner is good that was
-// answered ok, or may have been done.
-func (a *ownerState) computeLeases(ops []*Op) {
+// hearNotices ends the leases of which a notice tells that they are lost.
+func (a *ownerState) hearNotices(ops []*Op) {
 	for i, told := range ops {
 		if told.Verb != Lost {
-			if expires := told.Expires(); expires > 0 && !told.Failed() && told.Verb != Release {
-				told.Ends = max(expires-a.Drift, 0)
-			}
 			continue
 		}
 		// The notice is about what was asked last, of the acquires that were answered ok before it and the extends that were

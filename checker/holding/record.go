@@ -267,6 +267,9 @@ func (r *Record) Close(truncated int) {
 				l.Requests = append(l.Requests, op)
 			}
 		}
+		if expires := op.Expires(); expires > 0 && !op.Failed() && (op.Verb == Acquire || op.Verb == Extend) {
+			op.Ends = max(expires-l.Drift, 0)
+		}
 		switch {
 		case op.Lock == 0:
 		case op.Verb == Access:
