@@ -108,9 +108,7 @@ func likely(l *holding.Lock, requests []request) bool {
 		}
 		turns[i] = t
 	}
-	slices.SortFunc(turns, func(a, b turn) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank), cmp.Compare(a.asks, b.asks))
-	})
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.rank, b.rank)) })
 	s := newHolders(l)
 	return !slices.ContainsFunc(turns, func(t turn) bool { return !s.step(&requests[t.asks]) })
 }
