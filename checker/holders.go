@@ -1,8 +1,6 @@
 package checker
 
 import (
-	"fmt"
-	"html"
 	"maps"
 	"time"
 
@@ -26,16 +24,6 @@ type request struct {
 
 // grants reports whether it is an acquire that was granted.
 func (r *request) grants() bool { return r.done && r.op.Verb == holding.Acquire }
-
-// describe is a short label: "acquire a ok #7". Porcupine's page takes its
-// texts for HTML.
-func (r *request) describe(names *holding.Record) string {
-	typ := r.op.Outcome()
-	if r.done {
-		typ = history.OK
-	}
-	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.op.Verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
-}
 
 // An occupant is one of those who may hold a lock.
 type occupant struct {
