@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -335,7 +336,7 @@ func TestWhatIsReadIsJudgedAlike(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, want, got, "seed %d\n%s", seed, dump(h))
+		require.Equal(t, want, got, "seed %d\n%s", seed, oracle.Lines(h))
 	}
 }
 

@@ -1,8 +1,6 @@
 package checker_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -33,15 +31,6 @@ func cases(t *testing.T, usual int) int {
 	return n
 }
 
-func dump(h *history.History) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	for _, e := range h.Events {
-		_ = enc.Encode(e)
-	}
-	return b.String()
-}
-
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 // made is a small history of the oracle's generator.
@@ -59,7 +48,7 @@ func TestALikelyOrderIsAProof(t *testing.T) {
 		}
 		found, searched := checker.Likely(t.Context(), h, "k")
 		if found {
-			require.Equal(t, checker.Valid, searched, "seed %d\n%s", seed, dump(h))
+			require.Equal(t, checker.Valid, searched, "seed %d\n%s", seed, oracle.Lines(h))
 		}
 		if searched == checker.Valid {
 			legal++
