@@ -116,9 +116,8 @@ func (w *skewed) hides(ctx context.Context, r *Result, c Checker) (why string, t
 			return "", false
 		}
 		return fmt.Sprintf("a lock may have been free for %v", ProgressBound), false
-	case r.Name == MutualExclusion().Name() || r.Name == Ownership().Name() || r.Name == Linearizability().Name():
-		return w.tooClose(r), true
-	case r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
+	case r.Name == MutualExclusion().Name(), r.Name == Ownership().Name(), r.Name == Linearizability().Name(),
+		r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
 		return w.tooClose(r), true
 	case r.Name == FencingOrder().Name():
 		return cmp.Or(w.tooClose(r), w.closeOther), w.closeOther == ""

@@ -28,11 +28,11 @@ func requestsOf(l *holding.Lock) []request {
 		}
 	}
 	requests := make([]request, 0, len(l.Ops))
+	grants := map[int32]int{} // of permits, by account: how often each is confirmed later
 	add := func(op *holding.Op, account int32) {
 		r := request{
-			op: op, until: op.Complete.Time, done: op.OK(), account: account, again: l.Reentrant || l.Accounts[account],
+			op: op, until: op.Complete.Time, done: op.OK(), account: account, again: l.Reentrant || l.Accounts[account], proves: proving[op],
 		}
-		r.proves = proving[op]
 		switch {
 		case op.OK():
 		case op.Verb == holding.Acquire && op.Unknown():
@@ -48,6 +48,11 @@ func requestsOf(l *holding.Lock) []request {
 		case op.Unknown():
 			r.until = history.Never
 		}
+		if l.Semaphore() && r.grants() {
+			grants[account] = len(requests)
+		} else if of, is := grants[account]; is && r.done {
+			requests[of].pinned++
+		}
 		requests = append(requests, r)
 	}
 	for _, op := range l.Ops {
@@ -61,27 +66,7 @@ func requestsOf(l *holding.Lock) []request {
 			add(op, account)
 		}
 	}
-	if l.Semaphore() {
-		pin(requests)
-	}
 	return requests
-}
-
-// pin notes in each grant how often the hold is confirmed later.
-func pin(requests []request) {
-	grants := map[int32]*request{}
-	for i := range requests {
-		switch r := &requests[i]; {
-		case !r.done:
-		case r.grants():
-			grants[r.account] = r
-			r.pinned = 0
-		default:
-			if g := grants[r.account]; g != nil {
-				g.pinned++
-			}
-		}
-	}
 }
 
 // likely reports whether one order of the requests, the likeliest, explains them: a yes is a

@@ -131,10 +131,10 @@ func newProgress(ev *evidence) *progress {
 			continue
 		}
 		before := longest[op.Owner]
-		if before != nil && op.Invoke.Index < answeredAt(before) {
+		if before != nil && op.Invoke.Index < before.Answered() {
 			p.joint[before], p.joint[op] = true, true
 		}
-		if before == nil || answeredAt(before) < answeredAt(op) {
+		if before == nil || before.Answered() < op.Answered() {
 			longest[op.Owner] = op
 		}
 	}
@@ -145,14 +145,6 @@ func newProgress(ev *evidence) *progress {
 func ofOneMessage(e *history.Event) bool {
 	one := []history.Effect{history.Loses, history.Delays, history.Withholds, history.Refuses}
 	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool { return !slices.Contains(one, effect) })
-}
-
-// answeredAt is the index of the answer to a request.
-func answeredAt(op *holding.Op) int64 {
-	if op.Open() {
-		return math.MaxInt64
-	}
-	return op.Complete.Index
 }
 
 // at is which faults are in effect at an event.

@@ -161,13 +161,8 @@ func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
 		return l.Capacity, l.Capacity
 	}
 	for i, c := range l.Capacities {
-		over := i+1 < len(l.Capacities) && l.Capacities[i+1].From < from
-		switch {
-		case c.From > until || over:
-		case most == 0:
-			least, most = c.Permits, c.Permits
-		default:
-			least, most = min(least, c.Permits), max(most, c.Permits)
+		if c.From <= until && (i+1 == len(l.Capacities) || l.Capacities[i+1].From >= from) {
+			least, most = min(cmp.Or(least, c.Permits), c.Permits), max(most, c.Permits)
 		}
 	}
 	return least, most
@@ -286,12 +281,8 @@ func (l *Lock) reads(op *Op, asked [2]int64) bool {
 	if op.Mode != NoMode || op.Verb == Acquire {
 		return op.Mode == Read
 	}
-	until := op.Complete.Index
-	if op.Open() {
-		until = math.MaxInt64
-	}
-	read := asked[1] < until
-	if read && asked[0] < until {
+	read := asked[1] < op.Answered()
+	if read && asked[0] < op.Answered() {
 		l.confused(op.Owner, "owner %s reads and writes, and its "+op.Verb.String()+" does not say which of the two it is about")
 	}
 	return read
