@@ -31,8 +31,7 @@ func Capacity() Checker {
 					f.doubt(noCapacity, l.Name)
 				}
 			}
-			grants(f, ev, isSemaphore)
-			f.counts["grants"] = ev.holds(isSemaphore)
+			f.counts["grants"] = holds(f, ev, isSemaphore)
 			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
 		},
 	}

@@ -39,17 +39,6 @@ func (ev *evidence) anyOp(is func(*holding.Op) bool) bool {
 	return false
 }
 
-// holds are how many holds there are of some locks.
-func (ev *evidence) holds(of func(*holding.Lock) bool) int {
-	n := 0
-	for _, l := range ev.Locks() {
-		if of(l) {
-			n += len(l.Holds)
-		}
-	}
-	return n
-}
-
 // unclear says of which locks of a kind the account of an owner can't be told.
 func (ev *evidence) unclear(f *findings, of func(*holding.Lock) bool) {
 	for _, l := range ev.Locks() {

@@ -34,8 +34,7 @@ func MutualExclusion() Checker {
 				}
 			}
 			ev.unclear(f, isExclusive)
-			grants(f, ev, isExclusive)
-			f.counts["holds"], f.counts["locks"] = ev.holds(isExclusive), len(ev.Locks())
+			f.counts["holds"], f.counts["locks"] = holds(f, ev, isExclusive), len(ev.Locks())
 			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
 				" of " + say.Count(f.counts["locks"], "lock")
 			if n := shared(ev); n > 0 {
@@ -46,9 +45,9 @@ func MutualExclusion() Checker {
 	}
 }
 
-// grants doubts a history whose grants of locks of a kind show nothing: none of them held the
+// holds counts the holds of locks of a kind, and doubts a history whose grants show nothing: none of them held the
 // lock for certain, or most were answered after their own expiry.
-func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
+func holds(f *findings, ev *evidence, of func(*holding.Lock) bool) (n int) {
 	given, late, certain := 0, 0, false
 	for _, l := range ev.Locks() {
 		if !of(l) {
@@ -62,6 +61,7 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 				}
 			}
 		}
+		n += len(l.Holds)
 		certain = certain || slices.ContainsFunc(l.Holds, (*holding.Grant).Certain)
 	}
 	switch {
@@ -73,6 +73,7 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 	default:
 		f.doubt("no grant of a lock is known for certain")
 	}
+	return n
 }
 
 // shared counts the inner grants to another process than the one that was granted the hold, and that went on after it.

@@ -216,16 +216,14 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 	known := map[*holding.Op]bool{}       // of those with an unknown outcome, the acquires and extends that are part of a hold
 	doubted := map[int32]bool{}           // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
 	released := map[int32][]*holding.Op{} // of those of which not even the order of what they did is known
-	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
-		for _, h := range holds {
-			for _, op := range h.Extensions {
-				known[op] = true
-			}
-			if h.Acquire.Unknown() {
-				known[h.Acquire] = true
-			}
-			list = p.occupationsOf(list, l, h)
+	for _, h := range slices.Concat(l.Holds, l.Excluded) {
+		for _, op := range h.Extensions {
+			known[op] = true
 		}
+		if h.Acquire.Unknown() {
+			known[h.Acquire] = true
+		}
+		list = p.occupationsOf(list, l, h)
 	}
 	for _, op := range l.Ops {
 		if op.Verb == holding.Release && !op.Unknown() && l.Disordered[op.Owner] {

@@ -534,11 +534,7 @@ func (a *ownerState) extend(op *Op) {
 		h.prove(op)
 		end := max(h.End, op.Invoke.Time)
 		if op.Invoke.Time > a.lapse { // else its lease was there until then
-			if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
-				h.Late[n-1].Until = end
-			} else {
-				h.Late = append(h.Late, Late{Span: Span{From: max(a.lapse, h.End), Until: end}, By: op})
-			}
+			h.Late = append(h.Late, Late{Span: Span{From: max(a.lapse, h.End), Until: end}, By: op})
 		}
 		a.lapse = max(a.lapse, op.Ends)
 		h.End = end
