@@ -2,6 +2,7 @@ package holding
 
 import (
 	"cmp"
+	"hash/maphash"
 	"iter"
 	"slices"
 	"strconv"
@@ -30,8 +31,9 @@ type Record struct {
 	grants [][]Grant // of all locks
 
 	names   []string
-	numbers map[string]int32
-	last    [256]int32 // the numbers that were asked for last, by hints
+	seed    maphash.Seed
+	numbers map[uint64]int32 // by the hashes of names; where another name has that, by the next one that is free
+	last    [256]int32       // the numbers that were asked for last, by hints
 	locks   []*Lock
 	lockOf  map[int32]*Lock
 	lock    *Lock // of the last event
@@ -43,7 +45,7 @@ const page = 1 << 12
 
 // NewRecord returns an empty record.
 func NewRecord() *Record {
-	r := &Record{Crashes: map[int][]Crash{}, open: map[int]*Op{}, numbers: map[string]int32{}, lockOf: map[int32]*Lock{}}
+	r := &Record{Crashes: map[int][]Crash{}, open: map[int]*Op{}, seed: maphash.MakeSeed(), numbers: map[uint64]int32{}, lockOf: map[int32]*Lock{}}
 	r.number("", 0)
 	return r
 }
@@ -102,17 +104,22 @@ func (r *Record) Names() int { return len(r.names) }
 func (r *Record) Name(number int32) string { return r.names[number] }
 
 // number is the number of a name. Names with the same hint are most often the same: to look for one
-// among all takes half the time of a record.
+// among all takes half the time of a record. A map by hashes moves no names when it grows, nor does the collector look
+// into it: with one by names, the judge of a million owners takes a tenth more processor time.
 func (r *Record) number(name string, hint int) int32 {
 	last := &r.last[hint&(len(r.last)-1)]
 	if int(*last) < len(r.names) && r.names[*last] == name {
 		return *last
 	}
-	n, known := r.numbers[name]
+	hash := maphash.String(r.seed, name)
+	n, known := r.numbers[hash]
+	for ; known && r.names[n] != name; n, known = r.numbers[hash] {
+		hash++
+	}
 	if !known {
 		n = int32(len(r.names)) //nolint:gosec // fewer than fit into memory
 		r.names = append(r.names, name)
-		r.numbers[name] = n
+		r.numbers[hash] = n
 	}
 	*last = n
 	return n
