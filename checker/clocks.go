@@ -168,7 +168,7 @@ func (w *skewed) near() {
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
 				a := w.clocks[w.record.Name(o.Owner())]
-				if a == b || o.Reads() && g.Reads() {
+				if a == b || !excludes(l, o, g) {
 					continue
 				}
 				w.pairs++

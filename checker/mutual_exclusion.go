@@ -118,21 +118,33 @@ func otherTokens(l *holding.Lock) []Violation {
 	return found
 }
 
+// excludes reports whether two holds of a lock may not be at the same time: of a mutex all, of a read-write lock a write
+// and any other, but for what its owner reads. (Of permits, any number may: see [Capacity].)
+func excludes(l *holding.Lock, a, b *holding.Grant) bool {
+	switch {
+	case a == b:
+		return false
+	case l.Kind != history.KindRW:
+		return true
+	case a.Owner() == b.Owner():
+		return !a.Reads() && !b.Reads()
+	default:
+		return !a.Reads() || !b.Reads()
+	}
+}
+
 // overlaps finds the stretches that share more than an instant with an earlier
 // one. For each it reports the one that reaches farthest.
 func (l *lockSweep) overlaps(spans []holdSpan) {
 	latest := map[[2]bool]*best[*holdSpan]{{}: {}, {true}: {}, {false, true}: {}, {true, true}: {}} // by late or not, by read or not
 	farther := func(p, q *holdSpan) bool { return p.Until > q.Until }
-	same := func(p, q *holdSpan) bool { // in a read-write lock, one owner may hold both modes
-		return p.hold == q.hold || l.rw() && p.hold.Owner() == q.hold.Owner() && p.hold.Reads() != q.hold.Reads()
-	}
+	same := func(p, q *holdSpan) bool { return p.hold == q.hold }
 	for i := range spans {
 		p := &spans[i]
-		read := l.rw() && p.hold.Reads()
 		find := func(late bool) *holdSpan {
-			reaches := func(q *holdSpan) bool { return !same(q, p) && q.Until > p.From }
+			reaches := func(q *holdSpan) bool { return excludes(l.Lock, q.hold, p.hold) && q.Until > p.From }
 			q, _ := latest[[2]bool{late}].but(reaches)
-			if r, found := latest[[2]bool{late, true}].but(reaches); found && !read && (q == nil || r.Until > q.Until) {
+			if r, found := latest[[2]bool{late, true}].but(reaches); found && (q == nil || r.Until > q.Until) {
 				q = r
 			}
 			return q
@@ -147,7 +159,7 @@ func (l *lockSweep) overlaps(spans []holdSpan) {
 		if q := find(true); q != nil {
 			l.ownership = append(l.ownership, l.foreign(q, p.hold))
 		}
-		latest[[2]bool{p.late != nil, read}].add(p, farther, same)
+		latest[[2]bool{p.late != nil, p.hold.Reads()}].add(p, farther, same)
 	}
 }
 

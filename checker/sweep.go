@@ -55,8 +55,6 @@ type holdSpan struct {
 // byLease reports whether a stretch is covered by the lease.
 func byLease(p holdSpan) bool { return p.late == nil }
 
-func (l *lockSweep) rw() bool { return l.Kind == history.KindRW }
-
 func (l *lockSweep) run() {
 	for _, op := range l.Uncovered {
 		l.ownership = append(l.ownership, l.uncovered(op))
@@ -153,18 +151,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 	for first > 0 && r.reach[first-1] >= s.From {
 		first--
 	}
-	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool {
-		switch {
-		case p.hold == h || p.Until < s.From:
-			return false
-		case !r.rw():
-			return true
-		case p.hold.Owner() == h.Owner(): // what it holds in the other mode is not in its way
-			return !p.hold.Reads() && !h.Reads()
-		default:
-			return !p.hold.Reads() || !h.Reads()
-		}
-	})
+	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool { return p.Until >= s.From && excludes(r.Lock, p.hold, h) })
 	most := 0
 	if r.Semaphore() {
 		_, most = r.CapacityIn(h.Acquire.Invoke.Time, s.Until)
