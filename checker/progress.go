@@ -198,16 +198,13 @@ func (p *progress) carriedOut(op *holding.Op, drift time.Duration) (at holding.S
 	at, until, is = op.Complete, op.Latest(drift), true
 	if op.Open() {
 		at, is = p.gone(op, math.MaxInt64)
-		until = 0
 	}
-	if !is || !op.Unknown() {
-		return at, until, is
+	if is && op.Unknown() {
+		late := *op
+		late.Complete = p.arrived(at)
+		at, until = late.Complete, late.Latest(drift)
 	}
-	at = p.arrived(at)
-	if op.Lease == 0 {
-		return at, history.Never, true
-	}
-	return at, max(until, holding.After(holding.After(at.Time, op.Lease), drift)), true
+	return at, until, is
 }
 
 // occupations are those of the lock, in order.

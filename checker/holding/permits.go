@@ -134,7 +134,7 @@ func (p *permits) take(op *Op) {
 			s.over = false // it was still there when the extend was sent
 		}
 	default:
-		p.givenBack(busy, possible, op)
+		p.givenBack(busy, total, possible, op)
 	}
 }
 
@@ -228,7 +228,7 @@ func (p *permits) refused(busy []int, total int, op *Op) {
 }
 
 // givenBack is a release of permits that the owner may have.
-func (p *permits) givenBack(busy []int, possible int, op *Op) {
+func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
@@ -238,7 +238,7 @@ func (p *permits) givenBack(busy []int, possible int, op *Op) {
 		}
 		return cmp.Or(cmp.Compare(p.ends(y, op), p.ends(x, op)), i-j)
 	})
-	back, why := given(p.slots, busy, int(op.Permits))
+	back, why := given(p.slots, busy, total, int(op.Permits))
 	switch {
 	case !op.OK() || len(back) == len(busy):
 	case p.vague:
@@ -282,22 +282,16 @@ func (p *permits) mayBeOver(busy, back []int, op *Op) bool {
 }
 
 // given are the grants that a release of so many permits gives back: one, or
-// several that sum up to them. A release of no number gives back one grant. It
+// several that sum up to them; busy have total. A release of no number gives back one grant. It
 // says why that can't be told.
-func given(slots []slot, busy []int, permits int) (back []int, why string) {
+func given(slots []slot, busy []int, total, permits int) (back []int, why string) {
 	size := slots[busy[0]].permits
-	total := 0
-	alike := true
-	for _, i := range busy {
-		total += slots[i].permits
-		alike = alike && slots[i].permits == size
-	}
 	switch {
 	case permits > total: // if it did anything at all
 		return nil, ""
 	case permits == total:
 		return busy, ""
-	case !alike:
+	case slices.ContainsFunc(busy, func(i int) bool { return slots[i].permits != size }):
 		return nil, "gave back some of several grants of different sizes, and nothing tells which"
 	case permits == 0:
 		return busy[:1], ""
