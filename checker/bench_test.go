@@ -196,13 +196,7 @@ func BenchmarkFile(b *testing.B) {
 // longest is how many operations the longest history of a benchmark has.
 func longest(b *testing.B) int {
 	b.Helper()
-	text := os.Getenv("LOCKCHAOS_OPERATIONS")
-	if text == "" {
-		return 1_000_000
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(b, err)
-	return n
+	return fromEnv(b, "LOCKCHAOS_OPERATIONS", 1_000_000)
 }
 
 func (c crowd) benchmark(b *testing.B, path string, judge func(context.Context, io.Reader) (checker.Verdict, error)) {

@@ -2,8 +2,6 @@ package checker_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,17 +16,10 @@ import (
 // race detector or -short, and more where LOCKCHAOS_CASES says so.
 func cases(t *testing.T, usual int) int {
 	t.Helper()
-	text := os.Getenv("LOCKCHAOS_CASES")
-	switch {
-	case text != "":
-	case race.Enabled, testing.Short():
-		return max(usual/20, 20)
-	default:
-		return usual
+	if race.Enabled || testing.Short() {
+		usual = max(usual/20, 20)
 	}
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return n
+	return fromEnv(t, "LOCKCHAOS_CASES", usual)
 }
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

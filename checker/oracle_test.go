@@ -150,7 +150,7 @@ func verdictLines(ctx context.Context, h *history.History) string {
 }
 
 // fromEnv is the number in an environment variable.
-func fromEnv(t *testing.T, name string, otherwise int) int {
+func fromEnv(t testing.TB, name string, otherwise int) int {
 	t.Helper()
 	value := os.Getenv(name)
 	if value == "" {
