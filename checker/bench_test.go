@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -195,13 +196,7 @@ func BenchmarkFile(b *testing.B) {
 // longest is how many operations the longest history of a benchmark has.
 func longest(b *testing.B) int {
 	b.Helper()
-	text := os.Getenv("LOCKCHAOS_OPERATIONS")
-	if text == "" {
-		return 1_000_000
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(b, err)
-	return n
+	return fromEnv(b, "LOCKCHAOS_OPERATIONS", 1_000_000)
 }
 
 func (c crowd) benchmark(b *testing.B, path string, judge func(context.Context, io.Reader) (checker.Verdict, error)) {
@@ -335,7 +330,7 @@ func TestWhatIsReadIsJudgedAlike(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, want, got, "seed %d\n%s", seed, dump(h))
+		require.Equal(t, want, got, "seed %d\n%s", seed, oracle.Lines(h))
 	}
 }
 

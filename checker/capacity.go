@@ -9,6 +9,8 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
+const noCapacity = "nothing says how many permits %q has: its declaration has no capacity"
+
 // Capacity is the checker of "capacity": at no instant are more permits of a
 // semaphore out for certain than it was declared to have, and each grant that was answered too late to be certain had
 // room at some instant. Both are decided exactly, by one sweep over the holds.
@@ -20,15 +22,16 @@ func Capacity() Checker {
 		name: "capacity", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().capacity...)
 			ev.unclear(f, isSemaphore)
 			for _, l := range ev.Locks() {
-				if l.Semaphore() && l.Capacity == 0 {
-					f.doubt("nothing says how many permits %q has: its declaration has no capacity", l.Name)
+				if !l.Semaphore() {
+					continue
+				}
+				if f.add(ev.sweep()[l].together...); l.Capacity == 0 {
+					f.doubt(noCapacity, l.Name)
 				}
 			}
-			grants(f, ev, isSemaphore)
-			f.counts["grants"] = ev.holds(isSemaphore)
+			f.counts["grants"] = holds(f, ev, isSemaphore)
 			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
 		},
 	}
@@ -40,7 +43,7 @@ func (l *lockSweep) permits(spans []holdSpan) {
 	reported := map[*holding.Grant]bool{}
 	l.over(leased, func(p *holdSpan, out []*holdSpan) {
 		reported[p.hold] = true
-		l.capacity = append(l.capacity, l.overCapacity(p, out))
+		l.together = append(l.together, l.overCapacity(p, out))
 	})
 	if len(leased) == len(spans) {
 		return

@@ -19,9 +19,12 @@ import (
 const MaxListed = 1000
 
 // Standard is every checker, the assumptions first.
-func Standard() []Checker {
+func Standard() []Checker { return standard(Assumptions(), Progress(0)) }
+
+// standard is every checker, with two that ask for other things.
+func standard(assumptions, progress Checker) []Checker {
 	return []Checker{
-		Assumptions(),
+		assumptions,
 		MutualExclusion(),
 		Capacity(),
 		Ownership(),
@@ -29,7 +32,7 @@ func Standard() []Checker {
 		ProtectedResource(),
 		FencingOrder(),
 		Linearizability(),
-		Progress(0),
+		progress,
 		Fairness(),
 	}
 }
@@ -38,16 +41,7 @@ func Standard() []Checker {
 // assumptions ask that some lock was granted to two clients. A lock is not known to be free before its first grant: the
 // log may begin in a hold. The bound of progress is longer by what the unit of the stamps may hide.
 func OfLogs(unit time.Duration) []Checker {
-	all := Standard()
-	for i, c := range all {
-		switch c.Name() {
-		case Assumptions().Name():
-			all[i] = assumptions(false, nil)
-		case Progress(0).Name():
-			all[i] = progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true)
-		}
-	}
-	return all
+	return standard(assumptions(false, nil), progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true))
 }
 
 // A Source is what a history is read from: a [history.Reader].

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -184,9 +185,9 @@ func TestCheckDoesNotChangeTheHistory(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
 		h := made(seed)
-		before := dump(h)
+		before := oracle.Lines(h)
 		checker.Check(t.Context(), h)
-		require.Equal(t, before, dump(h))
+		require.Equal(t, before, oracle.Lines(h))
 	}
 }
 
@@ -229,7 +230,7 @@ func TestPictureDrawsAWindow(t *testing.T) {
 
 func FuzzEnginesAgree(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add([]byte(dump(made(seed))))
+		f.Add([]byte(oracle.Lines(made(seed))))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := history.ReadAll(bytes.NewReader(data))

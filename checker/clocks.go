@@ -116,9 +116,8 @@ func (w *skewed) hides(ctx context.Context, r *Result, c Checker) (why string, t
 			return "", false
 		}
 		return fmt.Sprintf("a lock may have been free for %v", ProgressBound), false
-	case r.Name == MutualExclusion().Name() || r.Name == Ownership().Name() || r.Name == Linearizability().Name():
-		return w.tooClose(r), true
-	case r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
+	case r.Name == MutualExclusion().Name(), r.Name == Ownership().Name(), r.Name == Linearizability().Name(),
+		r.Name == UseWithinLease().Name() && r.Coverage["unowned"] == 0:
 		return w.tooClose(r), true
 	case r.Name == FencingOrder().Name():
 		return cmp.Or(w.tooClose(r), w.closeOther), w.closeOther == ""
@@ -169,7 +168,7 @@ func (w *skewed) near() {
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
 				a := w.clocks[w.record.Name(o.Owner())]
-				if a == b || o.Reads() && g.Reads() {
+				if a == b || !excludes(l, o, g) {
 					continue
 				}
 				w.pairs++
@@ -222,58 +221,34 @@ func (w *skewed) stands(ctx context.Context, c Checker, v Violation) (stands, tr
 	if v.Kind == NotLinearizable && slices.ContainsFunc(events, changes) || len(events) == 0 || len(events) > mostInvolved || len(clocks) > 2 {
 		return false, false
 	}
-	p := newPair(events, append(clocks, "", "")[1], 2*w.off)
-	shifts, ok := p.shifts(2 * w.off)
-	return ok && !slices.ContainsFunc(shifts, func(shift time.Duration) bool {
-		r := c.Check(ctx, p.history(shift))
-		// Accesses of others are left out, who may have written what was read, so that an update seems to be lost.
-		return r.Verdict != Invalid || v.Kind == StaleAccess && !slices.ContainsFunc(r.Violations, func(o Violation) bool { return o.Kind == StaleAccess })
-	}), ok
+	second := append(clocks, "", "")[1]
+	all := shifts(events, second, 2*w.off)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(by time.Duration) bool {
+		// Another kind does not show this one. (An update may seem to be lost, where accesses of others are left out.)
+		return !slices.ContainsFunc(c.Check(ctx, shifted(events, second, by, 2*w.off)).Violations, func(o Violation) bool { return o.Kind == v.Kind })
+	}), len(all) > 0
 }
 
 // involved are the events that prove a violation, and all others of those who made
 // them: what breaks a property breaks it beside any other clients, too. It has none
 // where that is not so.
 func (w *skewed) involved(v Violation) []history.Event {
-	owners, processes := map[string]bool{}, map[int]bool{}
-	for _, at := range v.Events {
-		if at >= 0 && at < int64(len(w.history.Events)) {
-			e := &w.history.Events[at]
-			owners[e.LockOwner()], processes[e.Process] = true, true
-		}
-	}
-	of := func(are func(e *history.Event) bool) (events []history.Event) {
-		for i := range w.history.Events {
-			if e := &w.history.Events[i]; are(e) {
-				events = append(events, *e)
-			}
-		}
-		return events
-	}
+	owners, processes := parties(w.record, v)
+	var with func(*holding.Op) bool
 	switch v.Kind {
 	case DoubleGrant, Reentrancy, FenceRegress, FenceDuplicate, PrematureLoss, ForeignRelease, NotLinearizable:
-		used := map[int]bool{}
-		mine := func(e *history.Event) bool { return e.Lock == v.Lock && e.Op.OfHolder() && owners[e.LockOwner()] }
-		for _, e := range of(mine) {
-			used[e.Process] = true
-		}
-		return of(func(e *history.Event) bool {
-			return mine(e) || e.Op == history.Crash && used[e.Process] || e.Op == history.Declare && e.Lock == v.Lock
-		})
+		with = func(op *holding.Op) bool { return op.Verb != holding.Access && owners[op.Owner] }
 	case UseAfterLease: // of its processes, and of the owners for which they acted
-		for _, e := range of(func(e *history.Event) bool { return e.Process >= 0 && processes[e.Process] }) {
-			owners[e.LockOwner()] = true
+		for op := range w.record.Ops() {
+			owners[op.Owner] = owners[op.Owner] || processes[op.Process]
 		}
-		return of(func(e *history.Event) bool {
-			return e.Op == history.Declare || e.Process >= 0 && (processes[e.Process] || owners[e.LockOwner()])
-		})
+		with = func(op *holding.Op) bool { return owners[op.Owner] || processes[op.Process] }
 	case StaleAccess:
-		return of(func(e *history.Event) bool {
-			return e.Op == history.Access && e.Resource == v.Resource && processes[e.Process]
-		})
+		with = func(op *holding.Op) bool { return op.Verb == holding.Access && processes[op.Process] }
 	default:
 		return nil
 	}
+	return joined(exhibits(w.record, w.history, v, with))
 }
 
 // clockOf names the clock that stamped an event; empty for a declaration, whose time
@@ -317,46 +292,41 @@ func SeveralClocks(events []history.Event) error {
 		len(names), cmp.Or(names[0], "one without a name"), names[1])
 }
 
-// A pair is the events of one or two clocks, with declarations among those of the first.
-type pair struct {
-	first, second []history.Event
-	drifts        []time.Duration
-}
-
-// newPair makes all times so late that no shift up to most leads before 0.
-func newPair(events []history.Event, second string, most time.Duration) *pair {
-	p := &pair{drifts: []time.Duration{0}}
-	for _, e := range events {
-		if e.Expires > 0 {
-			e.Expires += most + 2
-		}
-		if e.Op == history.Crash && e.From > 0 {
-			e.From += most + 2
-		}
-		e.Time += most + 2
-		switch clockOf(&e) {
-		case "":
-			e.Time = 0
-			p.drifts = append(p.drifts, e.Drift)
-			p.first = slices.Insert(p.first, len(p.drifts)-2, e)
-		case second:
-			p.second = append(p.second, e)
-		default:
-			p.first = append(p.first, e)
-		}
+// shifts are those of a clock, up to most in both directions, that together make all orders of the instants that a
+// judgement of the events compares; none if there are too many.
+func shifts(events []history.Event, clock string, most time.Duration) []time.Duration {
+	if clock == "" {
+		return []time.Duration{0}
 	}
-	return p
-}
-
-// shifts are those of the second clock, up to most in both directions, that together
-// make all orders of the events. There is false if there are too many.
-func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
-	if len(p.second) == 0 {
-		return []time.Duration{0}, true
+	drifts := []time.Duration{0}
+	for i := range events {
+		drifts = append(drifts, events[i].Drift)
 	}
-	all = []time.Duration{-most, most} // which most often show that the order matters
-	mine := instants(p.second, p.drifts)
-	for _, a := range instants(p.first, p.drifts) {
+	slices.Sort(drifts)
+	instants := map[bool][]time.Duration{} // by whether they are of that clock
+	for i := range events {
+		e := &events[i]
+		if e.Op == history.Declare {
+			continue
+		}
+		list := append(instants[clockOf(e) == clock], e.Time)
+		if e.From > 0 {
+			list = append(list, e.From)
+		}
+		for _, drift := range slices.Compact(drifts) {
+			if e.Expires > 0 {
+				list = append(list, e.Expires-drift)
+			}
+			if e.Lease > 0 {
+				list = append(list, e.Time+e.Lease-drift)
+			}
+		}
+		instants[clockOf(e) == clock] = list
+	}
+	mine := instants[true]
+	slices.Sort(mine)
+	all := []time.Duration{-most, most} // which most often show that the order matters
+	for _, a := range instants[false] {
 		from, _ := slices.BinarySearch(mine, a-most)
 		for _, b := range mine[from:] {
 			if b > a+most || len(all) > 64*mostOrders {
@@ -366,50 +336,35 @@ func (p *pair) shifts(most time.Duration) (all []time.Duration, ok bool) {
 		}
 	}
 	slices.Sort(all[2:])
-	all = slices.Compact(all)
-	return all, len(all) <= mostOrders
+	if all = slices.Compact(all); len(all) > mostOrders {
+		return nil
+	}
+	return all
 }
 
-// history is that of the pair if the second clock is shifted.
-func (p *pair) history(shift time.Duration) *history.History {
-	events := slices.Concat(p.first, p.second)
-	for i := range p.second {
-		e := &events[len(events)-len(p.second)+i]
-		e.Time += shift
-		if e.Expires > 0 {
-			e.Expires = max(e.Expires+shift, 1)
-		}
-		if e.Op == history.Crash && e.From > 0 {
-			e.From = max(e.From+shift, 1)
-		}
-	}
-	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range events {
-		events[i].Index = int64(i)
-	}
-	return &history.History{Events: events}
-}
-
-// instants are the moments that the judgement of events compares, in order.
-func instants(events []history.Event, drifts []time.Duration) (all []time.Duration) {
-	for i := range events {
-		e := &events[i]
+// shifted is the history of some events if one clock is shifted: all of it is so much later that no shift up to most
+// leads before 0.
+func shifted(events []history.Event, clock string, by, most time.Duration) *history.History {
+	others := holding.Filter(events, func(e history.Event) bool { return clockOf(&e) != clock }) // which are first at the same stamp
+	h := &history.History{Events: append(others, holding.Filter(events, func(e history.Event) bool { return clockOf(&e) == clock })...)}
+	for i := range h.Events {
+		e, later := &h.Events[i], most+2
 		if e.Op == history.Declare {
+			e.Time = 0
 			continue
 		}
-		all = append(all, e.Time)
-		if e.From > 0 {
-			all = append(all, e.From)
+		if clockOf(e) == clock {
+			later += by
 		}
-		for _, drift := range drifts {
-			if e.Expires > 0 {
-				all = append(all, e.Expires-drift)
-			}
-			if e.Lease > 0 {
-				all = append(all, e.Time+e.Lease-drift)
+		for _, at := range [...]*time.Duration{&e.Time, &e.Expires, &e.From} {
+			if *at > 0 || at == &e.Time {
+				*at = max(*at+later, 1)
 			}
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.SortStableFunc(h.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range h.Events {
+		h.Events[i].Index = int64(i)
+	}
+	return h
 }

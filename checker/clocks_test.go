@@ -40,18 +40,19 @@ func TestWrongClocksOfTheCorpus_NoRace(t *testing.T) {
 	require.Greater(t, stand, 40)
 }
 
+// closeTo is a history in which b is granted the lock 100 ms before the lease of a can end.
+func closeTo(clockOfB string) *history.History {
+	ms := time.Millisecond
+	return &history.History{Events: []history.Event{
+		{Index: 0, Time: 0, Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "a", Lease: 3000 * ms, Clock: "one"},
+		{Index: 1, Time: ms, Process: 1, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "a", Expires: 3000 * ms, Clock: "one"},
+		{Index: 2, Time: 2000 * ms, Process: 2, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "b", Lease: 3000 * ms, Clock: clockOfB},
+		{Index: 3, Time: 2900 * ms, Process: 2, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "b", Expires: 5000 * ms, Clock: clockOfB},
+	}}
+}
+
 func TestViolationsBeyondTheError(t *testing.T) {
 	t.Parallel()
-	// b is granted the lock 100 ms before the lease of a can end.
-	events := func(clockOfB string) *history.History {
-		ms := time.Millisecond
-		return &history.History{Events: []history.Event{
-			{Index: 0, Time: 0, Process: 1, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "a", Lease: 3000 * ms, Clock: "one"},
-			{Index: 1, Time: ms, Process: 1, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "a", Expires: 3000 * ms, Clock: "one"},
-			{Index: 2, Time: 2000 * ms, Process: 2, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: "b", Lease: 3000 * ms, Clock: clockOfB},
-			{Index: 3, Time: 2900 * ms, Process: 2, Type: history.OK, Op: history.Acquire, Lock: "k", Owner: "b", Expires: 5000 * ms, Clock: clockOfB},
-		}}
-	}
 	for _, tt := range []struct {
 		clock string
 		off   time.Duration
@@ -64,12 +65,30 @@ func TestViolationsBeyondTheError(t *testing.T) {
 		{"", 51 * time.Millisecond, checker.Unknown},
 		{"one", time.Hour, checker.Invalid},
 	} {
-		report := checker.CheckWithin(t.Context(), events(tt.clock), tt.off)
+		report := checker.CheckWithin(t.Context(), closeTo(tt.clock), tt.off)
 		require.Equal(t, tt.want, report.Verdict, "clock %q of b, error %v: %+v", tt.clock, tt.off, report.Results)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NotEqual(t, checker.Valid, checker.CheckWithin(ended, events("two"), 1).Verdict)
+	require.NotEqual(t, checker.Valid, checker.CheckWithin(ended, closeTo("two"), 1).Verdict)
+}
+
+// A violation stands by its own kind: that b is granted the lock again with another token holds up no double grant.
+func TestAViolationStandsByItself(t *testing.T) {
+	t.Parallel()
+	h := closeTo("two")
+	h.Events = append([]history.Event{{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: "k", Kind: history.KindMutex, Reentrant: true}}, append(h.Events, h.Events[2:]...)...)
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Index = int64(i); i > 3 && e.Type == history.OK {
+			e.Token = int64(i)
+		}
+		if i > 4 {
+			e.Time += time.Second
+		}
+	}
+	require.Len(t, result(t, checker.CheckWithin(t.Context(), h, 49*time.Millisecond), "mutual-exclusion").Violations, 2)
+	require.Len(t, result(t, checker.CheckWithin(t.Context(), h, 50*time.Millisecond), "mutual-exclusion").Violations, 1)
 }
 
 // Events without a clock beside some that name one are of another clock; faults are of none.

@@ -40,7 +40,7 @@ func cover(ev *evidence) map[string]int {
 		coverHolds(l, ev.End, add)
 	}
 	all := ev.Holds()
-	times := make([]int32, ev.Names()) // that each owner held something
+	times := make([]int32, ev.Names()) // that each owner held something: without this, the judge of a million owners takes an eighth longer
 	for _, h := range all {
 		times[h.Owner()]++
 	}

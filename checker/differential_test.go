@@ -1,11 +1,7 @@
 package checker_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,26 +16,10 @@ import (
 // race detector or -short, and more where LOCKCHAOS_CASES says so.
 func cases(t *testing.T, usual int) int {
 	t.Helper()
-	text := os.Getenv("LOCKCHAOS_CASES")
-	switch {
-	case text != "":
-	case race.Enabled, testing.Short():
-		return max(usual/20, 20)
-	default:
-		return usual
+	if race.Enabled || testing.Short() {
+		usual = max(usual/20, 20)
 	}
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return n
-}
-
-func dump(h *history.History) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	for _, e := range h.Events {
-		_ = enc.Encode(e)
-	}
-	return b.String()
+	return fromEnv(t, "LOCKCHAOS_CASES", usual)
 }
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
@@ -59,7 +39,7 @@ func TestALikelyOrderIsAProof(t *testing.T) {
 		}
 		found, searched := checker.Likely(t.Context(), h, "k")
 		if found {
-			require.Equal(t, checker.Valid, searched, "seed %d\n%s", seed, dump(h))
+			require.Equal(t, checker.Valid, searched, "seed %d\n%s", seed, oracle.Lines(h))
 		}
 		if searched == checker.Valid {
 			legal++

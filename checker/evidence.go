@@ -12,14 +12,14 @@ import (
 type evidence struct {
 	*holding.Record
 
-	sweep    func() *sweepResult       // of all locks, once
-	searched map[*holding.Lock]Verdict // of each lock that the search has judged
+	sweep    func() map[*holding.Lock]*lockSweep // of all locks, once
+	searched map[*holding.Lock]Verdict           // of each lock that the search has judged
 }
 
 // newEvidence derives who held what.
 func newEvidence(r *holding.Record) *evidence {
 	r.Derive()
-	return &evidence{Record: r, sweep: sync.OnceValue(func() *sweepResult { return sweep(r) })}
+	return &evidence{Record: r, sweep: sync.OnceValue(func() map[*holding.Lock]*lockSweep { return sweep(r) })}
 }
 
 func evidenceOf(h *history.History) *evidence { return newEvidence(holding.RecordOf(h)) }
@@ -37,17 +37,6 @@ func (ev *evidence) anyOp(is func(*holding.Op) bool) bool {
 		}
 	}
 	return false
-}
-
-// holds are how many holds there are of some locks.
-func (ev *evidence) holds(of func(*holding.Lock) bool) int {
-	n := 0
-	for _, l := range ev.Locks() {
-		if of(l) {
-			n += len(l.Holds)
-		}
-	}
-	return n
 }
 
 // unclear says of which locks of a kind the account of an owner can't be told.

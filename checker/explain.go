@@ -55,8 +55,12 @@ func (c Checker) minimal(ctx context.Context, r *holding.Record, h *history.Hist
 		f := c.find(ctx, evidenceOf(&history.History{Events: joined(list)}))
 		return slices.ContainsFunc(f.violations, func(o Violation) bool { return o.Kind == v.Kind && slices.Equal(o.Events, v.Events) })
 	}
-	for _, ownersOnly := range []bool{true, false} {
-		list := exhibits(r, h, v, ownersOnly)
+	owners, _ := parties(r, v)
+	for _, with := range []func(*holding.Op) bool{
+		func(op *holding.Op) bool { return owners[op.Owner] },
+		func(*holding.Op) bool { return true },
+	} {
+		list := exhibits(r, h, v, with)
 		if !shows(list) {
 			continue
 		}
@@ -80,37 +84,45 @@ func (c Checker) minimal(ctx context.Context, r *holding.Record, h *history.Hist
 	return nil
 }
 
-// exhibits are what a violation may depend on: what its owners did with the
-// lock and its resource, or what any owner did.
-func exhibits(r *holding.Record, h *history.History, v Violation, ownersOnly bool) []exhibit {
-	names := func(at int64) bool { return slices.Contains(v.Events, at) }
-	named := func(op *holding.Op) bool { return names(op.Invoke.Index) || names(op.Complete.Index) }
-	owners := map[string]bool{}
-	for _, part := range r.Parts(named) {
-		owners[part[0].LockOwner()] = true
-	}
-	list := r.Parts(func(op *holding.Op) bool {
-		switch {
-		case named(op):
-			return true
-		case ownersOnly && !owners[r.Name(op.Owner)]:
-			return false
-		case op.Verb == holding.Access:
-			return v.Resource != "" && r.Name(cmp.Or(op.Resource, op.Lock)) == v.Resource
-		default:
-			return r.Name(op.Lock) == v.Lock
+// parties are the owners and processes of the operations that prove a violation.
+func parties(r *holding.Record, v Violation) (owners map[int32]bool, processes map[int]bool) {
+	owners, processes = map[int32]bool{}, map[int]bool{}
+	for op := range r.Ops() {
+		if v.names(op) {
+			owners[op.Owner], processes[op.Process] = true, true
 		}
+	}
+	return owners, processes
+}
+
+// names reports whether an event of an operation proves the violation.
+func (v *Violation) names(op *holding.Op) bool {
+	return slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index)
+}
+
+// exhibits are what a violation may depend on: of what was done with its lock and its resource, the operations that prove
+// it, and those with it.
+func exhibits(r *holding.Record, h *history.History, v Violation, with func(*holding.Op) bool) []exhibit {
+	processes := map[int]bool{}
+	list := r.Parts(func(op *holding.Op) bool {
+		is := op.Verb == holding.Access && v.Resource != "" && r.Name(cmp.Or(op.Resource, op.Lock)) == v.Resource || op.Verb != holding.Access && r.Name(op.Lock) == v.Lock
+		if is = v.names(op) || is && with(op); is {
+			processes[op.Process] = true
+		}
+		return is
 	})
 	for process, crashes := range r.Crashes {
 		for _, c := range crashes {
-			list = append(list, exhibit{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
+			if processes[process] || v.Kind == Stuck { // until the end of the history, whoever it is of
+				list = append(list, exhibit{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
+			}
 		}
 	}
 	if l := r.Lock(v.Lock); l != nil && l.Declared != nil {
 		list = append(list, append(exhibit{*l.Declared}, l.Changes...))
 	}
 	for _, e := range r.Faults {
-		if names(e.Index) || v.Kind == Stuck && e.Op != history.Observe {
+		if slices.Contains(v.Events, e.Index) || v.Kind == Stuck && e.Op != history.Observe {
 			list = append(list, exhibit{e})
 		}
 	}

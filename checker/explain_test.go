@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -28,7 +29,7 @@ func TestExplain(t *testing.T) {
 				for _, v := range r.Violations {
 					require.NotEmpty(t, v.Minimal, "%s: %s", r.Name, v.Explanation)
 					require.LessOrEqual(t, len(v.Minimal), len(h.Events))
-					file := dump(&history.History{Events: v.Minimal})
+					file := oracle.Lines(&history.History{Events: v.Minimal})
 					again, err := history.ReadAll(strings.NewReader(file))
 					require.NoError(t, err, file)
 					alone := checker.Check(t.Context(), again)
@@ -50,7 +51,7 @@ func TestExplainFindsTheFewThatMatterInALongHistory_NoRace(t *testing.T) {
 		e.Process, e.Owner, e.Op, e.Type, e.Lease = 50, "thief", history.Acquire, typ, time.Second
 		h.Events = append(h.Events, e)
 	}
-	report, err := checker.CheckReader(t.Context(), history.NewReader(strings.NewReader(dump(h))))
+	report, err := checker.CheckReader(t.Context(), history.NewReader(strings.NewReader(oracle.Lines(h))))
 	require.NoError(t, err)
 	v := result(t, report, "mutual-exclusion").Violations[0]
 	require.Len(t, v.Minimal, 4, "two grants, and nothing else")

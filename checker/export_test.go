@@ -55,7 +55,7 @@ func Prepare(h *history.History, lock string) *Prepared {
 
 // Sweep decides by the sweep.
 func (p *Prepared) Sweep() Verdict {
-	if _, bad := sweep(p.ev.Record).first[p.lock]; bad {
+	if sweep(p.ev.Record)[p.lock].first != nil {
 		return Invalid
 	}
 	return Valid
@@ -63,8 +63,9 @@ func (p *Prepared) Sweep() Verdict {
 
 // Search decides by porcupine alone.
 func (p *Prepared) Search(ctx context.Context) Verdict {
-	v, _, _ := explore(ctx, p.lock, p.requests)
-	return v
+	s := search{Lock: p.lock}
+	s.any(ctx, p.requests)
+	return s.verdict
 }
 
 // CheckReaderWithin is [CheckReader] of so many operations at the most.

@@ -1,10 +1,7 @@
 package checker
 
 import (
-	"cmp"
-	"fmt"
-	"html"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -28,24 +25,14 @@ type request struct {
 // grants reports whether it is an acquire that was granted.
 func (r *request) grants() bool { return r.done && r.op.Verb == holding.Acquire }
 
-// describe is a short label: "acquire a ok #7". Porcupine's page takes its
-// texts for HTML.
-func (r *request) describe(names *holding.Record) string {
-	typ := r.op.Outcome()
-	if r.done {
-		typ = history.OK
-	}
-	return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.op.Verb, names.Name(r.op.Owner), typ, r.op.Invoke.Index))
-}
-
 // An occupant is one of those who may hold a lock.
 type occupant struct {
-	account, owner int32
-	permits        int
-	least, most    int           // its count; one that may have released already has a least count of 0
-	lease          time.Duration // when the hold may end by itself
-	pinned         int32         // how often it will be confirmed
-	reads, gone    bool
+	owner       int32
+	permits     int
+	least, most int           // its count; one that may have released already has a least count of 0
+	lease       time.Duration // when the hold may end by itself
+	pinned      int32         // how often it will be confirmed
+	reads       bool
 }
 
 // ends is the earliest instant, from now on, at which the hold can be over.
@@ -62,55 +49,37 @@ func (h *occupant) ends(now time.Duration) time.Duration {
 // that needs it, so that the rules are deterministic. Holders whose leases have run out stay
 // until they are in the way.
 type holders struct {
-	capacity int           // of a semaphore; 0 of other locks
-	now      time.Duration // the earliest instant that the order so far allows
-	list     []occupant    // in order of their accounts, with some that are gone
-	left     int           // how many of those are gone
-	writers  int           // that may hold
-	out      int           // permits
+	capacity int                // of a semaphore; 0 of other locks
+	now      time.Duration      // the earliest instant that the order so far allows
+	by       map[int32]occupant // their accounts
+	writers  int                // that may hold
+	out      int                // permits
 }
 
-func (s *holders) find(account int32) (int, bool) {
-	at, found := slices.BinarySearchFunc(s.list, account, func(h occupant, account int32) int { return cmp.Compare(h.account, account) })
-	return at, found && !s.list[at].gone
+// newHolders are those of a lock that is free.
+func newHolders(l *holding.Lock) *holders {
+	s := &holders{by: map[int32]occupant{}}
+	if l.Semaphore() {
+		s.capacity = l.Capacity
+	}
+	return s
 }
 
-func (s *holders) remove(h *occupant) {
-	h.gone = true
-	s.left++
-	s.out -= h.permits
+func (s *holders) count(h occupant, by int) {
+	s.out += by * h.permits
 	if !h.reads {
-		s.writers--
+		s.writers += by
 	}
 }
 
-func (s *holders) add(h occupant) {
-	if s.left > 16 && 2*s.left > len(s.list) {
-		s.list = slices.DeleteFunc(s.list, func(h occupant) bool { return h.gone })
-		s.left = 0
-	}
-	at, _ := s.find(h.account)
-	if at < len(s.list) && s.list[at].account == h.account {
-		s.list[at] = h
-		s.left--
-	} else {
-		s.list = slices.Insert(s.list, at, h)
-	}
-	s.out += h.permits
-	if !h.reads {
-		s.writers++
-	}
+func (s *holders) remove(account int32) {
+	s.count(s.by[account], -1)
+	delete(s.by, account)
 }
 
-// clone is a copy without those that are gone.
 func (s *holders) clone() *holders {
 	to := *s
-	to.left, to.list = 0, make([]occupant, 0, len(s.list)-s.left+1)
-	for i := range s.list {
-		if !s.list[i].gone {
-			to.list = append(to.list, s.list[i])
-		}
-	}
+	to.by = maps.Clone(s.by)
 	return &to
 }
 
@@ -124,12 +93,12 @@ func (s *holders) step(r *request) bool {
 	if r.grants() {
 		return s.grant(r, now)
 	}
-	i, mine := s.find(r.account)
+	h, mine := s.by[r.account]
 	if !mine {
 		s.now = now
 		return !r.done
 	}
-	h := &s.list[i]
+	over := false
 	switch {
 	case r.op.Failed():
 		end := h.ends(now)
@@ -139,14 +108,14 @@ func (s *holders) step(r *request) bool {
 		case end > r.until: // nothing explains that it was refused; else its owner had given the hold up when it was sent
 			return false
 		}
-		s.remove(h)
+		over = true
 	case r.done:
 		h.pinned--
 		switch {
 		case r.op.Verb == holding.Extend:
 			h.least, h.lease = max(h.least, 1), r.op.Ends
 		case h.most == 1:
-			s.remove(h)
+			over = true
 		default:
 			h.least, h.most = max(h.least, 1)-1, h.most-1
 		}
@@ -155,6 +124,11 @@ func (s *holders) step(r *request) bool {
 	default: // may have cut its lease
 		h.lease = min(h.lease, r.op.Ends)
 	}
+	if over {
+		s.remove(r.account)
+	} else {
+		s.by[r.account] = h
+	}
 	s.now = now
 	return now <= r.until
 }
@@ -162,11 +136,10 @@ func (s *holders) step(r *request) bool {
 // grant lets r be granted. What is in its way must have ended.
 func (s *holders) grant(r *request, now time.Duration) bool {
 	g := occupant{
-		account: r.account, owner: r.op.Owner, reads: r.op.Mode == holding.Read && s.capacity == 0, permits: r.op.Amount(),
+		owner: r.op.Owner, reads: r.op.Mode == holding.Read && s.capacity == 0, permits: r.op.Amount(),
 		least: 1, most: 1, lease: r.op.Ends, pinned: r.pinned,
 	}
-	if i, mine := s.find(r.account); mine {
-		h := &s.list[i]
+	if h, mine := s.by[r.account]; mine {
 		switch {
 		case r.again: // the count goes on, unless the old hold may have ended: then it may begin again
 			g.most = h.most + 1
@@ -176,59 +149,60 @@ func (s *holders) grant(r *request, now time.Duration) bool {
 		case s.capacity == 0:
 			now = h.ends(now)
 		}
-		s.remove(h)
+		s.remove(r.account)
 	}
 	if s.capacity == 0 && (s.writers > 0 || !g.reads) {
-		for i := range s.list {
-			if h := &s.list[i]; !h.gone && h.owner != g.owner && (!h.reads || !g.reads) {
+		for account, h := range s.by {
+			if h.owner != g.owner && (!h.reads || !g.reads) {
 				now = h.ends(now)
-				s.remove(h)
+				s.remove(account)
 			}
 		}
 	}
 	for s.capacity > 0 && s.out+g.permits > s.capacity {
 		// There is a choice of whose lease has run out: of those that nothing confirms later,
 		// the one that runs out first leaves the most to what comes after.
-		first := (*occupant)(nil)
-		for i := range s.list {
-			if h := &s.list[i]; !h.gone && h.pinned <= 0 && (first == nil || h.ends(now) < first.ends(now)) {
-				first = h
+		first, end := int32(-1), history.Never
+		for account, h := range s.by {
+			if at := h.ends(now); h.pinned <= 0 && (at < end || first < 0 || at == end && account < first) {
+				first, end = account, at
 			}
 		}
-		if first == nil {
+		if first < 0 {
 			return false
 		}
-		now = first.ends(now)
+		now = end
 		s.remove(first)
 	}
 	s.now = now
-	s.add(g)
+	s.by[r.account] = g
+	s.count(g, 1)
 	return now <= r.until
 }
 
-func (s *holders) equal(o *holders) bool { return s.now == o.now && slices.Equal(s.list, o.list) }
+func (s *holders) equal(o *holders) bool { return s.now == o.now && maps.Equal(s.by, o.by) }
 
-func (s *holders) hash() uint64 {
-	h := uint64(s.now) //nolint:gosec // only a hash
-	for i := range s.list {
-		x := &s.list[i]
-		for _, v := range [...]int64{int64(x.account), int64(x.least), int64(x.most), int64(x.lease)} {
+func (s *holders) hash() (sum uint64) {
+	for account, x := range s.by {
+		h := uint64(s.now) //nolint:gosec // only a hash
+		for _, v := range [...]int64{int64(account), int64(x.least), int64(x.most), int64(x.lease)} {
 			h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15 //nolint:gosec // only a hash
 			h ^= h >> 29
 		}
+		sum += h
 	}
-	return h
+	return sum
 }
 
 // model is the sequential specification of a lock that begins free. May is asked before each
 // step and ends the search where it says no; took is told how many holders a new state has.
-func model(capacity int, may func() bool, took func(holders int)) porcupine.Model {
+func model(l *holding.Lock, may func() bool, took func(holders int)) porcupine.Model {
 	of := func(s any) *holders {
 		state, _ := s.(*holders)
 		return state
 	}
 	return porcupine.Model{
-		Init: func() any { return &holders{capacity: capacity} },
+		Init: func() any { return newHolders(l) },
 		Step: func(s, in, _ any) (bool, any) {
 			r, is := in.(*request)
 			if !is || !may() {
@@ -238,10 +212,7 @@ func model(capacity int, may func() bool, took func(holders int)) porcupine.Mode
 			if !to.step(r) {
 				return false, s
 			}
-			if to.left > 0 {
-				to = to.clone()
-			}
-			took(len(to.list))
+			took(len(to.by))
 			return true, to
 		},
 		Equal: func(a, b any) bool { return of(a).equal(of(b)) },

@@ -90,21 +90,16 @@ func endsFault(e *history.Event) bool {
 
 // unsettled reports whether at some time between two events a fault was in effect that is unsettling.
 func unsettled(ev *evidence, server string, from, until int64) bool {
-	type fault struct{ name, target string }
-	active := map[fault]bool{} // at the first of the events
 	for i := range ev.Faults {
 		e := &ev.Faults[i]
-		bad := unsettling(e, server)
-		switch key := (fault{e.Fault, e.Target}); {
-		case e.Index > from && (e.Index > until || bad):
-			return e.Index <= until || len(active) > 0
-		case bad:
-			active[key] = true
-		case e.Index < from && endsFault(e):
-			delete(active, key)
+		ends := func(x history.Event) bool {
+			return endsFault(&x) && x.Index < from && x.Fault == e.Fault && x.Target == e.Target
+		}
+		if e.Index <= until && unsettling(e, server) && !slices.ContainsFunc(ev.Faults[i:], ends) {
+			return true
 		}
 	}
-	return len(active) > 0
+	return false
 }
 
 // promoted reports whether a server may have become the master between two events, at the second of which it is: a

@@ -53,47 +53,47 @@ func Linearizability() Checker {
 	}
 }
 
-// A task is the search of one lock.
-type task struct {
+// A search is that of one lock for an order.
+type search struct {
 	*holding.Lock
 	requests int
 	verdict  Verdict
 	why      string
-	memory   int
+	memory   int // that its states took, in bytes
 }
 
 func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	ctx, cancel := context.WithTimeout(ctx, SearchTime)
 	defer cancel()
 	ev.searched = map[*holding.Lock]Verdict{}
-	var tasks []*task
+	var all []*search
 	for _, l := range ev.Locks() {
 		if l.Semaphore() && l.Capacity == 0 {
-			f.doubt("nothing says how many permits %q has: its declaration has no capacity", l.Name)
-			continue
+			f.doubt(noCapacity, l.Name)
+		} else {
+			all = append(all, &search{Lock: l, verdict: Valid})
 		}
-		tasks = append(tasks, &task{Lock: l, verdict: Valid})
 	}
-	found := ev.sweep().first
-	side(len(tasks), func(i int) { tasks[i].search(ctx, found) })
-	for _, t := range tasks {
-		if _, bad := found[t.Lock]; bad && t.verdict == Valid && t.Unclear == "" && t.Capacities != nil {
-			t.verdict = Invalid // the search takes the greatest capacity
+	swept := ev.sweep()
+	side(len(all), func(i int) { all[i].run(ctx, swept[all[i].Lock].first) })
+	for _, s := range all {
+		if swept[s.Lock].first != nil && s.verdict == Valid && s.Unclear == "" && s.Capacities != nil {
+			s.verdict = Invalid // the search takes the greatest capacity
 		}
-		ev.searched[t.Lock] = t.verdict
-		f.memory = max(f.memory, int64(t.memory*runtime.GOMAXPROCS(0)))
-		f.counts["operations"] += t.requests
-		switch t.verdict {
+		ev.searched[s.Lock] = s.verdict
+		f.memory = max(f.memory, int64(s.memory*runtime.GOMAXPROCS(0)))
+		f.counts["operations"] += s.requests
+		switch s.verdict {
 		case Unknown:
-			f.doubt("lock %q: %s", t.Name, t.why)
+			f.doubt("lock %q: %s", s.Name, s.why)
 		case Invalid:
-			f.add(unexplained(ev, t.Lock))
+			f.add(unexplained(ev, s.Lock))
 		default:
 		}
 	}
 	ev.unclear(f, anyLock)
 	f.counts["locks"] = len(ev.Locks())
-	if len(tasks) == 0 {
+	if len(all) == 0 {
 		f.doubt("there was no lock to judge")
 	}
 }
@@ -112,23 +112,57 @@ func side(n int, call func(int)) {
 	workers.Wait()
 }
 
-// search decides whether some order explains what was done with the lock.
-func (t *task) search(ctx context.Context, found map[*holding.Lock]Violation) {
-	requests := requestsOf(t.Lock)
-	t.requests = len(requests)
-	v, bad := found[t.Lock]
-	for _, most := range aroundViolation() {
-		if !bad {
-			break
-		}
-		if near, entire := around(requests, v, most); entire && !likely(t.Lock, near) {
-			if t.verdict, t.why, t.memory = explore(ctx, t.Lock, near); t.verdict == Invalid {
+// run decides whether some order explains what was done with the lock.
+func (s *search) run(ctx context.Context, found *Violation) {
+	requests := requestsOf(s.Lock)
+	s.requests = len(requests)
+	if found != nil {
+		for _, most := range aroundViolation() {
+			if near, entire := around(requests, *found, most); entire && s.explore(ctx, near) == Invalid {
 				return
 			}
 		}
 	}
-	if t.verdict = Valid; len(requests) > 0 && !likely(t.Lock, requests) {
-		t.verdict, t.why, t.memory = explore(ctx, t.Lock, requests)
+	s.explore(ctx, requests)
+}
+
+// explore looks for an order that explains requests for the lock: the likeliest, then any with porcupine.
+func (s *search) explore(ctx context.Context, requests []request) Verdict {
+	switch {
+	case len(requests) == 0 || likely(s.Lock, requests):
+		s.verdict = Valid
+	case len(requests) > SearchOperations:
+		s.verdict, s.why = Unknown, fmt.Sprintf("the likeliest order of its operations explains nothing, and %d of them are more than are searched for another (%d)", len(requests), SearchOperations)
+	case ctx.Err() != nil:
+		s.verdict, s.why = Unknown, whyEnded(ctx, "no time was left to search for an order of its operations")
+	default:
+		s.any(ctx, requests)
+	}
+	return s.verdict
+}
+
+// any looks for any order of requests, with porcupine alone.
+func (s *search) any(ctx context.Context, requests []request) {
+	s.why, s.memory = "", 0
+	steps := 0
+	may := func() bool {
+		if steps++; steps%1024 == 0 && ctx.Err() != nil {
+			s.why = whyEnded(ctx, "the search for an order of its operations used up its time")
+		}
+		return s.why == ""
+	}
+	took := func(holders int) {
+		if s.memory += len(requests)/8 + 64 + holders*int(unsafe.Sizeof(occupant{})); s.memory > searchMemory {
+			s.why = "the search for an order of its operations used up its memory"
+		}
+	}
+	switch result := porcupine.CheckOperationsTimeout(model(s.Lock, may, took), operations(requests), 0); {
+	case result == porcupine.Ok:
+		s.verdict = Valid
+	case s.why != "":
+		s.verdict = Unknown
+	default:
+		s.verdict = Invalid
 	}
 }
 
@@ -139,40 +173,6 @@ func whyEnded(ctx context.Context, time string) string {
 		return cause.Error()
 	}
 	return time
-}
-
-// explore looks for an order that explains requests for a lock, with porcupine alone. It tells
-// how much memory its states took, in bytes.
-func explore(ctx context.Context, l *holding.Lock, requests []request) (verdict Verdict, why string, memory int) {
-	if len(requests) > SearchOperations {
-		return Unknown, fmt.Sprintf("the likeliest order of its operations explains nothing, and %d of them are more than are searched for another (%d)", len(requests), SearchOperations), 0
-	}
-	if ctx.Err() != nil {
-		return Unknown, whyEnded(ctx, "no time was left to search for an order of its operations"), 0
-	}
-	steps := 0
-	spent := ""
-	may := func() bool {
-		if steps++; steps%1024 == 0 && ctx.Err() != nil {
-			spent = whyEnded(ctx, "the search for an order of its operations used up its time")
-		}
-		return spent == ""
-	}
-	took := func(holders int) {
-		memory += len(requests)/8 + 64 + holders*int(unsafe.Sizeof(occupant{}))
-		if memory > searchMemory {
-			spent = "the search for an order of its operations used up its memory"
-		}
-	}
-	result := porcupine.CheckOperationsTimeout(model(capacityOf(l), may, took), operations(requests), 0)
-	switch {
-	case result == porcupine.Ok:
-		return Valid, "", memory
-	case spent != "":
-		return Unknown, spent, memory
-	default:
-		return Invalid, "", memory
-	}
 }
 
 // operations is what porcupine judges.
@@ -187,35 +187,28 @@ func operations(requests []request) []porcupine.Operation {
 
 // unexplained points at why no order works: at what the sweep has found, else at all that was done.
 func unexplained(ev *evidence, l *holding.Lock) Violation {
-	v, found := ev.sweep().first[l]
-	v.Kind, v.Lock = NotLinearizable, l.Name
-	text := fmt.Sprintf("no order of the operations on %q explains their results", l.Name)
-	if found {
-		text += ": " + v.Explanation
+	var v Violation
+	if found := ev.sweep()[l].first; found != nil {
+		v = *found
+		v.Explanation = ": " + v.Explanation
 	} else {
 		first, last := l.Ops[0], l.Ops[len(l.Ops)-1]
 		v.From, v.Until, v.Events = first.Invoke.Time, last.Complete.Time, events(first.Invoke.Index, last.Invoke.Index)
 	}
-	v.Explanation = text
+	v.Kind, v.Lock, v.Explanation = NotLinearizable, l.Name, fmt.Sprintf("no order of the operations on %q explains their results", l.Name)+v.Explanation
 	return v
 }
 
 // disagreements compares the two engines where both are exact.
 func disagreements(f *findings, ev *evidence) {
 	for _, l := range ev.Locks() {
-		verdict, judged := ev.searched[l]
-		if !judged || verdict == Unknown || l.Unclear != "" {
-			continue
+		searched, judged := ev.searched[l]
+		swept := Valid
+		if ev.sweep()[l].first != nil {
+			swept = Invalid
 		}
-		_, bad := ev.sweep().first[l]
-		if bad == (verdict == Invalid) || l.Capacities != nil {
-			continue
+		if judged && searched != Unknown && l.Unclear == "" && l.Capacities == nil && searched != swept {
+			f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history", l.Name, swept, searched)
 		}
-		sweep := Valid
-		if bad {
-			sweep = Invalid
-		}
-		f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history",
-			l.Name, sweep, verdict)
 	}
 }

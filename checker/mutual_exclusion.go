@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -27,10 +28,13 @@ func MutualExclusion() Checker {
 			return len(ev.Locks()) == 0 || ev.any(func(l *holding.Lock) bool { return l.Used && isExclusive(l) })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().exclusion...)
+			for _, l := range ev.Locks() {
+				if isExclusive(l) {
+					f.add(append(ev.sweep()[l].together, otherTokens(l)...)...)
+				}
+			}
 			ev.unclear(f, isExclusive)
-			grants(f, ev, isExclusive)
-			f.counts["holds"], f.counts["locks"] = ev.holds(isExclusive), len(ev.Locks())
+			f.counts["holds"], f.counts["locks"] = holds(f, ev, isExclusive), len(ev.Locks())
 			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
 				" of " + say.Count(f.counts["locks"], "lock")
 			if n := shared(ev); n > 0 {
@@ -41,9 +45,9 @@ func MutualExclusion() Checker {
 	}
 }
 
-// grants doubts a history whose grants of locks of a kind show nothing: none of them held the
+// holds counts the holds of locks of a kind, and doubts a history whose grants show nothing: none of them held the
 // lock for certain, or most were answered after their own expiry.
-func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
+func holds(f *findings, ev *evidence, of func(*holding.Lock) bool) (n int) {
 	given, late, certain := 0, 0, false
 	for _, l := range ev.Locks() {
 		if !of(l) {
@@ -57,6 +61,7 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 				}
 			}
 		}
+		n += len(l.Holds)
 		certain = certain || slices.ContainsFunc(l.Holds, (*holding.Grant).Certain)
 	}
 	switch {
@@ -68,31 +73,26 @@ func grants(f *findings, ev *evidence, of func(*holding.Lock) bool) {
 	default:
 		f.doubt("no grant of a lock is known for certain")
 	}
+	return n
 }
 
 // shared counts the inner grants to another process than the one that was granted the hold, and that went on after it.
-func shared(ev *evidence) int {
-	var inner []*holding.Op
-	by := map[*holding.Op]int{}
-	last := map[int]int64{} // of the processes of these holds
-	for _, l := range ev.Locks() {
-		for _, h := range l.Holds {
-			for _, op := range h.Extensions {
-				if op.Verb == holding.Acquire && op.OK() && op.Process != h.Process() {
-					inner, by[op], last[h.Process()] = append(inner, op), h.Process(), 0
-				}
-			}
-		}
-	}
-	if len(inner) == 0 {
+func shared(ev *evidence) (n int) {
+	if !ev.any(func(l *holding.Lock) bool { return l.Reentrant || l.Kind == history.KindRW }) {
 		return 0
 	}
+	last := map[int]int64{} // what each process did
 	for op := range ev.Ops() {
-		if _, asked := last[op.Process]; asked {
-			last[op.Process] = op.Invoke.Index
+		last[op.Process] = op.Invoke.Index
+	}
+	for _, l := range ev.Locks() {
+		for _, h := range l.Holds {
+			n += len(holding.Filter(h.Extensions, func(op *holding.Op) bool {
+				return op.Verb == holding.Acquire && op.OK() && op.Process != h.Process() && last[h.Process()] > op.Complete.Index
+			}))
 		}
 	}
-	return len(holding.Filter(inner, func(op *holding.Op) bool { return last[by[op]] > op.Complete.Index }))
+	return n
 }
 
 // otherTokens are the first inner acquires that were given another token than the hold
@@ -118,21 +118,33 @@ func otherTokens(l *holding.Lock) []Violation {
 	return found
 }
 
+// excludes reports whether two holds of a lock may not be at the same time: of a mutex all, of a read-write lock a write
+// and any other, but for what its owner reads. (Of permits, any number may: see [Capacity].)
+func excludes(l *holding.Lock, a, b *holding.Grant) bool {
+	switch {
+	case a == b:
+		return false
+	case l.Kind != history.KindRW:
+		return true
+	case a.Owner() == b.Owner():
+		return !a.Reads() && !b.Reads()
+	default:
+		return !a.Reads() || !b.Reads()
+	}
+}
+
 // overlaps finds the stretches that share more than an instant with an earlier
 // one. For each it reports the one that reaches farthest.
 func (l *lockSweep) overlaps(spans []holdSpan) {
 	latest := map[[2]bool]*best[*holdSpan]{{}: {}, {true}: {}, {false, true}: {}, {true, true}: {}} // by late or not, by read or not
 	farther := func(p, q *holdSpan) bool { return p.Until > q.Until }
-	same := func(p, q *holdSpan) bool { // in a read-write lock, one owner may hold both modes
-		return p.hold == q.hold || l.rw() && p.hold.Owner() == q.hold.Owner() && p.hold.Reads() != q.hold.Reads()
-	}
+	same := func(p, q *holdSpan) bool { return p.hold == q.hold }
 	for i := range spans {
 		p := &spans[i]
-		read := l.rw() && p.hold.Reads()
 		find := func(late bool) *holdSpan {
-			reaches := func(q *holdSpan) bool { return !same(q, p) && q.Until > p.From }
+			reaches := func(q *holdSpan) bool { return excludes(l.Lock, q.hold, p.hold) && q.Until > p.From }
 			q, _ := latest[[2]bool{late}].but(reaches)
-			if r, found := latest[[2]bool{late, true}].but(reaches); found && !read && (q == nil || r.Until > q.Until) {
+			if r, found := latest[[2]bool{late, true}].but(reaches); found && (q == nil || r.Until > q.Until) {
 				q = r
 			}
 			return q
@@ -140,14 +152,14 @@ func (l *lockSweep) overlaps(spans []holdSpan) {
 		switch q := find(false); {
 		case q == nil:
 		case p.late == nil:
-			l.exclusion = append(l.exclusion, l.doubleGrant(q, p))
+			l.together = append(l.together, l.doubleGrant(q, p))
 		default:
 			l.ownership = append(l.ownership, l.foreign(p, q.hold))
 		}
 		if q := find(true); q != nil {
 			l.ownership = append(l.ownership, l.foreign(q, p.hold))
 		}
-		latest[[2]bool{p.late != nil, read}].add(p, farther, same)
+		latest[[2]bool{p.late != nil, p.hold.Reads()}].add(p, farther, same)
 	}
 }
 
@@ -171,13 +183,13 @@ func (l *lockSweep) doubleGrant(first, second *holdSpan) Violation {
 func (l *lockSweep) noFreeTime(h *holding.Grant, by []holdSpan) {
 	s := holding.Span{From: h.Acquire.Invoke.Time, Until: h.Start}
 	if l.Semaphore() {
-		l.capacity = append(l.capacity, violation(OverCapacity, l.Name, s, besides(h, by),
+		l.together = append(l.together, violation(OverCapacity, l.Name, s, besides(h, by),
 			"%s was granted %s of %q some time between %s and %s, but too many of %d were out at every instant",
 			holder(l.Lock, h), say.Count(h.Permits(), "permit"), l.Name, seconds(s.From), seconds(s.Until), l.Capacity))
 		return
 	}
 	other := by[0]
-	l.exclusion = append(l.exclusion, violation(DoubleGrant, l.Name, s, events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent),
+	l.together = append(l.together, violation(DoubleGrant, l.Name, s, events(other.hold.Proof.Complete.Index, h.Proof.Complete.Index, other.hold.EndEvent),
 		"%s was granted %q some time between %s and %s, but %s held it for certain from %s until %s",
 		holder(l.Lock, h), l.Name, seconds(s.From), seconds(s.Until), holder(l.Lock, other.hold), seconds(other.From), l.upTo(other.Until)))
 }

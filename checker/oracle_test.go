@@ -150,15 +150,15 @@ func verdictLines(ctx context.Context, h *history.History) string {
 }
 
 // fromEnv is the number in an environment variable.
-func fromEnv(t *testing.T, name string, otherwise int) int {
-	t.Helper()
+func fromEnv(tb testing.TB, name string, otherwise int) int {
+	tb.Helper()
 	value := os.Getenv(name)
 	if value == "" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		tb.Fatalf("%s: %v", name, err)
 	}
 	return n
 }

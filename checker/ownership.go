@@ -3,6 +3,8 @@ package checker
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sort"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
@@ -20,7 +22,9 @@ func Ownership() Checker {
 		name: "ownership", engine: "interval sweep",
 		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			f.add(ev.sweep().ownership...)
+			for _, l := range ev.Locks() {
+				f.add(ev.sweep()[l].ownership...)
+			}
 			ev.unclear(f, anyLock)
 			for op := range ev.Ops() {
 				if isAnswer(op) {
@@ -71,17 +75,22 @@ func (l *lockSweep) uncovered(op *holding.Op) Violation {
 	}
 	v := violation(ForeignRelease, l.Name, op.Span(), events(op.Invoke.Index, op.Complete.Index), "the %s of %s%s on %q was confirmed at %s, but it %s",
 		op.Verb, by, caller(l.Record(), op), l.Name, seconds(op.Complete.Time), but)
-	for _, h := range l.Holds {
-		if h.Start > op.Invoke.Time {
-			break
-		}
-		if h.Owner() != op.Owner && op.Complete.Time <= h.End {
-			v.Events = events(op.Invoke.Index, op.Complete.Index, h.Proof.Complete.Index)
-			v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(l.Lock, h), seconds(h.Start), l.upTo(h.End))
-			break
-		}
+	if h := another(l.Lock, op.Owner, op.Span()); h != nil {
+		v.Events = events(op.Invoke.Index, op.Complete.Index, h.Proof.Complete.Index)
+		v.Explanation += fmt.Sprintf("; %s held the lock from %s until %s", holder(l.Lock, h), seconds(h.Start), l.upTo(h.End))
 	}
 	return v
+}
+
+// another is who held the lock besides an owner from one instant until another, of the latest to begin the last; nil if none did.
+func another(l *holding.Lock, owner int32, s holding.Span) *holding.Grant {
+	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > s.From })
+	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) {
+		if h.Owner() != owner && h.End >= s.Until {
+			return h
+		}
+	}
+	return nil
 }
 
 // denied is "not held" to an owner that must have held.

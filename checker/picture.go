@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,25 +76,32 @@ func Picture(w io.Writer, r *holding.Record, v Violation) error {
 	return nil
 }
 
-// drawn is the model of a lock, with states that say who holds it.
+// drawn is the model of a lock, with short labels, "acquire a ok #7", and states that say who holds it. Porcupine's page
+// takes its texts for HTML.
 func drawn(l *holding.Lock) porcupine.Model {
-	m := model(capacityOf(l), func() bool { return true }, func(int) {})
+	m := model(l, func() bool { return true }, func(int) {})
 	m.DescribeOperation = func(in, _ any) string {
-		if r, is := in.(*request); is {
-			return r.describe(l.Record())
+		r, is := in.(*request)
+		if !is {
+			return ""
 		}
-		return ""
+		typ := r.op.Outcome()
+		if r.done {
+			typ = history.OK
+		}
+		return html.EscapeString(fmt.Sprintf("%s %s %s #%d", r.op.Verb, l.Record().Name(r.op.Owner), typ, r.op.Invoke.Index))
 	}
 	m.DescribeState = func(state any) string {
 		s, is := state.(*holders)
-		if !is || len(s.list) == 0 {
+		if !is || len(s.by) == 0 {
 			return "free"
 		}
 		var names []string
-		for i := range s.list {
-			text := l.Record().Name(s.list[i].owner)
-			if lease := s.list[i].lease; lease != history.Never {
-				text += " until " + seconds(lease)
+		for _, account := range slices.Sorted(maps.Keys(s.by)) {
+			h := s.by[account]
+			text := l.Record().Name(h.owner)
+			if h.lease != history.Never {
+				text += " until " + seconds(h.lease)
 			}
 			names = append(names, html.EscapeString(text))
 		}
@@ -105,50 +113,30 @@ func drawn(l *holding.Lock) porcupine.Model {
 // around picks whole accounts, with so many requests at the most: those of the
 // violation, then the nearest. It tells whether none of them had to be cut.
 func around(requests []request, v Violation, most int) (picked []request, entire bool) {
-	type group struct {
-		account     int32
-		first, size int
-		distance    time.Duration // negative if the violation names one of them
-	}
 	distance := func(r *request) time.Duration { return max(v.From-r.op.Complete.Time, r.op.Invoke.Time-v.Until, 0) }
-	var groups []group // by account; some have no requests
+	nearest := map[int32]time.Duration{} // by account; negative if the violation names one of its requests
+	var accounts []int32
 	for i := range requests {
 		r := &requests[i]
-		for int(r.account) >= len(groups) {
-			groups = append(groups, group{account: int32(len(groups)), distance: history.Never}) //nolint:gosec // fewer than accounts
+		before, more := nearest[r.account]
+		if !more {
+			accounts, before = append(accounts, r.account), history.Never
 		}
-		g := &groups[r.account]
-		if g.size == 0 {
-			g.first = i
-		}
-		g.size++
-		if g.distance = min(g.distance, distance(r)); slices.Contains(v.Events, r.op.Invoke.Index) || slices.Contains(v.Events, r.op.Complete.Index) {
-			g.distance = -1
+		if nearest[r.account] = min(before, distance(r)); v.names(r.op) {
+			nearest[r.account] = -1
 		}
 	}
-	groups = slices.DeleteFunc(groups, func(g group) bool { return g.size == 0 })
-	slices.SortFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.first, b.first))
-	})
-	own := map[int32][]request{} // of the nearest accounts: each has one at least
-	for _, g := range groups[:min(len(groups), most)] {
-		own[g.account] = nil
-	}
-	for i := range requests {
-		if list, near := own[requests[i].account]; near {
-			own[requests[i].account] = append(list, requests[i])
-		}
-	}
+	slices.SortStableFunc(accounts, func(a, b int32) int { return cmp.Compare(nearest[a], nearest[b]) })
 	entire = true
-	for _, g := range groups {
-		list, space := own[g.account], most-len(picked)
-		if g.size > space {
-			if g.distance >= 0 {
+	for _, account := range accounts[:min(len(accounts), most)] {
+		list, space := holding.Filter(requests, func(r request) bool { return r.account == account }), most-len(picked)
+		if len(list) > space {
+			if nearest[account] >= 0 {
 				break
 			}
 			// An account with more operations than fit: those nearest in time.
 			slices.SortStableFunc(list, func(a, b request) int { return cmp.Compare(distance(&a), distance(&b)) })
-			list, entire = list[:min(len(list), space)], false
+			list, entire = list[:space], false
 		}
 		picked = append(picked, list...)
 	}

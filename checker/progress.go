@@ -41,28 +41,25 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
 		},
 		judge: func(_ context.Context, ev *evidence, f *findings) {
-			p := newProgress(ev, bound)
-			p.pause = pause
-			longest := time.Duration(0)
+			p := newProgress(ev)
+			p.bound, p.pause = bound, pause
 			for _, l := range ev.Locks() {
 				w := watch{progress: p, Lock: l, findings: f, until: -1, soonest: history.Never}
 				if first := slices.IndexFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() }); grant && first >= 0 {
 					w.until = l.Ops[first].Complete.Time
 				}
 				w.judge()
-				longest = max(longest, w.longest)
 			}
 			f.add(left(ev)...)
-			granted, recovered := p.recovery(ev)
-			if !granted {
+			if !p.granted {
 				f.doubt("no client was granted a lock, so that nothing shows that one could be")
 			}
 			f.valid = "no lock was asked for while it was free and no fault was in effect"
 			if f.counts["requests"] > 0 {
-				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(longest))
+				f.valid = fmt.Sprintf("outside faults, no lock was free while a client asked for it for longer than %s", say.Span(p.longest))
 			}
-			if recovered >= 0 {
-				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(recovered))
+			if op := p.recovered; op != nil {
+				f.valid += fmt.Sprintf("; after the last fault a lock was granted again within %s", say.Span(op.Complete.Time-p.at(op.Complete.Index).ended[sparing]))
 			}
 		},
 	}
@@ -70,37 +67,27 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 
 // progress is what the judges of all locks share.
 type progress struct {
-	bound   time.Duration
-	pause   time.Duration // the longest one between two requests that ask for the lock as one
-	crashes map[int][]holding.Crash
-	end     time.Duration
-	calms   []calm               // after each event of a fault
-	joint   map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
+	*evidence
+	bound, pause time.Duration        // the longest pause between two requests that ask for the lock as one
+	calms        []calm               // after each event of a fault
+	joint        map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
+
+	longest   time.Duration // that a lock was free, asked for, and not granted
+	granted   bool          // whether any was
+	recovered *holding.Op   // the first grant after the last heal of a fault, while none is in effect
 }
 
-// A calm is which faults are in effect from an event on.
-type calm struct {
-	index  int64
-	active [3]int        // how many, by what they excuse
-	since  time.Duration // when the last of them ended that excuses something
-	quiet  time.Duration // when the last of these ended that is about more than one message
-	ended  time.Duration // when the last of all ended
-	healed int
-}
-
-// What faults excuse: one of a single message the request that it met; one that spares a majority of the servers nothing, where the
-// lock promises that it needs no more; and any other all that is not granted meanwhile. Of faults of one name and target, those that
-// come first here are over first.
+// What a fault excuses.
 const (
-	ofMessage = iota
-	sparing
-	lasting
+	lasting = iota // all that is not granted meanwhile
+	message        // one message, which may be late, lost or refused: all others go through
+	sparing        // nothing: it spares a majority of the servers, and the lock promises that it needs no more
 )
 
-func excuseOf(e *history.Event) int {
+func excused(e *history.Event) int {
 	switch {
 	case ofOneMessage(e):
-		return ofMessage
+		return message
 	case slices.Contains(e.Effects, history.Minority):
 		return sparing
 	default:
@@ -108,37 +95,43 @@ func excuseOf(e *history.Event) int {
 	}
 }
 
-func newProgress(ev *evidence, bound time.Duration) *progress {
-	p := &progress{bound: bound, crashes: ev.Crashes, end: ev.End, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
-	type fault struct{ name, target string }
-	active := map[fault]*[3]int{}
+// A calm is which faults are in effect from an event on.
+type calm struct {
+	index  int64
+	active [3]int           // how many, by what they excuse
+	ended  [3]time.Duration // when the last one ended that was lasting, the last that excuses something, and the last of all
+	healed int
+}
+
+// calm reports whether no fault is in effect that excuses something.
+func (c *calm) calm() bool { return c.active[lasting]+c.active[message] == 0 }
+
+func newProgress(ev *evidence) *progress {
+	p := &progress{evidence: ev, calms: []calm{{index: -1}}, joint: map[*holding.Op]bool{}}
+	active := map[[2]string][3]int{} // of one name and target
 	for i := range ev.Faults {
 		e, now := &ev.Faults[i], p.calms[len(p.calms)-1]
-		now.index = e.Index
-		of := active[fault{e.Fault, e.Target}]
-		if of == nil {
-			of = &[3]int{}
-			active[fault{e.Fault, e.Target}] = of
-		}
-		first := slices.IndexFunc(of[:], func(n int) bool { return n > 0 })
-		switch {
+		of := [2]string{e.Fault, e.Target}
+		together, kind := active[of], excused(e)
+		switch now.index = e.Index; {
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			of[excuseOf(e)]++
-			now.active[excuseOf(e)]++
-		case !endsFault(e) || first < 0:
+			together[kind]++
+			now.active[kind]++
+		case !endsFault(e) || together == [3]int{}:
 			continue
 		default:
-			of[first]--
-			now.active[first]--
-			now.ended = e.Time
-			if first != sparing {
-				now.since = e.Time
+			for _, kind = range [...]int{message, sparing, lasting} { // in this order they are over
+				if together[kind] > 0 {
+					break
+				}
 			}
-			if first == lasting {
-				now.quiet = e.Time
+			together[kind]--
+			now.active[kind]--
+			for ; kind <= sparing; kind++ {
+				now.ended[kind] = e.Time
 			}
 		}
-		if e.Op == history.Heal {
+		if active[of] = together; e.Op == history.Heal {
 			now.healed++
 		}
 		p.calms = append(p.calms, now)
@@ -149,29 +142,20 @@ func newProgress(ev *evidence, bound time.Duration) *progress {
 			continue
 		}
 		before := longest[op.Owner]
-		if before != nil && op.Invoke.Index < answeredAt(before) {
+		if before != nil && op.Invoke.Index < before.Answered() {
 			p.joint[before], p.joint[op] = true, true
 		}
-		if before == nil || answeredAt(before) < answeredAt(op) {
+		if before == nil || before.Answered() < op.Answered() {
 			longest[op.Owner] = op
 		}
 	}
 	return p
 }
 
-// ofOneMessage reports whether a fault is about one message, which may be late, lost or
-// refused: all others go through.
+// ofOneMessage reports whether a fault is about one message.
 func ofOneMessage(e *history.Event) bool {
 	one := []history.Effect{history.Loses, history.Delays, history.Withholds, history.Refuses}
 	return e.Life == history.Triggered && len(e.Effects) > 0 && !slices.ContainsFunc(e.Effects, func(effect history.Effect) bool { return !slices.Contains(one, effect) })
-}
-
-// answeredAt is the index of the answer to a request.
-func answeredAt(op *holding.Op) int64 {
-	if op.Open() {
-		return math.MaxInt64
-	}
-	return op.Complete.Index
 }
 
 // at is which faults are in effect at an event.
@@ -181,7 +165,7 @@ func (p *progress) at(index int64) *calm {
 
 // gone is when the process of a request had last crashed before an event, since the request was sent.
 func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is bool) {
-	for _, c := range p.crashes[op.Process] {
+	for _, c := range p.Crashes[op.Process] {
 		if c.Index < before && c.Time >= op.Invoke.Time {
 			crash, is = c.Stamp, true
 		}
@@ -189,22 +173,12 @@ func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is b
 	return crash, is
 }
 
-// recovery is whether a lock was granted at all, and how soon after the last heal of a fault;
-// negative if that is not known.
-func (p *progress) recovery(ev *evidence) (granted bool, recovered time.Duration) {
-	healed := p.calms[len(p.calms)-1].healed
-	first := int64(math.MaxInt64)
-	recovered = -1
-	for op := range ev.Ops() {
-		if op.Verb != holding.Acquire || !op.OK() {
-			continue
-		}
-		granted = true
-		if now := p.at(op.Complete.Index); healed > 0 && now.healed == healed && now.active == [3]int{} && op.Complete.Index < first {
-			first, recovered = op.Complete.Index, op.Complete.Time-now.ended
-		}
+// grant takes note of an acquire that was granted.
+func (p *progress) grant(op *holding.Op) {
+	now, last := p.at(op.Complete.Index), p.calms[len(p.calms)-1]
+	if p.granted = true; last.healed > 0 && now.healed == last.healed && now.active == [3]int{} && (p.recovered == nil || op.Complete.Index < p.recovered.Complete.Index) {
+		p.recovered = op
 	}
-	return granted, recovered
 }
 
 // An occupation is for how long a lock may be held, and for how long that is certain, or has an end.
@@ -220,11 +194,11 @@ type occupation struct {
 // arrived is when a request had reached the servers at the latest that its client gave up, or crashed with: a fault that was
 // in effect then may have held it back until it was over. One that spares a majority held it back from no more than the others.
 func (p *progress) arrived(left holding.Stamp) holding.Stamp {
-	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; p.calms[i].active[lasting]+p.calms[i].active[ofMessage] > 0; i++ {
+	for i := sort.Search(len(p.calms), func(i int) bool { return p.calms[i].index > left.Index }) - 1; !p.calms[i].calm(); i++ {
 		if i == len(p.calms)-1 {
-			return holding.Stamp{Time: max(left.Time, p.end), Index: left.Index}
+			return holding.Stamp{Time: max(left.Time, p.End), Index: left.Index}
 		}
-		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].since), Index: p.calms[i+1].index}
+		left = holding.Stamp{Time: max(left.Time, p.calms[i+1].ended[message]), Index: p.calms[i+1].index}
 	}
 	return left
 }
@@ -235,16 +209,13 @@ func (p *progress) carriedOut(op *holding.Op, drift time.Duration) (at holding.S
 	at, until, is = op.Complete, op.Latest(drift), true
 	if op.Open() {
 		at, is = p.gone(op, math.MaxInt64)
-		until = 0
 	}
-	if !is || !op.Unknown() {
-		return at, until, is
+	if is && op.Unknown() {
+		late := *op
+		late.Complete = p.arrived(at)
+		at, until = late.Complete, late.Latest(drift)
 	}
-	at = p.arrived(at)
-	if op.Lease == 0 {
-		return at, history.Never, true
-	}
-	return at, max(until, holding.After(holding.After(at.Time, op.Lease), drift)), true
+	return at, until, is
 }
 
 // occupations are those of the lock, in order.
@@ -253,16 +224,14 @@ func (p *progress) occupations(l *holding.Lock) []occupation {
 	known := map[*holding.Op]bool{}       // of those with an unknown outcome, the acquires and extends that are part of a hold
 	doubted := map[int32]bool{}           // owners of an acquire with an unknown outcome, of which nothing shows that it was granted
 	released := map[int32][]*holding.Op{} // of those of which not even the order of what they did is known
-	for _, holds := range [...][]*holding.Grant{l.Holds, l.Excluded} {
-		for _, h := range holds {
-			for _, op := range h.Extensions {
-				known[op] = true
-			}
-			if h.Acquire.Unknown() {
-				known[h.Acquire] = true
-			}
-			list = p.occupationsOf(list, l, h)
+	for _, h := range slices.Concat(l.Holds, l.Excluded) {
+		for _, op := range h.Extensions {
+			known[op] = true
 		}
+		if h.Acquire.Unknown() {
+			known[h.Acquire] = true
+		}
+		list = p.occupationsOf(list, l, h)
 	}
 	for _, op := range l.Ops {
 		if op.Verb == holding.Release && !op.Unknown() && l.Disordered[op.Owner] {
@@ -383,14 +352,13 @@ type watch struct {
 	free, vague [2]chain
 
 	firm    [2]time.Duration // until when it was in the way of requests: by those who do not read, and by those who do
-	granted time.Duration    // when it was granted last, or found to be held
+	given   time.Duration    // when it was granted last, or found to be held
 	holders []occupation     // of a semaphore: those that may be in the way
 	out     int              // their permits
 	soonest time.Duration    // when the first of them ends
 	perhaps time.Duration    // until when the first request since then may hold it whose outcome is unknown; 0 for none
 
-	longest time.Duration // that it was free, asked for, and not granted
-	endless *holding.Op   // the last acquire that may hold it for ever, and need not
+	endless *holding.Op // the last acquire that may hold it for ever, and need not
 	doubted bool
 }
 
@@ -415,7 +383,8 @@ func (w *watch) judge() {
 		w.ask(op, at, now)
 		switch {
 		case op.OK():
-			w.granted, w.free, w.perhaps = max(w.granted, now), [2]chain{}, 0
+			w.grant(op)
+			w.given, w.free, w.perhaps = max(w.given, now), [2]chain{}, 0
 			w.begin(at + 1)
 		case op.Unknown() && w.perhaps == 0 && op.Lease > 0:
 			_, w.perhaps, _ = w.carriedOut(op, w.Drift)
@@ -424,11 +393,11 @@ func (w *watch) judge() {
 	w.waiting = append(w.waiting, requests...)
 	w.begin(math.MaxInt64)
 	for _, op := range w.waiting {
-		w.ask(op, math.MaxInt64, w.end)
+		w.ask(op, math.MaxInt64, w.End)
 	}
 	for _, f := range w.free {
-		if w.bound >= ProgressBound && f.first != nil && !f.told && f.heard-f.asked >= w.bound/2 && w.end-f.heard <= w.bound/4 {
-			w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(w.end-f.asked), w.Name, say.Span(w.bound))
+		if w.bound >= ProgressBound && f.first != nil && !f.told && f.heard-f.asked >= w.bound/2 && w.End-f.heard <= w.bound/4 {
+			w.doubt("the record ended %s after %q was free and asked for, and no client was granted it: before the bound, %s, was over", say.Span(w.End-f.asked), w.Name, say.Span(w.bound))
 		}
 	}
 }
@@ -462,18 +431,18 @@ func (w *watch) rightly(op *holding.Op, now time.Duration) (is bool, capacity in
 func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 	faults, refused := w.at(at), op.Failed()
 	rightly, capacity := w.rightly(op, now)
-	if rightly || faults.active[lasting] > 0 || faults.active[ofMessage] > 0 && !refused {
+	if rightly || faults.active[lasting] > 0 || faults.active[message] > 0 && !refused {
 		return
 	}
 	held, last := w.inTheWay(op, capacity, at, now)
 	if held {
-		w.granted = max(w.granted, now)
+		w.given = max(w.given, now)
 	}
 	long := time.Duration(0)
-	for i, since := range [...]time.Duration{faults.since, faults.quiet} {
+	for i, since := range [...]time.Duration{faults.ended[message], faults.ended[lasting]} {
 		first := op
 		switch {
-		case i == 0 && faults.active[ofMessage] > 0 || i == 1 && !refused:
+		case i == 0 && !faults.calm() || i == 1 && !refused:
 			continue
 		case i == 0:
 			first = w.first(op, at)
@@ -543,7 +512,7 @@ func (w *watch) inTheWay(op *holding.Op, capacity int, at int64, now time.Durati
 		firm = max(firm, w.firm[1])
 	}
 	is = firm >= now || w.out > 0 && w.out+op.Amount() > capacity
-	last = max(w.granted, firm, min(w.perhaps, now))
+	last = max(w.given, firm, min(w.perhaps, now))
 	for _, other := range w.waiting { // granted, perhaps, and never told
 		if crash, crashed := w.gone(other, at); crashed && other.Lease > 0 {
 			end := holding.After(w.arrived(crash).Time, other.Lease)
@@ -565,9 +534,9 @@ func (w *watch) stuck(f *chain, op *holding.Op, faults *calm, now time.Duration)
 		tries = "and " + say.Count(f.refuse, "request") + " were refused"
 	}
 	switch {
-	case f.since < faults.since || faults.active[ofMessage] > 0:
+	case f.since < faults.ended[message] || !faults.calm():
 		hindered = "of more than one message was in effect"
-	case faults.active[sparing] > 0 || faults.ended > f.since:
+	case faults.active[sparing] > 0 || faults.ended[sparing] > f.since:
 		hindered = "of more than a minority of the servers was in effect"
 	}
 	if f.first.Invoke.Time < f.asked {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ type guarded struct {
 	*holding.Record
 	name    string
 	updates []*holding.Op // in order of their answers
-	tokens  []*holding.Op // in order of their invokes
+	tokens  []*holding.Op // in that order
 	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
 }
 
@@ -79,66 +78,62 @@ func protectedResource(ev *evidence, f *findings) {
 		}
 	}
 	for _, g := range order {
-		slices.SortFunc(g.updates, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
+		for _, list := range [...][]*holding.Op{g.updates, g.tokens} {
+			slices.SortFunc(list, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
+		}
 		f.add(g.lostUpdates()...)
 		f.add(g.staleAccesses()...)
 	}
 }
 
-// lostUpdates are the updates that were lost.
-func (g *guarded) lostUpdates() []Violation {
+// lostUpdates are the updates that show that they, or others, were lost.
+func (g *guarded) lostUpdates() (found []Violation) {
 	writers, readers := map[int32][]*holding.Op{}, map[int32][]*holding.Op{}
 	for _, u := range g.updates {
 		writers[u.Written] = append(writers[u.Written], u)
 		readers[u.Read] = append(readers[u.Read], u)
 	}
-	// latest[i] is the update, of the first i+1 in order of answers, that was invoked last.
-	latest := make([]int, len(g.updates))
-	for i := range g.updates {
-		latest[i] = i
-		if i > 0 && g.updates[latest[i-1]].Invoke.Time > g.updates[i].Invoke.Time {
-			latest[i] = latest[i-1]
-		}
-	}
-	var found []Violation
 	seen := map[int32]int{}
-	for i, u := range g.updates {
+	written := map[*holding.Op]time.Duration{} // when what it read had been written, where that is told
+	for _, u := range g.updates {
 		wrote := holding.Filter(writers[u.Read], func(w *holding.Op) bool { return w.Invoke.Time <= u.Complete.Time }) // else it can't have read it
-		if v := g.lost(i, latest, wrote, readers[u.Read], seen); v != nil {
-			found = append(found, *v)
+		if len(wrote) == 0 && g.unknown <= u.Complete.Time {
+			continue // which write it read is not told
+		}
+		if seen[u.Read]++; seen[u.Read] > chances(wrote, readers[u.Read][0]) {
+			found = append(found, g.readTwice(readers[u.Read][seen[u.Read]-2], u))
+			continue
+		}
+		switch len(wrote) {
+		case 0:
+			written[u] = -1
+		case 1:
+			written[u] = wrote[0].Complete.Time
+		default: // nor here
 		}
 	}
+	later := func(a, b *holding.Op) bool { return a.Invoke.Time >= b.Invoke.Time }
+	answeredBefore(g.updates, later, func(u, unseen *holding.Op) {
+		if since, told := written[u]; told && unseen.Invoke.Time > since && unseen.Written != u.Read {
+			found = append(found, g.unseen(unseen, u))
+		}
+	})
 	return found
 }
 
-// lost is what shows that update i, which read what one of the writers wrote, or a
-// write before it was lost; nil if nothing does.
-func (g *guarded) lost(i int, latest []int, writers, readers []*holding.Op, seen map[int32]int) *Violation {
-	u := g.updates[i]
-	if len(writers) == 0 && g.unknown <= u.Complete.Time {
-		return nil // which write it read is not told
+// answeredBefore calls look with each operation before whose invoke others were answered, and the greatest of those.
+func answeredBefore(answered []*holding.Op, greater func(a, b *holding.Op) bool, look func(op, greatest *holding.Op)) {
+	var greatest *holding.Op
+	for _, op := range slices.SortedStableFunc(slices.Values(answered), func(a, b *holding.Op) int { return cmp.Compare(a.Invoke.Index, b.Invoke.Index) }) {
+		for ; answered[0].Complete.Time < op.Invoke.Time; answered = answered[1:] {
+			if greatest == nil || greater(answered[0], greatest) {
+				greatest = answered[0]
+			}
+		}
+		if greatest != nil {
+			look(op, greatest)
+		}
 	}
-	if seen[u.Read]++; seen[u.Read] > chances(writers, readers[0]) {
-		v := g.readTwice(readers[seen[u.Read]-2], u)
-		return &v
-	}
-	written := time.Duration(-1)
-	switch {
-	case len(writers) > 1:
-		return nil // nor here
-	case len(writers) == 1:
-		written = writers[0].Complete.Time
-	}
-	before := sort.Search(len(g.updates), func(j int) bool { return g.updates[j].Complete.Time >= u.Invoke.Time })
-	if before == 0 {
-		return nil
-	}
-	unseen := g.updates[latest[before-1]]
-	if unseen.Invoke.Time <= written || unseen.Written == u.Read {
-		return nil
-	}
-	v := g.unseen(unseen, u)
-	return &v
 }
 
 // chances is how often a version was there to be read: as often as it was written,
@@ -174,24 +169,14 @@ func (g *guarded) unseen(lost, by *holding.Op) Violation {
 }
 
 // staleAccesses are the accesses that were sent after one with a greater token was accepted.
-func (g *guarded) staleAccesses() []Violation {
-	var found []Violation
-	answered := slices.Clone(g.tokens)
-	slices.SortFunc(answered, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
-	var newest *holding.Op
-	next := 0
-	for _, op := range g.tokens {
-		for ; next < len(answered) && answered[next].Complete.Time < op.Invoke.Time; next++ {
-			if newest == nil || answered[next].Token > newest.Token {
-				newest = answered[next]
-			}
+func (g *guarded) staleAccesses() (found []Violation) {
+	greater := func(a, b *holding.Op) bool { return a.Token > b.Token }
+	answeredBefore(g.tokens, greater, func(op, newest *holding.Op) {
+		if greater(newest, op) {
+			found = append(found, g.by(op, StaleAccess, events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
+				"%q accepted token %d of %s at %s, %s after it had accepted token %d of %s", g.name, op.Token, caller(g.Record, op), seconds(op.Complete.Time),
+				say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), newest.Token, caller(g.Record, newest)))
 		}
-		if newest == nil || newest.Token <= op.Token {
-			continue
-		}
-		found = append(found, g.by(op, StaleAccess, events(newest.Complete.Index, op.Invoke.Index, op.Complete.Index),
-			"%q accepted token %d of %s at %s, %s after it had accepted token %d of %s", g.name, op.Token, caller(g.Record, op), seconds(op.Complete.Time),
-			say.Span(max(op.Complete.Time-newest.Complete.Time, 0)), newest.Token, caller(g.Record, newest)))
-	}
+	})
 	return found
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -278,9 +279,9 @@ func TestVerdictsKeepRelations(t *testing.T) {
 		before := checker.Check(t.Context(), h)
 		for _, r := range relations() {
 			other := r.related(seed, h)
-			_, err := history.ReadAll(strings.NewReader(dump(other)))
+			_, err := history.ReadAll(strings.NewReader(oracle.Lines(other)))
 			require.NoError(t, err, r.name)
-			require.Empty(t, r.breaks(before, checker.Check(t.Context(), other)), "seed %d, with %s\n%s\n%s", seed, r.name, dump(h), dump(other))
+			require.Empty(t, r.breaks(before, checker.Check(t.Context(), other)), "seed %d, with %s\n%s\n%s", seed, r.name, oracle.Lines(h), oracle.Lines(other))
 		}
 	}
 }

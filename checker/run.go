@@ -23,16 +23,7 @@ type RunOptions struct {
 // that were asked for took effect, has not shown what it was to show: its report
 // says so, and is never valid. See [RunVerdict] for a run that shows nothing.
 func CheckRun(ctx context.Context, run history.Run, h *history.History, o RunOptions) Report {
-	all := Standard()
-	for i, c := range all {
-		if met := Assumptions(o.Meets...); c.Name() == met.Name() {
-			all[i] = met
-		}
-		if bounded := Progress(run.Progress); c.Name() == bounded.Name() {
-			all[i] = bounded
-		}
-	}
-	all = slices.DeleteFunc(all, func(c Checker) bool {
+	all := slices.DeleteFunc(standard(Assumptions(o.Meets...), Progress(run.Progress)), func(c Checker) bool {
 		return len(o.Properties) > 0 && !slices.Contains(o.Properties, c.Name())
 	})
 	report := Check(ctx, h, all...)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
-// sweepResult are the violations that one pass over the holds of each lock found.
+// A lockSweep is what one pass over the holds of a lock finds.
 //
 // For one owner at a time, a history is explained by some order of its
 // operations if and only if: no two holds are certain at the same instant
@@ -20,31 +20,28 @@ import (
 // grant to the end of its window and the end of a hold to its earliest end
 // only shrinks what must be apart, so that if any choice works, this one does.
 // Of permits it is the same with sums in place of disjointness.
-type sweepResult struct {
-	exclusion []Violation                 // P1 and P1b, by leases alone
-	capacity  []Violation                 // the same of permits
-	ownership []Violation                 // P2, and P1 where only a late confirmation proves the hold
-	first     map[*holding.Lock]Violation // the first of either, of the locks that have one
+type lockSweep struct {
+	*holding.Lock
+	until     time.Duration // the end of the history, where a violation has no other
+	together  []Violation   // P1 and P1b, by leases alone
+	ownership []Violation   // P2, and P1 where only a late confirmation proves the hold
+	first     *Violation    // of either; nil if there is none
 }
 
-// sweep is what was found in all locks.
-func sweep(r *holding.Record) *sweepResult {
-	s := &sweepResult{first: map[*holding.Lock]Violation{}}
+// sweep is what was found in each lock.
+func sweep(r *holding.Record) map[*holding.Lock]*lockSweep {
+	swept := map[*holding.Lock]*lockSweep{}
 	for _, l := range r.Locks() {
-		w := lockSweep{Lock: l, until: r.End}
-		w.run()
-		for _, list := range [...][]Violation{w.exclusion, w.capacity, w.ownership} {
-			for _, v := range list {
-				if other, more := s.first[l]; !more || byTime(v, other) < 0 {
-					s.first[l] = v
-				}
+		s := &lockSweep{Lock: l, until: r.End}
+		s.run()
+		for _, v := range slices.Concat(s.together, s.ownership) {
+			if s.first == nil || byTime(v, *s.first) < 0 {
+				s.first = &v
 			}
 		}
-		s.exclusion = append(append(s.exclusion, w.exclusion...), otherTokens(l)...)
-		s.capacity = append(s.capacity, w.capacity...)
-		s.ownership = append(s.ownership, w.ownership...)
+		swept[l] = s
 	}
-	return s
+	return swept
 }
 
 // A holdSpan is a stretch of a hold: covered by its lease, or by a late
@@ -57,15 +54,6 @@ type holdSpan struct {
 
 // byLease reports whether a stretch is covered by the lease.
 func byLease(p holdSpan) bool { return p.late == nil }
-
-// A lockSweep sweeps the holds of one lock.
-type lockSweep struct {
-	*holding.Lock
-	until                          time.Duration // the end of the history, where a violation has no other
-	exclusion, capacity, ownership []Violation
-}
-
-func (l *lockSweep) rw() bool { return l.Kind == history.KindRW }
 
 func (l *lockSweep) run() {
 	for _, op := range l.Uncovered {
@@ -163,18 +151,7 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 	for first > 0 && r.reach[first-1] >= s.From {
 		first--
 	}
-	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool {
-		switch {
-		case p.hold == h || p.Until < s.From:
-			return false
-		case !r.rw():
-			return true
-		case p.hold.Owner() == h.Owner(): // what it holds in the other mode is not in its way
-			return !p.hold.Reads() && !h.Reads()
-		default:
-			return !p.hold.Reads() || !h.Reads()
-		}
-	})
+	by = holding.Filter(r.spans[first:last], func(p holdSpan) bool { return p.Until >= s.From && excludes(r.Lock, p.hold, h) })
 	most := 0
 	if r.Semaphore() {
 		_, most = r.CapacityIn(h.Acquire.Invoke.Time, s.Until)

@@ -161,12 +161,8 @@ func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Viola
 func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {
 	why, since, proof := validityEnded(l, b, op.Invoke.Time)
 	v := accessed(l, op, holder(l, b.hold), proof, "%s after %s at %s", say.Span(op.Invoke.Time-since), why, seconds(since))
-	at := sort.Search(len(l.Holds), func(i int) bool { return l.Holds[i].Start > op.Invoke.Time })
-	for _, h := range slices.Backward(l.Holds[max(0, at-8):at]) { // the latest to begin of those who held it then
-		if h.Owner() != b.hold.Owner() && h.End > op.Invoke.Time {
-			v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(l, h), seconds(h.Start))
-			break
-		}
+	if h := another(l, b.hold.Owner(), holding.Span{From: op.Invoke.Time, Until: op.Invoke.Time + 1}); h != nil {
+		v.Explanation += fmt.Sprintf("; %s had been granted the lock at %s", holder(l, h), seconds(h.Start))
 	}
 	return v
 }

@@ -58,11 +58,9 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	}
 	id := int32(len(l.Accounts)) //nolint:gosec // fewer than operations, which fit into memory
 	l.Accounts = append(l.Accounts, reads)
-	behind := byAnswers(ops)
-	*a = ownerState{
-		Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0], behind: behind,
-	}
-	a.computeLeases(ops)
+	*a = ownerState{Lock: l, owner: ops[0].Owner, id: id, reentrant: l.Reentrant || reads, renew: history.Never, endless: history.Never, asked: a.asked[:0]}
+	a.hearNotices(ops)
+	a.behind = byAnswers(ops)
 	for _, op := range ops {
 		switch {
 		case op.Verb == Lost:
@@ -91,7 +89,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 			a.release(op)
 		case Extend:
 			a.extend(op)
-		default: // computeLeases has cut the lease
+		default: // hearNotices has cut the lease
 		}
 	}
 	if a.hold != nil {
@@ -536,11 +534,7 @@ func (a *ownerState) extend(op *Op) {
 		h.prove(op)
 		end := max(h.End, op.Invoke.Time)
 		if op.Invoke.Time > a.lapse { // else its lease was there until then
-			if n := len(h.Late); n > 0 && h.Late[n-1].Until == h.End {
-				h.Late[n-1].Until = end
-			} else {
-				h.Late = append(h.Late, Late{Span: Span{From: max(a.lapse, h.End), Until: end}, By: op})
-			}
+			h.Late = append(h.Late, Late{Span: Span{From: max(a.lapse, h.End), Until: end}, By: op})
 		}
 		a.lapse = max(a.lapse, op.Ends)
 		h.End = end

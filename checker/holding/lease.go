@@ -1,7 +1,6 @@
 package holding
 
 import (
-	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -27,68 +26,45 @@ func (a *ownerState) lease(op *Op) lease {
 	return l
 }
 
-// computeLeases notes how long each acquire and extend of one owner is good that was
-// answered ok, or may have been done.
-func (a *ownerState) computeLeases(ops []*Op) {
-	notices := false
-	for _, e := range ops {
-		if e.Verb == Lost {
-			notices = true
-			continue
-		}
-		if expires := e.Expires(); expires > 0 && !e.Failed() && e.Verb != Release {
-			e.Ends = max(expires-a.Drift, 0)
-		}
+// cutLease ends what the holder was told of a lease.
+func (a *ownerState) cutLease(op *Op, at time.Duration, lost int64) {
+	l := a.lease(op)
+	l.validity, l.lost = min(l.validity, at), lost
+	if a.cutLeases == nil {
+		a.cutLeases = map[*Op]lease{}
 	}
-	if !notices {
-		return
-	}
-	a.cutLeases = map[*Op]lease{}
-	for i, e := range ops {
-		if e.Verb != Lost {
-			continue
-		}
-		told := e.Invoke
-		if op := noticed(ops, told); op != nil {
-			if l := a.lease(op); l.lost < 0 && told.Time < l.validity {
-				l.validity, l.lost = told.Time, told.Index
-				a.cutLeases[op] = l
-				op.Ends = min(op.Ends, told.Time)
-			}
-		}
-		a.disillusion(ops[:i], told)
-	}
+	a.cutLeases[op] = l
 }
 
-// noticed is the operation that a notice of loss is about: of the acquires that were
-// answered ok before it, and of the extends that were sent before it and answered ok,
-// the last.
-func noticed(ops []*Op, lost Stamp) (last *Op) {
-	latest := int64(-1)
-	for _, e := range ops {
-		at := e.Complete.Index
-		if e.Verb == Extend {
-			at = e.Invoke.Index
+// hearNotices ends the leases of which a notice tells that they are lost.
+func (a *ownerState) hearNotices(ops []*Op) {
+	for i, told := range ops {
+		if told.Verb != Lost {
+			continue
 		}
-		if gives(e) && at < lost.Index && at > latest {
-			last, latest = e, at
+		// The notice is about what was asked last, of the acquires that were answered ok before it and the extends that were
+		// sent before it and answered ok. What its holder believed was the last answer: it had not heard of an extend that was under way.
+		var asked, heard *Op
+		for _, op := range ops[:i] {
+			if !gives(op) {
+				continue
+			}
+			if asked = op; op.Complete.Index <= told.Invoke.Index && (heard == nil || op.Complete.Index > heard.Complete.Index) {
+				heard = op
+			}
+		}
+		if asked == nil {
+			continue
+		}
+		if l := a.lease(asked); l.lost < 0 && told.Invoke.Time < l.validity {
+			asked.Ends = min(asked.Ends, told.Invoke.Time)
+			a.cutLease(asked, told.Invoke.Time, told.Invoke.Index)
+		}
+		if heard != nil {
+			a.cutLease(heard, told.Invoke.Time, a.lease(heard).lost)
 		}
 	}
-	return last
 }
 
 // gives reports whether an operation gave a lease for certain.
 func gives(op *Op) bool { return op.OK() && (op.Verb == Acquire || op.Verb == Extend) }
-
-// disillusion ends, with a notice, what the holder believed by the last answer
-// before it: an extend that is under way was not heard of yet.
-func (a *ownerState) disillusion(ops []*Op, lost Stamp) {
-	for _, e := range slices.Backward(ops) {
-		if gives(e) && e.Complete.Index <= lost.Index {
-			l := a.lease(e)
-			l.validity = min(l.validity, lost.Time)
-			a.cutLeases[e] = l
-			return
-		}
-	}
-}

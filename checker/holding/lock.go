@@ -2,7 +2,6 @@ package holding
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -46,9 +45,8 @@ type Lock struct {
 	// Also are the accounts of an operation beside its first.
 	Also map[*Op][]int32
 
-	record     *Record
-	number     int32
-	acts, uses int
+	record *Record
+	number int32
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -163,13 +161,8 @@ func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
 		return l.Capacity, l.Capacity
 	}
 	for i, c := range l.Capacities {
-		over := i+1 < len(l.Capacities) && l.Capacities[i+1].From < from
-		switch {
-		case c.From > until || over:
-		case most == 0:
-			least, most = c.Permits, c.Permits
-		default:
-			least, most = min(least, c.Permits), max(most, c.Permits)
+		if c.From <= until && (i+1 == len(l.Capacities) || l.Capacities[i+1].From >= from) {
+			least, most = min(cmp.Or(least, c.Permits), c.Permits), max(most, c.Permits)
 		}
 	}
 	return least, most
@@ -197,55 +190,43 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	counts := make([]int, r.Names())
+	var all []*Op
 	for _, l := range r.locks {
-		l.derive(counts)
+		l.renamed()
+		all = append(append(all, l.Ops...), l.Losts...)
 	}
-}
-
-// derive takes a count of 0 for each name, and leaves it so.
-func (l *Lock) derive(counts []int) {
-	l.renamed()
+	ends := make([]int, r.Names()+1) // of each owner's part of those that are sorted; at first its beginning
+	for _, op := range all {
+		ends[op.Owner+1]++
+	}
+	for i := range r.Names() {
+		ends[i+1] += ends[i]
+	}
+	sorted := make([]*Op, len(all))
+	for _, op := range all {
+		sorted[ends[op.Owner]] = op
+		ends[op.Owner]++
+	}
 	var a ownerState // in its place for each: it is large
-	for ops := range byOwner(append(slices.Clip(l.Ops), l.Losts...), counts) {
-		slices.SortFunc(ops, byPlace)
-		l.divide(ops, &a)
+	from := 0
+	for _, to := range ends {
+		ops := sorted[from:to]
+		slices.SortFunc(ops, func(x, y *Op) int { return cmp.Or(cmp.Compare(x.Lock, y.Lock), byPlace(x, y)) })
+		for from = to; len(ops) > 0; {
+			n := len(ops) - 1
+			for ops[n].Lock != ops[0].Lock {
+				n--
+			}
+			r.lockOf[ops[0].Lock].divide(ops[:n+1], &a)
+			ops = ops[n+1:]
+		}
 	}
-	slices.SortFunc(l.Holds, byStart)
-	l.leaveOut()
-	byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
-	slices.SortFunc(l.Uncovered, byAnswer)
-	slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
-}
-
-// byOwner are operations by their owners, in time that grows with their number alone.
-func byOwner(all []*Op, counts []int) iter.Seq[[]*Op] {
-	return func(yield func([]*Op) bool) {
-		var owners []int32
-		for _, op := range all {
-			if counts[op.Owner]++; counts[op.Owner] == 1 {
-				owners = append(owners, op.Owner)
-			}
-		}
-		slices.Sort(owners)
-		from := 0
-		for _, o := range owners {
-			counts[o], from = from, from+counts[o]
-		}
-		sorted := make([]*Op, len(all))
-		for _, op := range all {
-			sorted[counts[op.Owner]] = op
-			counts[op.Owner]++
-		}
-		from = 0
-		for _, o := range owners {
-			to := counts[o]
-			counts[o] = 0
-			if !yield(sorted[from:to]) {
-				return
-			}
-			from = to
-		}
+	for _, l := range r.locks {
+		slices.SortFunc(l.Holds, byStart)
+		l.leaveOut()
+		byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
+		slices.SortFunc(l.Uncovered, byAnswer)
+		slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
 	}
 }
 
@@ -300,12 +281,8 @@ func (l *Lock) reads(op *Op, asked [2]int64) bool {
 	if op.Mode != NoMode || op.Verb == Acquire {
 		return op.Mode == Read
 	}
-	until := op.Complete.Index
-	if op.Open() {
-		until = math.MaxInt64
-	}
-	read := asked[1] < until
-	if read && asked[0] < until {
+	read := asked[1] < op.Answered()
+	if read && asked[0] < op.Answered() {
 		l.confused(op.Owner, "owner %s reads and writes, and its "+op.Verb.String()+" does not say which of the two it is about")
 	}
 	return read

@@ -144,6 +144,14 @@ func (o *Op) Unknown() bool { return o.outcome == info }
 // Open reports whether it had no answer when the history ended.
 func (o *Op) Open() bool { return o.Complete.Index < 0 }
 
+// Answered is the index of its answer; of one that is open, behind all others.
+func (o *Op) Answered() int64 {
+	if o.Open() {
+		return math.MaxInt64
+	}
+	return o.Complete.Index
+}
+
 // Abandoned reports whether the client had given it up: see [history.Abandoned].
 func (o *Op) Abandoned() bool { return o.flags&abandoned != 0 }
 

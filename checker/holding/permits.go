@@ -18,7 +18,6 @@ type permits struct {
 	slots    []slot
 	spare    int   // the account of its acquires with an unknown outcome, plus 1
 	unknown  []int // how many permits each of them asked for that nothing has proven
-	latest   int   // the account that was given back last, plus 1
 
 	// The latest completions of what it asked for.
 	acquired, released, extended int64
@@ -42,23 +41,17 @@ type slot struct {
 	asked   bool // a release with an unknown outcome was sent
 	permits int
 	process int
-	expires time.Duration // less drift; [history.Never] if it has no end
+	expires time.Duration // the first end of its lease
 	start   time.Duration // the first answer that proves it
-	alive   time.Duration // when it was certainly there
 	over    bool          // its lease had ended when it was answered
 	since   int64         // the place of the operation that gave the lease
 	told    int64         // when that was answered
-	sent    time.Duration // when that was sent
+	sent    time.Duration // when that was sent: it was certainly there then
 }
 
 // grants notes that an operation gave the lease of the slot.
-func (s *slot) grants(op *Op, drift time.Duration) {
-	if s.expires = op.Expires(); s.expires == 0 {
-		s.expires = history.Never
-	} else {
-		s.expires -= drift
-	}
-	s.alive, s.since, s.sent, s.told = op.Invoke.Time, place(op), op.Invoke.Time, max(s.told, op.Complete.Index)
+func (s *slot) grants(op *Op) {
+	s.expires, s.since, s.sent, s.told = op.Ends, place(op), op.Invoke.Time, max(s.told, op.Complete.Index)
 	s.over = s.expires <= op.Complete.Time
 }
 
@@ -74,7 +67,7 @@ func (p *permits) ends(s *slot, op *Op) time.Duration {
 	if at, crashed := p.record.crash(s.process, s.sent); crashed && s.expires == history.Never {
 		end = min(end, at)
 	}
-	return max(end, s.alive)
+	return max(end, s.sent)
 }
 
 // take finds the accounts of an operation: a slot for each
@@ -121,8 +114,8 @@ func (p *permits) take(op *Op) {
 			p.slots = append(p.slots, slot{account: p.open()})
 		}
 		account := p.slots[0].account
-		if p.latest > 0 {
-			account = p.latest - 1
+		if n := len(p.back); n > 0 {
+			account = p.back[n-1]
 		}
 		p.add(account, op)
 	case op.Failed():
@@ -134,14 +127,14 @@ func (p *permits) take(op *Op) {
 		p.add(s.account, op)
 		if op.OK() {
 			before, together := s.expires, op.Invoke.Index < s.told
-			if s.grants(op, p.Drift); together { // either may have been last
+			if s.grants(op); together { // either may have been last
 				s.expires = min(s.expires, before)
 			}
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
 		}
 	default:
-		p.givenBack(busy, possible, op)
+		p.givenBack(busy, total, possible, op)
 	}
 }
 
@@ -189,7 +182,7 @@ func (p *permits) granted(op *Op) {
 	s := &p.slots[i]
 	if op.OK() {
 		*s = slot{account: s.account, busy: true, permits: op.Amount(), process: op.Process, start: op.Complete.Time}
-		s.grants(op, p.Drift)
+		s.grants(op)
 	}
 	p.add(s.account, op)
 }
@@ -205,10 +198,10 @@ func (p *permits) proven(busy int, op *Op) {
 	p.unknown = p.unknown[1:]
 	p.add(p.spare-1, op)
 	if op.Verb == Release {
-		p.latest = p.spare
+		p.back = []int{p.spare - 1}
 	} else {
 		s := slot{account: p.spare - 1, busy: true, permits: n, process: op.Process, start: op.Complete.Time}
-		s.grants(op, p.Drift)
+		s.grants(op)
 		p.slots = append(p.slots, s)
 		p.spare = 0
 		if len(p.unknown) > 0 { // whatever is confirmed next may belong to either
@@ -235,7 +228,7 @@ func (p *permits) refused(busy []int, total int, op *Op) {
 }
 
 // givenBack is a release of permits that the owner may have.
-func (p *permits) givenBack(busy []int, possible int, op *Op) {
+func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 	// Those that were not asked for yet, then those that last longest: of grants
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
@@ -245,7 +238,7 @@ func (p *permits) givenBack(busy []int, possible int, op *Op) {
 		}
 		return cmp.Or(cmp.Compare(p.ends(y, op), p.ends(x, op)), i-j)
 	})
-	back, why := given(p.slots, busy, int(op.Permits))
+	back, why := given(p.slots, busy, total, int(op.Permits))
 	switch {
 	case !op.OK() || len(back) == len(busy):
 	case p.vague:
@@ -275,7 +268,6 @@ func (p *permits) givenBack(busy []int, possible int, op *Op) {
 		p.add(s.account, op)
 		if op.OK() {
 			s.busy = false
-			p.latest = s.account + 1
 			p.back = append(p.back, s.account)
 		}
 		s.asked = true
@@ -290,22 +282,16 @@ func (p *permits) mayBeOver(busy, back []int, op *Op) bool {
 }
 
 // given are the grants that a release of so many permits gives back: one, or
-// several that sum up to them. A release of no number gives back one grant. It
+// several that sum up to them; busy have total. A release of no number gives back one grant. It
 // says why that can't be told.
-func given(slots []slot, busy []int, permits int) (back []int, why string) {
+func given(slots []slot, busy []int, total, permits int) (back []int, why string) {
 	size := slots[busy[0]].permits
-	total := 0
-	alike := true
-	for _, i := range busy {
-		total += slots[i].permits
-		alike = alike && slots[i].permits == size
-	}
 	switch {
 	case permits > total: // if it did anything at all
 		return nil, ""
 	case permits == total:
 		return busy, ""
-	case !alike:
+	case slices.ContainsFunc(busy, func(i int) bool { return slots[i].permits != size }):
 		return nil, "gave back some of several grants of different sizes, and nothing tells which"
 	case permits == 0:
 		return busy[:1], ""

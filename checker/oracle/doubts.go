@@ -36,7 +36,7 @@ func renamed(x, y *operation, ops []operation) bool {
 func doubtful(spec history.Event, x *operation, ops []operation) bool {
 	semaphore, mode := spec.Kind == history.KindSemaphore, modeOf(spec, x, ops)
 	takes := func(o *operation) bool { return o.Op == history.Acquire || o.Op == history.Release }
-	prolonged := 0                                                           // how many leases were set at the same time as that of x
+	prolonged, sum := 0, 0                                                   // how many leases were set at the same time as that of x; of the sizes
 	disorder := false                                                        // it overlaps others in a way that hides their order, or its outcome was not known when its owner went on
 	over, more := false, false                                               // the lease may have run out, and something is confirmed later
 	var sizes []int                                                          // of the grants that its owner had asked for when x was answered
@@ -62,15 +62,12 @@ func doubtful(spec history.Event, x *operation, ops []operation) bool {
 			continue
 		}
 		if y.granted() {
+			sum += y.Amount()
 			sizes, reading, writing = append(sizes, y.Amount()), reading || y.Mode == history.Read, writing || y.Mode != history.Read
 		}
 		gone = gone || y.granted() && y.kind == history.Info || y.prolongs() && y.kind != history.Fail && end <= x.Time
 		late = late || (y.granted() || y.is(history.Extend, history.OK)) && y.complete >= end
 		vague = vague || another && y.is(history.Release, history.Info)
-	}
-	sum := 0
-	for _, size := range sizes {
-		sum += size
 	}
 	several := len(sizes) > 1
 	unlike := func(size int) bool { return size != sizes[0] || x.Permits > 0 && x.Permits%size != 0 }

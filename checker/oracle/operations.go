@@ -136,8 +136,6 @@ func (o *operation) confirmed() bool {
 	return o.is(history.Release, history.OK) || o.is(history.Extend, history.OK)
 }
 
-func (o *operation) asksLease() bool { return o.Op == history.Acquire || o.Op == history.Extend }
-
 // prolongs reports whether it is an extend, or an acquire that was not refused.
 func (o *operation) prolongs() bool { return o.Op == history.Extend || o.granted() }
 

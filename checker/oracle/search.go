@@ -228,9 +228,12 @@ func (s *search) after(w world, at int) (next []world) {
 	case e.Op == history.Acquire:
 		return s.acquire(w, at, mine)
 	case e.kind == history.Fail: // the owner does not have it, or has fewer permits
+		another := func(o effect) bool { // was asked for by the same owner
+			return o.Op == history.Acquire && o.Owner == e.Owner && o.first != s.of(&w.grants[mine[0]]).first
+		}
 		if has < e.Amount() {
 			next = append(next, w)
-		} else if e.Op == history.Release && (e.mode != history.Permit || s.asked(e.Owner) == 1) && !slices.ContainsFunc(mine, func(i int) bool { return s.end(&w.grants[i]) > e.complete }) {
+		} else if e.Op == history.Release && (e.mode != history.Permit || !slices.ContainsFunc(s.effects, another)) && !slices.ContainsFunc(mine, func(i int) bool { return s.end(&w.grants[i]) > e.complete }) {
 			for _, i := range slices.Backward(mine) { // which its owner gave up
 				w.remove(i)
 			}
@@ -251,16 +254,6 @@ func (s *search) after(w world, at int) (next []world) {
 		next = append(next, w)
 	}
 	return next
-}
-
-// asked is how many requests for the lock an owner made that were not refused.
-func (s *search) asked(owner string) (n int) {
-	for i := range s.effects {
-		if e := &s.effects[i]; e.Op == history.Acquire && e.Owner == owner {
-			n++
-		}
-	}
-	return n
 }
 
 // acquire grants a mutex, or a read-write lock.
