@@ -180,3 +180,29 @@ func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration)
 	pause := min(pauseAfter(failures), left)
 	return pause > 0 && transport.Sleep(ctx, pause, l.closing) == nil
 }
+
+// send sends a call for a caller, and returns the reply. Close awaits it.
+func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {
+	if c.enter() {
+		defer c.tasks.Done()
+	}
+	return c.transport.Run(ctx, s)
+}
+
+// await runs f, which Close awaits, in a goroutine of its own, and returns what it returns; or the context's error soon after
+// that ends, or [ErrClosed] soon after abort is closed.
+func await[T any](ctx context.Context, c *Client, abort <-chan struct{}, f func() T) (v T, err error) {
+	if err := ctx.Err(); err != nil {
+		return v, err
+	}
+	answer := make(chan T, 1)
+	c.background(func() { answer <- f() })
+	select {
+	case v = <-answer:
+		return v, nil
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-abort:
+		return v, ErrClosed
+	}
+}
