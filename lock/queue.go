@@ -159,13 +159,13 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	return true
 }
 
-// least is how much of the lease there has to be for the next holder: nearly all of one that it
+// least is how much of the lease there has to be for the next holder: nine tenths of one that it
 // asked for, and enough for the watchdog to renew its own.
 func (g *grant) least() time.Duration {
 	if g.watched {
 		return min(g.lease, handedLease) / 2
 	}
-	return g.lease - g.client.config.margin(g.lease) - g.lease/100
+	return g.lease - g.client.config.margin(g.lease) - g.lease/10
 }
 
 // leave is called before a grant is released on the server, and when it is lost: the
