@@ -96,9 +96,6 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	defer c.tasks.Done()
 	begin := time.Now()
 	g, a, waited, err := o.ask(ctx, opt, begin)
-	for errors.Is(err, errLate) {
-		g, a, waited, err = o.ask(ctx, opt, begin)
-	}
 	if waited {
 		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
 	}
