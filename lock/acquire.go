@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
@@ -16,7 +15,7 @@ import (
 const (
 	// shortTimeout is how long a caller waits for the answer to a request that it sends by itself:
 	// so long a call whose context ends may go on. A server that is silent for longer is asked again
-	// by a goroutine, which the caller can leave.
+	// by another goroutine, whose answer the caller needn't await.
 	shortTimeout = 25 * time.Millisecond
 	// longTimeout is that for a release. Where its answer is lost, the next one can't tell whether the first one
 	// released the lock or whether it was lost, so a server that is slow for a moment is awaited.
@@ -46,7 +45,7 @@ type grant struct {
 	tried     bool           // to release it while it was held, and the answer is lost
 	ending    bool           // the server was asked to release it
 	moved     bool           // or to extend it by its owner
-	over      *atomic.Bool   // of a first request whose answer was lost: the grant was not made, was released or was lost
+	late      bool           // copies of its first request may come, which know no mark
 	round     *round         // of a Redlock, the last one,
 	doubt     error          // and why one before may have left something
 }
@@ -91,15 +90,12 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	if err := o.check(opt); err != nil {
 		return nil, err
 	}
-	if !c.begin(&c.calls) {
+	if !c.enter() {
 		return nil, ErrClosed
 	}
-	defer c.calls.Done()
+	defer c.tasks.Done()
 	begin := time.Now()
 	g, a, waited, err := o.ask(ctx, opt, begin)
-	for errors.Is(err, errLate) {
-		g, a, waited, err = o.ask(ctx, opt, begin)
-	}
 	if waited {
 		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
 	}
@@ -137,16 +133,20 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		return g, answer{}, false, ErrClosed
 	}
 	defer c.tasks.Done()
-	asks, returned := false, false
-	defer func() { // also where a hook of the Redis client panics
+	asks := false
+	defer func() {
+		panicked := recover() // a hook of the Redis client: the caller may recover, and the lock must not stay behind
 		if asks {
-			c.queues.asked(g, returned && err == nil, waited)
+			c.queues.asked(g, err == nil && panicked == nil, waited)
 		}
-		if err != nil || !returned {
-			g.endCopies(ctx, c.tasks.Go)
+		if panicked != nil || err != nil && g.late {
+			g.withdrawLater(ctx, g.client.tasks.Go)
 		}
-		if !returned {
-			g.abandon(ctx)
+		if panicked != nil {
+			if g.waiter != nil {
+				c.wakeups.Leave(g.waiter, false)
+			}
+			panic(panicked)
 		}
 	}()
 	a, err = g.askFirst(ctx)
@@ -176,7 +176,6 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			err = ErrNotAcquired
 		}
 	}
-	returned = true
 	return g, a, waited, refusal(unanswered(callers, ctx, err))
 }
 
@@ -196,47 +195,10 @@ func unanswered(callers, bounded context.Context, err error) error {
 	return err
 }
 
-// abandon withdraws a request in which a hook of the Redis client panicked: the caller may
-// recover, and the lock must not stay behind. The hook may panic again.
-func (g *grant) abandon(ctx context.Context) {
-	if g.waiter != nil {
-		g.client.wakeups.Leave(g.waiter, false)
-	}
-	g.client.background(func() {
-		defer func() { _ = recover() }() // the caller has it from the request itself
-		_, _ = g.withdraw(ctx)
-	})
-}
-
-// copiesComeLate is when copies of a first request whose answer was lost are withdrawn: so long after it was sent, if the
-// grant has ended by then. A copy that comes after that end knows no mark, and would hold the lock until its lease ends. No
-// copy is expected after markLife.
-var copiesComeLate = []time.Duration{time.Second, 4 * time.Second, markLife} //nolint:gochecknoglobals // a constant
-
-// expectCopies withdraws the copies of a request that was sent then, until none can come any more or the client is
-// closed.
-func (g *grant) expectCopies(ctx context.Context, sent time.Time, run func(func())) {
-	g.copied, g.over = true, &atomic.Bool{}
-	same := *g // which goes on changing
-	run(func() {
-		for _, after := range copiesComeLate {
-			closed := transport.Sleep(context.WithoutCancel(ctx), time.Until(sent.Add(after)), same.client.closing)
-			if same.over.Load() {
-				_, _ = same.withdraw(ctx)
-			}
-			if closed != nil {
-				return
-			}
-		}
-	})
-}
-
-// endCopies withdraws what a first request whose answer was lost was or will be granted, once the grant has ended.
-func (g *grant) endCopies(ctx context.Context, run func(func())) {
-	if g.over != nil && !g.over.Swap(true) {
-		run(func() { _, _ = g.withdraw(ctx) })
-	}
-}
+// copiesComeLate are the pauses after which copies of a first request whose answer was lost are withdrawn, once the grant has
+// ended. A copy that comes after that end knows no mark, and would hold the lock until its lease ends. No copy is expected
+// after markLife.
+var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} //nolint:gochecknoglobals // a constant
 
 // askFirst asks for a plain lock by one command, sent by the caller's goroutine: row uncontended-1 of docs/benchmarks.md
 // falls by a tenth without this. It grants a lock that is free, and so without a ticket, but for one whose lease ran
@@ -247,21 +209,18 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 		return answer{}, nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
-	s.Acked = true
+	s.Acked, s.Inline = true, shortTimeout
 	sent := time.Now()
-	r, tried := c.direct(ctx, s, shortTimeout)
+	r, _ := c.transport.TryNow(ctx, s)
+	a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 	switch {
-	case !tried, r.Err != nil && !r.Copies:
-		return answer{}, nil
-	case r.Err == nil && r.Value == "OK": // and not a refusal of which a hook or a proxy made something else
-		a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
-		if time.Now().Before(a.expires) {
-			return a, nil
+	case r.Err == nil && r.Value == "OK" && time.Now().Before(a.expires): // and not a refusal of which a hook or a proxy made something else
+		return a, nil
+	case r.Copies, r.Err == nil && r.Value != nil: // or it was granted too late
+		g.copied, g.late = true, true
+		if !g.waits && c.transport.Final(r.Err) {
+			return answer{}, r.Err
 		}
-	}
-	g.expectCopies(ctx, sent, c.tasks.Go) // or it was granted too late
-	if r.Err != nil && !g.waits && c.transport.Final(r.Err) {
-		return answer{}, r.Err
 	}
 	return answer{}, nil
 }
@@ -291,16 +250,9 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	}
 	c := g.client
 	s := g.kind.acquire(g)
-	s.Abort, s.Acked = c.closing, true
+	s.Abort, s.Acked, s.Inline = c.closing, true, shortTimeout
 	sent := time.Now()
-	r, gaveUp := c.exchange(ctx, s, shortTimeout, func(r transport.Reply) {
-		if numbers, err := outcomeOf(r.Value); r.Sent && (r.Err != nil || err != nil || numbers[0] == 1 || g.queued()) {
-			_, _ = g.withdraw(ctx)
-		}
-	})
-	if gaveUp {
-		return answer{}, r.Err
-	}
+	r := c.send(ctx, s)
 	g.copied = g.copied || r.Copies
 	numbers, err := [4]int64{}, r.Err
 	if err == nil {
@@ -315,7 +267,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		return answer{failed: err, ttl: pauseAfter(g.failures - 1)}, nil // and the wait goes on
 	case err != nil:
 		if r.Sent {
-			c.tasks.Go(func() { _, _ = g.withdraw(ctx) })
+			g.withdrawLater(ctx, g.client.tasks.Go)
 		}
 		return answer{}, err
 	}
@@ -328,8 +280,8 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		}
 		return answer{}, err
 	case numbers[0] == 0:
-		g.failures, g.place, g.refused = 0, numbers[2], refused{sent, numbers[3]}
 		c.isContended(g.name).Store(true)
+		g.failures, g.place, g.refused = 0, numbers[2], refused{sent, numbers[3]}
 		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
 	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}
@@ -375,7 +327,7 @@ func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.
 		return answer{}, cmp.Or(err, a.failed)
 	case err == nil && a.failed != nil:
 		if left {
-			c.background(func() { _, _ = g.withdraw(ctx) })
+			g.withdrawLater(ctx, g.client.tasks.Go)
 		}
 		return answer{}, a.failed
 	case err == nil && left:
@@ -396,7 +348,7 @@ var errForgotten = errors.New("the server has forgotten the request: its permits
 // error if that is confirmed, and the second one if it isn't.
 func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) error {
 	if err := ctx.Err(); err != nil {
-		g.client.background(func() { _, _ = g.withdraw(ctx) })
+		g.withdrawLater(ctx, g.client.tasks.Go)
 		if errors.Is(reason, err) {
 			return reason
 		}
@@ -406,7 +358,7 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) er
 	failed, err := await(ctx, g.client, nil, func() (err error) {
 		released, err = g.withdraw(ctx)
 		return err
-	}, nil)
+	})
 	err = cmp.Or(err, failed)
 	if granted && err == nil && !released && g.kind.hasNoLease {
 		err = errForgotten
@@ -424,11 +376,26 @@ func (g *grant) withdraw(ctx context.Context) (released bool, err error) {
 		return false, nil
 	}
 	err = g.client.retryForAWhile(ctx, func(ctx context.Context) error {
-		r := g.client.transport.Run(ctx, g.kind.release(g, true), nil)
+		r := g.client.transport.Run(ctx, g.kind.release(g, true))
 		released = g.client.isReleased(ctx, r.Value)
 		return r.Err
 	})
 	return released, err
+}
+
+// withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
+// the grant is asked for, that is a task, which Close awaits also where it was called before.
+func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
+	same := *g
+	run(func() {
+		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
+		for _, pause := range copiesComeLate {
+			closed := transport.Sleep(context.WithoutCancel(ctx), pause, same.client.closing)
+			if _, _ = same.withdraw(ctx); closed != nil || !same.late {
+				return
+			}
+		}
+	})
 }
 
 // outcomeOf reads the reply to a request for a grant: see [kind].
@@ -452,7 +419,7 @@ func (g *grant) leased(a answer) Lease {
 	if g.displaced {
 		place = 0
 	}
-	if a.handed {
+	if a.handed && g.watched {
 		length = min(length, handedLease)
 	}
 	return Lease{
@@ -483,7 +450,9 @@ func (g *grant) onLost(l Lease) {
 		g.kind.redlock.count(g.round, -1)
 	}
 	g.client.queues.leave(g)
-	g.endCopies(context.Background(), g.client.background)
+	if g.copied {
+		g.withdrawLater(context.Background(), g.client.background)
+	}
 	g.tell(context.Background(), Lost, l, 0, nil)
 }
 
@@ -514,8 +483,8 @@ func (g *grant) extend(ctx context.Context, d time.Duration) error {
 		return g.round.extend(ctx, d)
 	}
 	s := g.kind.extend(g, d)
-	s.Acked = true
-	r, _ := g.client.exchange(ctx, s, shortTimeout, nil)
+	s.Acked, s.Inline = true, shortTimeout
+	r := g.client.send(ctx, s)
 	switch {
 	case r.Err != nil:
 		return r.Err
@@ -544,17 +513,19 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
 	g.ending = true
-	if g.over != nil {
-		g.over.Store(true)
+	if g.late {
+		g.withdrawLater(ctx, g.client.background)
 	}
 	c.queues.leave(g)
 	begin := time.Now()
 	held, copies := begin.Before(expires), false
 	for tries := 0; ; tries++ {
-		r, gaveUp := c.exchange(ctx, g.kind.release(g, false), longTimeout, nil)
+		s := g.kind.release(g, false)
+		s.Inline = longTimeout
+		r := c.send(ctx, s)
 		copies = copies || r.Copies
 		switch {
-		case !gaveUp && transport.IsBusy(r.Err) && c.pause(ctx, tries, time.Until(begin.Add(withdrawLimit))):
+		case transport.IsBusy(r.Err) && c.pause(ctx, tries, time.Until(begin.Add(withdrawLimit))):
 		case r.Err != nil:
 			g.tried = g.tried || held && r.Sent && transport.MayArrive(r.Err)
 			return r.Err

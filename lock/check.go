@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,26 +18,16 @@ const checkLimit = 5 * time.Second
 // Observer then, once ([Warned]).
 func (c *Client) Check(ctx context.Context) error {
 	found, err := await(ctx, c, c.closing, func() error {
-		var mu sync.Mutex
-		var errs []error
-		check := func(ctx context.Context, server redis.Cmdable) {
-			err := checkMemory(ctx, server)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		}
+		memory := error(nil)
 		if cluster, ok := c.rdb.(interface {
 			ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 		}); ok {
-			errs = append(errs, cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
-				check(ctx, server)
-				return nil
-			}))
+			memory = cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error { return checkMemory(ctx, server) })
 		} else {
-			check(ctx, c.rdb)
+			memory = checkMemory(ctx, c.rdb)
 		}
-		return errors.Join(append(errs, c.checkMessages(ctx))...)
-	}, nil)
+		return errors.Join(memory, c.checkMessages(ctx))
+	})
 	if err = errors.Join(err, found); err != nil {
 		return fmt.Errorf("check the servers: %w", err)
 	}

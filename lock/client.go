@@ -183,7 +183,7 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	}
 	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
 	client.queues = newLocalQueues()
-	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout)
+	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout, client.background)
 	return client, nil
 }
 

@@ -58,9 +58,8 @@ func (h *Hold) Detach(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("detach lock %q: %w", l.Name, ErrNotHeld)
 	}
 	h.gone = true
-	tell := h.beginEnd()
 	h.mu.Unlock()
-	tell()
+	h.beginEnd()
 	g.client.queues.leave(g)
 	g.client.tell(ctx, Detached, l, 0, nil)
 	return g.asText(l)
@@ -75,17 +74,14 @@ func (h *Hold) Detach(ctx context.Context) (string, error) {
 func (c *Client) Attach(ctx context.Context, text string) (*Hold, error) {
 	begin := time.Now()
 	g, d, err := c.attached(text)
-	if err == nil && !c.begin(&c.calls) {
+	if err == nil && !c.enter() {
 		err = ErrClosed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attach a hold: %w", err)
 	}
-	defer c.calls.Done()
+	defer c.tasks.Done()
 	sent := time.Now()
-	if d.Copied {
-		g.expectCopies(ctx, sent, c.background) // so far no copy may have come
-	}
 	err = g.extend(ctx, g.lease)
 	expires := c.expires(sent, g.lease)
 	if err == nil && !time.Now().Before(expires) {
@@ -121,6 +117,7 @@ func (c *Client) attached(text string) (*grant, detached, error) {
 	}
 	g := o.grant(Options{Owner: string(d.Holder), Lease: d.Lease})
 	g.request, g.copied, g.id, g.named, g.anonymous = d.Request, d.Copied, d.ID, string(d.Owner), false
+	g.late = g.copied // perhaps
 	return g, d, nil
 }
 

@@ -65,7 +65,7 @@
 // Liveness: a lock whose holder died is free when its lease ends. Waiters ask
 // again every few seconds at the latest, even where no message reaches them.
 // Waiters of a [Mutex] that died cost the others nothing where the server sees that
-// their connection is gone, and else five seconds, however many of one client died
+// their connection is gone, and else one lease, or five seconds of a watchdog's, however many of one client died
 // together. A waiter of a [FairMutex] that died costs the others one heartbeat,
 // however many of them died together, and one of a semaphore five seconds. A
 // semaphore or a latch that a server forgot is an error, never an open door. Nothing

@@ -14,15 +14,13 @@ import (
 // reach a connection behind which no client listens any more. Therefore
 //   - the waiter asks again every few seconds, and whenever its subscription is
 //     made anew: if it holds the lock, or its ticket is gone, the server says so;
-//   - a lock that is handed over has a short lease. So a client that
-//     never comes leaves the lock to the next after that; and all tickets of it
-//     are void then, so that only one such lease is lost to a client. The watchdog extends it
-//     soon, unless the lock was released by then. A caller that asked for a longer lease gets
-//     no short one: it asks once more, which makes the grant as long as it was to be;
+//   - a client that never comes leaves the lock to the next after the lease, as a holder that died does; and all
+//     tickets of it are void then, so that only one such lease is lost to a client. A lease of the watchdog is
+//     short at first, and extended soon, unless the lock was released by then;
 //   - a waiter that gives up takes its ticket back, and what was handed to it since.
 
 const (
-	// handedLease is for how long a lock is handed over; see tickets.lua.
+	// handedLease is for how long a lock is handed over that a watchdog is to keep, at first.
 	handedLease = 5 * time.Second
 	// handedPeriod is after what time the watchdog extends a lease that was handed over. Most holds
 	// are released before.
@@ -47,8 +45,12 @@ func (g *grant) drawn() string {
 	if g.waiter == nil || !g.handsOver() {
 		return ""
 	}
+	lease := g.lease
+	if g.watched {
+		lease = min(lease, handedLease)
+	}
 	return fmt.Sprintf("%s %d %d %d %d %s%s",
-		g.request, milliseconds(g.lease), g.tokenLife(), flag(!c.transport.Sharded()), len(c.inbox), c.inbox, g.owner)
+		g.request, milliseconds(lease), g.tokenLife(), flag(!c.transport.Sharded()), len(c.inbox), c.inbox, g.owner)
 }
 
 // tokenLife is for how many ms the server remembers the last token; 0 if grants
@@ -69,19 +71,15 @@ func (g *grant) tokenLife() int64 {
 // what the server answered to this client: it must be of the very ticket that was in
 // the queue at the last refusal. Then the grant was made after that request was sent,
 // and its lease ends no sooner than that long after it, whatever the clocks of the
-// servers say and however late the message is. Where that leaves less than half of the
-// lease, the waiter asks. So it does where replicas must acknowledge the grant, and where the
-// caller asked for a lease that is longer than the one that was handed over.
+// servers say and however late the message is. Where that leaves too little of the
+// lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
 	var ticket, ms, token int64
 	var key string
 	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket == 0 || ticket != g.refused.ticket {
 		return answer{}, false
 	}
-	if g.client.config.ReplicaAcks > 0 || g.lease > handedLease && !g.watched {
-		return answer{}, false
-	}
 	lease := time.Duration(ms) * time.Millisecond
 	a := answer{granted: true, handed: true, holds: 1, token: token, expires: g.client.expires(g.refused.sent, lease)}
-	return a, time.Until(a.expires) > lease/2
+	return a, g.client.config.ReplicaAcks == 0 && time.Until(a.expires) >= g.least()
 }

@@ -50,8 +50,7 @@ type Hold struct {
 	gone     bool // the service said that the grant is over,
 	answered bool // in answer to a release,
 	released bool // which ended it
-	later    bool // it is being released in the background,
-	untold   bool // or was, which its owner wasn't told yet
+	untold   bool // in the background, which its owner wasn't told yet
 	watchers map[*watcher]struct{}
 }
 
@@ -230,19 +229,16 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 // If ctx ends before the server has answered, Release returns the context's error, and
 // a lock of this package is released in the background, for 5s at most. So a lock isn't
 // left behind by a caller that is being cancelled. [Client.Close] awaits that.
-func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // what goes on in the background outlives this call
+func (h *Hold) Release(ctx context.Context) error {
 	if parent, ok := ctx.Value(parentOf{h}).(context.Context); ok {
 		deadline, limited := ctx.Deadline()
-		if ctx = parent; limited {
+		if ctx = parent; limited { //nolint:contextcheck // ctx was made of it
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, deadline)
 			defer cancel()
 		}
 	}
-	h.mu.Lock()
-	tell := h.beginEnd()
-	h.mu.Unlock()
-	tell()
+	h.beginEnd()
 	gone, err := h.release(ctx, false)
 	if err == nil {
 		return nil
@@ -250,14 +246,21 @@ func (h *Hold) Release(ctx context.Context) error { //nolint:contextcheck // wha
 	if !gone {
 		h.end(errors.Is(err, ErrNotHeld))
 		if ctx.Err() != nil && h.hooks != nil {
-			h.releaseLater(ctx)
+			life := h.hooks.taskGroup()
+			life.background(func() {
+				_ = life.retryForAWhile(ctx, func(ctx context.Context) error {
+					_, err := h.release(ctx, true)
+					return err
+				})
+			})
 		}
 	}
 	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
 }
 
-// beginEnd ends the watchdog and the clock, and returns what tells of the release.
-func (h *Hold) beginEnd() (tell func()) {
+// beginEnd ends the watchdog, the clock, and the contexts of the hold.
+func (h *Hold) beginEnd() {
+	h.mu.Lock()
 	h.ending, h.watch = true, nil
 	h.stop()
 	var told []func()
@@ -267,10 +270,9 @@ func (h *Hold) beginEnd() (tell func()) {
 			delete(h.watchers, w)
 		}
 	}
-	return func() {
-		for _, f := range told {
-			f()
-		}
+	h.mu.Unlock()
+	for _, tell := range told {
+		tell()
 	}
 }
 
@@ -283,7 +285,7 @@ func (h *Hold) release(ctx context.Context, later bool) (gone bool, err error) {
 	defer h.give()
 	h.mu.Lock()
 	l, gone, untold, released, answered := h.lease, h.gone, h.untold, h.released, h.answered
-	h.untold = false
+	h.untold = untold && later
 	h.mu.Unlock()
 	k, late := h.keeper.(lateKeeper)
 	switch {
@@ -307,26 +309,6 @@ func (h *Hold) release(ctx context.Context, later bool) (gone bool, err error) {
 		h.untold = later && err == nil
 	}
 	return gone, err
-}
-
-// releaseLater releases the hold in the background, since its owner has no time.
-func (h *Hold) releaseLater(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone || h.later {
-		return
-	}
-	h.later = true
-	life := h.hooks.taskGroup()
-	life.background(func() {
-		_ = life.retryForAWhile(ctx, func(ctx context.Context) error {
-			_, err := h.release(ctx, true)
-			return err
-		})
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.later = false
-	})
 }
 
 // take waits for the right to talk to the service about this grant, until give. It is given also where ctx has ended.

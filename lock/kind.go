@@ -84,20 +84,12 @@ func (c *Client) objectIn(part, name string, k *kind) object {
 func (o *object) Name() string { return o.name }
 
 func (o *object) check(opt Options) error {
-	var errs []error
-	if err := opt.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if o.kind.invalid != nil {
-		errs = append(errs, o.kind.invalid)
-	}
-	if o.name == "" {
-		errs = append(errs, errors.New("empty name: give the lock a name"))
-	}
-	if margin := o.client.config.margin(opt.Lease); opt.Lease >= time.Millisecond && opt.Lease <= margin {
-		errs = append(errs, fmt.Errorf("lease of %v: give more than the %v that are left out for clock drift", opt.Lease, margin))
-	}
-	return errors.Join(errs...)
+	wrong := mistakes{opt.Validate(), o.kind.invalid}
+	wrong.note(o.name == "", "empty name: give the lock a name")
+	margin := o.client.config.margin(opt.Lease)
+	wrong.note(opt.Lease >= time.Millisecond && opt.Lease <= margin,
+		"lease of %v: give more than the %v that are left out for clock drift", opt.Lease, margin)
+	return errors.Join(wrong...)
 }
 
 // run sends a call that is no request for a grant, and returns the values of its reply, of
@@ -107,7 +99,8 @@ func (o *object) run(ctx context.Context, s transport.Call, n int) (values []any
 	if err := o.check(Options{}); err != nil {
 		return values, err
 	}
-	r, _ := o.client.exchange(ctx, s, shortTimeout, nil)
+	s.Inline = shortTimeout
+	r := o.client.send(ctx, s)
 	if err := cmp.Or(r.Err, r.Unacked); err != nil {
 		return values, refusal(err)
 	}

@@ -86,16 +86,11 @@ type Options struct {
 // Validate joins everything that is wrong with the options. An implementation
 // of [Locker] calls it first.
 func (o Options) Validate() error {
-	var errs []error
-	if o.Lease < 0 {
-		errs = append(errs, fmt.Errorf("lease of %v: give a positive one, or 0 for a watchdog", o.Lease))
-	} else if o.Lease > 0 && o.Lease < time.Millisecond {
-		errs = append(errs, fmt.Errorf("lease of %v: give at least 1ms, or 0 for a watchdog", o.Lease))
-	}
-	if o.Wait < 0 {
-		errs = append(errs, fmt.Errorf("wait of %v: give 0 for one try, or Forever", o.Wait))
-	}
-	return errors.Join(errs...)
+	var wrong mistakes
+	wrong.note(o.Lease < 0, "lease of %v: give a positive one, or 0 for a watchdog", o.Lease)
+	wrong.note(o.Lease > 0 && o.Lease < time.Millisecond, "lease of %v: give at least 1ms, or 0 for a watchdog", o.Lease)
+	wrong.note(o.Wait < 0, "wait of %v: give 0 for one try, or Forever", o.Wait)
+	return errors.Join(wrong...)
 }
 
 // A Lease is a grant as plain data.

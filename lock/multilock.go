@@ -122,7 +122,7 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 	}
 	for begin := time.Now(); ; {
 		b := &bundle{}
-		err := m.takeOrPanic(ctx, o, begin, b)
+		err := m.take(ctx, o, begin, b)
 		if err == nil {
 			return b.hold(m.name, o), nil
 		}
@@ -155,21 +155,14 @@ func remaining(begin time.Time, wait time.Duration) time.Duration {
 	return max(wait-time.Since(begin), 0)
 }
 
-// takeOrPanic is take, and gives back what was granted where a member panics.
-func (m *MultiLock) takeOrPanic(ctx context.Context, o Options, begin time.Time, b *bundle) error {
-	returned := false
+// take asks for one member after the other, and adds what is granted to b. Where a member panics, it gives that back.
+func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bundle) error {
 	defer func() {
-		if !returned {
+		if panicked := recover(); panicked != nil {
 			_ = b.giveBack(ctx)
+			panic(panicked)
 		}
 	}()
-	err := m.take(ctx, o, begin, b)
-	returned = true
-	return err
-}
-
-// take asks for one member after the other, and adds what is granted to b.
-func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bundle) error {
 	wait := o.Wait
 	for _, member := range m.members {
 		o.Wait = remaining(begin, wait)

@@ -25,7 +25,7 @@ import (
 //     place of that caller in the server's queue counts;
 //   - it is not passed where little is left of its lease, where its holder moved its
 //     end or tried to release it before, nor once the client is closed. A waiter that
-//     sees the grant after its end gives it back and asks anew;
+//     sees the grant after its end gives it back and asks;
 //   - the owner that the server knows is that of the first holder. Each holder has
 //     an owner of its own in its [Lease], by which no caller can ask for the lock, so a
 //     grant that is passed was never entered again.
@@ -159,13 +159,13 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	return true
 }
 
-// least is how much of the lease there has to be for the next holder: nearly all of one that it
+// least is how much of the lease there has to be for the next holder: nine tenths of one that it
 // asked for, and enough for the watchdog to renew its own.
 func (g *grant) least() time.Duration {
 	if g.watched {
 		return min(g.lease, handedLease) / 2
 	}
-	return g.lease - g.client.config.margin(g.lease) - g.lease/100
+	return g.lease - g.client.config.margin(g.lease) - g.lease/10
 }
 
 // leave is called before a grant is released on the server, and when it is lost: the
@@ -198,9 +198,6 @@ func (s *localQueues) withdraw(key queueKey, w *localWaiter) bool {
 	return len(q.waiters) < before
 }
 
-// errLate says that a grant was over before its next holder saw it.
-var errLate = errors.New("passed on too late")
-
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
 	ctx context.Context, w *localWaiter, begin time.Time, limit time.Duration,
@@ -230,14 +227,11 @@ func (g *grant) waitLocally(
 	switch {
 	case !t.answer.granted: // with an error, the turn goes to the next
 		return answer{}, true, err
-	case err != nil && !errors.Is(err, ErrNotAcquired):
-	case !time.Now().Before(t.answer.expires):
-		err = errLate
-	default:
+	case (err == nil || errors.Is(err, ErrNotAcquired)) && time.Now().Before(t.answer.expires):
 		g.identity = t.identity
 		return t.answer, false, nil
 	}
-	// It is passed on, or released.
+	// It is passed on, or released. Where it was over before this caller saw it, that one asks the server by itself.
 	late := *g
 	late.identity = t.identity
 	g.client.background(func() {

@@ -13,44 +13,12 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-// maxUnanswered is how many requests a server may leave unanswered until it is
-// spared new ones.
-const maxUnanswered = 64
-
-var (
-	errUnresponsive  = fmt.Errorf("not asked: it left %d requests without an answer", maxUnanswered)
-	errClosedRequest = errors.New("not asked any more")
-)
+var errClosedRequest = errors.New("not asked any more")
 
 // A node is one of the servers of a [Redlock].
 type node struct {
 	*Client
 	addr string
-
-	began     time.Time
-	inFlight  atomic.Int64 // requests, and their repetitions
-	lastReply atomic.Int64 // when it last answered, or had nothing to answer; since began
-}
-
-// run sends a call, which counts until it ends.
-func (v *node) run(ctx context.Context, s transport.Call) transport.Reply {
-	answered := func() { v.lastReply.Store(int64(time.Since(v.began))) }
-	if v.inFlight.Add(1) == 1 {
-		answered()
-	}
-	defer v.inFlight.Add(-1)
-	r := v.transport.Run(ctx, s, nil)
-	if r.Err == nil || transport.IsRefusal(r.Err) {
-		answered()
-	}
-	return r
-}
-
-// isUnresponsive reports whether so many requests wait without an answer that one more would only
-// join them: whatever goes to a server that is stuck lasts until the timeouts of
-// go-redis.
-func (v *node) isUnresponsive(limit time.Duration) bool {
-	return v.inFlight.Load() > maxUnanswered && time.Since(v.began)-time.Duration(v.lastReply.Load()) > limit
 }
 
 // A round is one request for a lock that is sent to several servers: the same
@@ -157,11 +125,6 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		q.mu.Unlock()
 		return false, errClosedRequest
 	}
-	n := q.redlock.nodes[i]
-	if v.state != present && n.isUnresponsive(q.redlock.config.NodeTimeout) {
-		q.mu.Unlock()
-		return false, errUnresponsive
-	}
 	var s transport.Call
 	if v.state == present {
 		s = q.grant.kind.extend(q.grant, d)
@@ -173,26 +136,26 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	}
 	v.asks++
 	q.mu.Unlock()
-	r := n.run(ctx, s)
+	r := q.redlock.send(ctx, i, s)
 	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
 		numbers, err = outcomeOf(r.Value)
 		granted = numbers[0] == 1
 	}
 	q.mu.Lock()
-	v.replies++
+	if !r.Left {
+		v.replies++
+	}
 	v.copied = v.copied || v.asks > 1 || r.Copies
 	switch {
 	case granted:
 		v.state = present
-	case v.asks == 1 && !r.Copies && !transport.MayArrive(err):
+	case v.asks == 1 && !r.Copies && (!r.Sent || !transport.MayArrive(err)):
 		v.state = absent
 	case err == nil: // an earlier request may be on its way
 		v.state = unknown
 	}
-	// A release was answered first, and the server has lost the mark that it left; or the release began after Close, which
-	// waits for this request and not for that.
-	undo := granted && (v.answered || q.closed && q.redlock.isClosing())
+	undo := granted && v.answered // a release, before, and the server has lost the mark that it left
 	q.mu.Unlock()
 	if undo {
 		_, _ = q.releaseOn(ctx, i, true)
@@ -205,15 +168,18 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 // docs/benchmarks.md. Without one, a repetition that finds nothing is taken to have released it before, unless the lease
 // was over when that was asked for: then it had ended by itself, and another owner may have been granted the lock.
 func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released bool, err error) {
-	n := q.redlock.nodes[i]
 	v := &q.votes[i]
 	release := func(ctx context.Context) (bool, error) {
 		g := *q.grant
 		q.mu.Lock()
+		if v.state == absent { // the request, which was awaited when it was to be released, was never sent or was refused
+			q.mu.Unlock()
+			return false, nil
+		}
 		g.copied = v.copied || v.asks != v.replies
 		q.mu.Unlock()
-		r := n.run(ctx, g.kind.release(&g, withdraw))
-		released := n.isReleased(ctx, r.Value)
+		r := q.redlock.send(ctx, i, g.kind.release(&g, withdraw))
+		released := q.redlock.client.isReleased(ctx, r.Value)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		released = released || r.Err == nil && !withdraw && !g.copied && !q.over && (v.tried || r.Copies)
@@ -225,10 +191,10 @@ func (q *round) releaseOn(ctx context.Context, i int, withdraw bool) (released b
 	}
 	released, err = release(ctx)
 	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
-		n.inFlight.Add(1)
 		q.redlock.background(func() {
-			defer n.inFlight.Add(-1)
 			_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, q.redlock.config.NodeTimeout)
+				defer cancel()
 				_, err := release(ctx)
 				return err
 			})
@@ -343,10 +309,15 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	}
 }
 
+// send sends a call to one server. The servers are asked by goroutines of their own, which a call may use.
+func (r *Redlock) send(ctx context.Context, i int, s transport.Call) transport.Reply {
+	s.Inline = r.config.NodeTimeout
+	return r.nodes[i].transport.Run(ctx, s)
+}
+
 // askAll asks every server at once, with a context that ends after the limit or when
 // all have answered, and passes the answers to hear, one after the other, until that returns
-// true. A server that does not answer in that time is heard with an error. The
-// requests for which the caller no longer waits go on.
+// true. The requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
 // as abort is closed.
@@ -357,17 +328,11 @@ func (r *Redlock) askAll(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select {
-	case <-abort:
-		return ErrClosed
-	default:
-	}
 	type reply struct {
 		i   int
 		yes bool
 		err error
 	}
-	silence := fmt.Errorf("no answer within %v", limit)
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	replies := make(chan reply, len(r.nodes)) // also those that are no longer waited for
 	var answers atomic.Int64
@@ -380,30 +345,24 @@ func (r *Redlock) askAll(
 		r.background(func() {
 			yes, err := ask(asked, i)
 			if err != nil && asked.Err() != nil {
-				err = silence
+				err = fmt.Errorf("no answer within %v", limit)
 			}
 			replies <- reply{i, yes, err}
 			answered()
 		})
 	}
-	heard := make([]bool, len(r.nodes))
-	for enough := false; !enough && slices.Contains(heard, false); {
-		var a reply
+	for range r.nodes {
 		select {
-		case a = <-replies:
-		case <-asked.Done(): // also if all have answered
-			select {
-			case a = <-replies:
-			default:
-				a = reply{i: slices.Index(heard, false), err: silence}
+		case a := <-replies:
+			if !hear(a.i, a.yes, a.err) {
+				continue
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-abort:
 			return ErrClosed
 		}
-		heard[a.i] = true
-		enough = hear(a.i, a.yes, a.err)
+		break
 	}
 	if r.isClosing() { // the process may be about to end
 		select {

@@ -132,7 +132,7 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 			errs = append(errs, fmt.Errorf("server %s is there twice: its vote would count twice", addr))
 		}
 		addresses[addr] = true
-		r.nodes = append(r.nodes, &node{addr: addr, began: time.Now()})
+		r.nodes = append(r.nodes, &node{addr: addr})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
@@ -196,7 +196,7 @@ func (r *Redlock) Check(ctx context.Context) error {
 	var asked sync.WaitGroup
 	for i, v := range r.nodes {
 		asked.Go(func() {
-			infos[i], errs[i] = await(ctx, v.Client, r.closing, func() *redis.InfoCmd { return v.rdb.InfoMap(ctx) }, nil)
+			infos[i], errs[i] = await(ctx, v.Client, r.closing, func() *redis.InfoCmd { return v.rdb.InfoMap(ctx) })
 			if errs[i] == nil {
 				errs[i] = infos[i].Err()
 			}

@@ -32,7 +32,7 @@ func within(wait time.Duration, o Options) Options {
 // byGoroutine has a client send no request by the goroutine of its caller.
 func byGoroutine(c *Client) {
 	rdb, _ := c.rdb.(*redis.Client)
-	c.transport = transport.New(struct{ redis.UniversalClient }{rdb}, 0, 0) // of which a request can't be ended soon
+	c.transport = transport.New(struct{ redis.UniversalClient }{rdb}, 0, 0, c.background) // of which a request can't be ended soon
 }
 
 // requestFor is a new request for a lock, for a minute.
@@ -85,28 +85,6 @@ func TestRequestIsGivenUp(t *testing.T) {
 			require.False(t, exists(t, rdb), "Close waited until the grant was taken back")
 		})
 	}
-}
-
-// What a caller gave up stays with its goroutine, which gets the outcome.
-func TestOutcomeOfWhatWasGivenUp(t *testing.T) {
-	c := closedClient(t)
-	begun, end, late := make(chan struct{}), make(chan int), make(chan int, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-begun // a context that has ended before begins nothing
-		cancel()
-	}()
-	_, err := await(ctx, c, nil, func() int {
-		close(begun)
-		return <-end
-	}, func(n int) { late <- n })
-	require.ErrorIs(t, err, context.Canceled)
-	n, err := await(t.Context(), c, nil, func() int { return 7 }, func(n int) { late <- n })
-	require.NoError(t, err)
-	require.Equal(t, 7, n)
-	require.Len(t, late, 0)
-	end <- 1
-	require.Equal(t, 1, <-late)
 }
 
 // A request whose answer is slow is sent once, and awaited.
@@ -211,7 +189,7 @@ func TestCopiesOfARequest(t *testing.T) {
 		c, err := New(s.Client(t, func(o *redis.Options) { o.MaxRetries = retries; link.Use(o) }), Config{})
 		require.NoError(t, err)
 		defer c.Close()
-		return c.transport.Run(t.Context(), requestFor(c.Mutex("orders")), nil)
+		return c.transport.Run(t.Context(), requestFor(c.Mutex("orders")))
 	}
 	r := ask(0) // the server doesn't know the script
 	require.NoError(t, r.Err)
@@ -261,7 +239,7 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 		sent.reset()
 		require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-		r := c.transport.Run(t.Context(), requestFor(c.Mutex("orders")), nil)
+		r := c.transport.Run(t.Context(), requestFor(c.Mutex("orders")))
 		require.ErrorContains(t, r.Err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
 		require.False(t, r.Copies)

@@ -26,8 +26,7 @@ type taskGroup struct {
 
 	mu     sync.Mutex
 	closed bool
-	tasks  sync.WaitGroup
-	calls  sync.WaitGroup     // to acquire, which may be about to return a hold
+	tasks  sync.WaitGroup     // also calls to acquire, which may be about to return a hold
 	holds  map[*Hold]struct{} // whose leases aren't over, also those that outlive it
 }
 
@@ -43,7 +42,7 @@ func (l *taskGroup) Close() {
 	l.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = l.awaitTasks(ctx, l.tasks.Wait)
+	_ = l.awaitTasks(ctx)
 }
 
 // Shutdown closes the client, as Close does, and then releases all that is still
@@ -53,10 +52,7 @@ func (l *taskGroup) Close() {
 // the context's error then, and they go on in the background.
 func (l *taskGroup) Shutdown(ctx context.Context) error {
 	l.close()
-	err := l.awaitTasks(ctx, func() {
-		l.tasks.Wait()
-		l.calls.Wait() // after which every hold is known
-	})
+	err := l.awaitTasks(ctx) // after which every hold is known
 	held := l.held()
 	errs := make([]error, len(held))
 	var releases sync.WaitGroup
@@ -74,12 +70,12 @@ func (l *taskGroup) Shutdown(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// awaitTasks runs a wait until the context ends.
-func (l *taskGroup) awaitTasks(ctx context.Context, wait func()) error {
+// awaitTasks waits until all tasks have ended, or the context has.
+func (l *taskGroup) awaitTasks(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		wait()
+		l.tasks.Wait()
 	}()
 	select {
 	case <-ended:
@@ -105,18 +101,15 @@ func (l *taskGroup) isClosing() bool {
 	return l.closed
 }
 
-// begin adds one to a group of goroutines, until Done; false if it is too late.
-func (l *taskGroup) begin(group *sync.WaitGroup) bool {
+// enter makes the caller's goroutine a task, until tasks.Done; false if it is too late.
+func (l *taskGroup) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		group.Add(1)
+		l.tasks.Add(1)
 	}
 	return !l.closed
 }
-
-// enter makes the caller's goroutine a task, until tasks.Done; false if it is too late.
-func (l *taskGroup) enter() bool { return l.begin(&l.tasks) }
 
 // spawn runs f in a goroutine that Close awaits; false if it is too late.
 func (l *taskGroup) spawn(f func()) bool {
@@ -179,4 +172,30 @@ func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << mi
 func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
 	pause := min(pauseAfter(failures), left)
 	return pause > 0 && transport.Sleep(ctx, pause, l.closing) == nil
+}
+
+// send sends a call for a caller, and returns the reply. Close awaits it.
+func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {
+	if c.enter() {
+		defer c.tasks.Done()
+	}
+	return c.transport.Run(ctx, s)
+}
+
+// await runs f, which Close awaits, in a goroutine of its own, and returns what it returns; or the context's error soon after
+// that ends, or [ErrClosed] soon after abort is closed.
+func await[T any](ctx context.Context, c *Client, abort <-chan struct{}, f func() T) (v T, err error) {
+	if err := ctx.Err(); err != nil {
+		return v, err
+	}
+	answer := make(chan T, 1)
+	c.background(func() { answer <- f() })
+	select {
+	case v = <-answer:
+		return v, nil
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-abort:
+		return v, ErrClosed
+	}
 }

@@ -124,18 +124,15 @@ func (m *mutexModel) release(t modelTicket, mode int) bool {
 	return is
 }
 
-// handOver grants a free lock to the first ticket, for a minute.
+// handOver grants a free lock to the first ticket.
 func (m *mutexModel) handOver() {
 	if len(m.queue) == 0 {
 		return
 	}
 	t := m.queue[0]
 	m.queue = m.queue[1:]
-	m.owner, m.handed, m.lingers, m.token = t.owner, t.client, t.lease > 1, 0
-	if !m.lingers {
-		m.handed = ""
-	}
-	m.grants[t.request] = m.now + 1
+	m.owner, m.handed, m.lingers, m.token = t.owner, t.client, true, 0
+	m.grants[t.request] = m.now + t.lease
 }
 
 // passMutex lets a number of ms pass for a lock.
@@ -156,10 +153,8 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
 	script := func(name string) *redis.Script {
-		// What is handed over is so for a minute, and those without a ticket wait longer
-		// for their turn than the test lasts.
-		source := strings.ReplaceAll(lock.Scripts()[name], "15000, 5000", "15000, 60000")
-		return redis.NewScript(strings.ReplaceAll(source, "noTicket, moment = 1000", "noTicket, moment = 3600000"))
+		// Those without a ticket wait longer for their turn than the test lasts.
+		return redis.NewScript(strings.ReplaceAll(lock.Scripts()[name], "noTicket, moment = 1000", "noTicket, moment = 3600000"))
 	}
 	acquire, extend, release, force := script("acquire"), script("extend"), script("release"), script("force")
 	const key = "lock:{orders}"

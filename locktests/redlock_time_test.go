@@ -82,7 +82,8 @@ func TestRedlockGivesAServerItsTimeAndNoMore(t *testing.T) {
 
 		f[2].answers(after(time.Hour, allGood))
 		_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
-		require.ErrorContains(t, err, "2 said yes and 0 no; fake:0: no answer within 50ms; fake:1: no answer within 50ms; fake:2: no answer")
+		require.ErrorContains(t, err, "2 said yes and 0 no; fake:")
+		require.ErrorContains(t, err, "fake:2: no answer within 50ms")
 		require.NotErrorIs(t, err, lock.ErrNotAcquired)
 		require.Equal(t, 50*time.Millisecond, time.Since(begin))
 	})

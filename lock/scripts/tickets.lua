@@ -8,8 +8,7 @@
 -- channel, and the owner. Who waits draws its ticket again with every request, and
 -- the key lives for ticketLife ms after the last one.
 --
--- A lock that is handed over for less than was asked for has a field "inbox" too:
--- who gets it extends the lease in time. The lock is there for a while after that
+-- A lock that is handed over has a field "inbox" too. It is there for a while after its
 -- lease, so that the next request learns that no client hears on that channel.
 --
 -- A request without a ticket, which is refused, draws one for all of them: "-", which
@@ -19,7 +18,7 @@
 --
 -- KEYS: the lock, the mark, the tickets, the last token
 local noTicket, moment = 1000, 50
-local ticketLife, silence, markLife, handed = 15000, 10000, 15000, 5000
+local ticketLife, silence, markLife = 15000, 10000, 15000
 
 -- A token is the server's time in us, or one more than the last token where that
 -- is greater, so that tokens grow even when the last one was forgotten.
@@ -94,14 +93,12 @@ local function handOver(own)
     local request, lease, life, counts = string.match(ticket, '^(%S+) (%d+) (%d+) (%d)')
     local inbox, owner = inboxOf(ticket)
     if counts == '0' or hears(inbox) then
-      local ms, short = math.min(tonumber(lease), handed), tonumber(lease) > handed
-      local ends = string.format('%.0f', now + ms)
+      local ms = tonumber(lease)
       local token = life ~= '0' and newToken(life)
-      local fields = {'owner', owner, request, ends}
-      if token then fields[5], fields[6] = 'token', token end
-      if short then fields[#fields + 1], fields[#fields + 2] = 'inbox', inbox end
+      local fields = {'owner', owner, 'inbox', inbox, request, string.format('%.0f', now + ms)}
+      if token then fields[7], fields[8] = 'token', token end
       redis.call('HSET', KEYS[1], unpack(fields))
-      redis.call('PEXPIREAT', KEYS[1], short and string.format('%.0f', ends + silence) or ends)
+      redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + ms + silence))
       if publish(inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' ')) then return ms end
       redis.call('DEL', KEYS[1]) -- those who wait find it by asking
       redis.call('ZADD', KEYS[3], string.format('%.0f', number), ticket)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -27,15 +28,19 @@ type Reply struct {
 	Copies bool
 	// Sent says that the call may have reached the server. One that didn't left nothing there.
 	Sent bool
+	// Left says that the caller left before there was a reply.
+	Left bool
 }
 
-// A Call is a script with its keys and arguments, or a command for [Transport.Direct].
+// A Call is a script with its keys and arguments, or a command for [Transport.TryNow].
 type Call struct {
 	Script Script
 	Keys   []string // at least one
 	Args   []any
-	Tried  int             // how often it was sent before, which counts as its repetitions
-	Acked  bool            // replicas are to have the outcome, if the Transport awaits any
+	Acked  bool // replicas are to have the outcome, if the Transport awaits any
+	// Inline is how long the goroutine of the caller, which a context does not end while it sends, may wait for the answer.
+	// Zero: another one sends the call.
+	Inline time.Duration
 	Abort  <-chan struct{} // closed when no caller waits for it any more; optional
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only
 	// some of its keys are there: it names one key. Optional.

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -29,70 +28,52 @@ const (
 
 var errNoReply = errors.New("no reply")
 
-// A pipeliner sends calls to one server. It has a few slots, each for one request or pipeline at a time. A call that finds
-// a free slot is sent at once, by its own goroutine. The others are queued, and the first of them sends all of them when
-// a slot is free; from then on there is one slot, until a call goes alone again. So few callers don't wait for each other (row
+// A pipeliner sends calls to one server. It has a few slots, each for one request or pipeline at a time. While each call
+// goes alone, a few are sent at once, by the goroutines of their callers. Any other is queued, and a goroutine that has a slot
+// sends all that are; from then on there is one slot, until a call goes alone again. So few callers don't wait for each other (row
 // redlock-3 of docs/benchmarks.md), and many share round trips: row uncontended-16 falls to less than half without this.
 //
 // The callers of one batch are likely to send their next calls when it is answered. So the
-// next goroutine that sends one yields to them, until as many calls are queued: that row falls by a fifth without this.
+// goroutine yields to them, until as many calls are queued: that row falls by a fifth without this.
 //
 // While no pipeline is answered for a while, the queue gets another slot: where the server is far away, or
 // connections are silent. Those that were under way then no longer count, so that one silent connection holds up the
 // others once. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
-	max  int // of slots, each for one pipeline
-	send func(ctx context.Context, calls []*queuedCall)
+	max   int // of slots, each for one pipeline
+	send  func(ctx context.Context, calls []*queuedCall)
+	spawn func(func()) // runs a goroutine
+	yield func()       // to other goroutines; replaced by tests
 
 	mu        sync.Mutex
 	queue     []*queuedCall
 	inUse     int           // slots
-	silent    int           // of them, that were under way when none was answered for a while,
-	stalled   time.Time     // the last time
+	inFlight  int           // pipelines, and requests that go alone; each has a slot
+	silent    int           // of them, that were in flight when none was answered for a while
+	stalls    int           // how often none was
 	completed int           // pipelines that were answered, or won't be
-	checking  bool          // checkSoon has a timer running
+	checking  bool          // a timer of sendSoon is running
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
 	tookThen  time.Duration // and the one before
-	lastBatch int           // how many calls the last answered batch had
-	yield     func()        // to other goroutines; replaced by tests
+	lastBatch int           // how many calls the last answered pipeline had
 }
 
 // queuedCall is a call that is to be sent.
 type queuedCall struct {
-	ctx   context.Context //nolint:containedctx // it is that of the call
-	call  Call
-	sent  *atomic.Bool // set before it is decided whether to send the call; optional
-	ready chan bool    // true: to send the queue; false: the reply is there
-	began time.Time    // when it took a slot, if it did
-	full  bool         // the server doesn't know the script
-	reply Reply
+	ctx      context.Context //nolint:containedctx // it is that of the call
+	call     Call
+	full     bool          // the server doesn't know the script
+	taken    bool          // out of the queue, to be sent
+	done     chan struct{} // closed when there is a reply
+	reply    Reply
+	panicked any // what a hook of the Redis client panicked with
 }
 
-func newPipeliner(limit int, send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
-	return &pipeliner{max: limit, send: send, took: never, tookThen: never, yield: runtime.Gosched}
-}
+// unknownReply is that to a call which was under way when a hook panicked.
+func unknownReply() Reply { return Reply{Err: errNoReply, Copies: true, Sent: true} }
 
-// run sends a call in its turn, and returns the reply, or an error if the caller gave it up.
-func (l *pipeliner) run(p *queuedCall) Reply {
-	l.mu.Lock()
-	sends := l.hasSlot()
-	if sends {
-		l.take(p)
-	} else {
-		l.queue = append(l.queue, p)
-		l.checkSoon()
-	}
-	l.mu.Unlock()
-	if !sends {
-		var err error
-		if sends, err = l.await(p); err != nil {
-			return Reply{Err: err}
-		}
-	}
-	if sends {
-		l.sendBatch(l.collect(p))
-	}
-	return p.reply
+func newPipeliner(limit int, spawn func(func()), send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
+	return &pipeliner{max: limit, spawn: spawn, send: send, took: never, tookThen: never, yield: runtime.Gosched}
 }
 
 // hasSlot reports whether a slot is free: one of several, but where callers share pipelines, the only one.
@@ -101,93 +82,136 @@ func (l *pipeliner) hasSlot() bool {
 	return l.inUse < l.max && (answering <= 0 || l.lastBatch <= 1 && answering < slots)
 }
 
-// take gives a call a slot.
-func (l *pipeliner) take(p *queuedCall) {
-	l.inUse++
-	p.began = time.Now()
-}
-
-// await waits until a queued call has its reply, or is the one to send the queue.
-func (l *pipeliner) await(p *queuedCall) (sends bool, err error) {
-	select {
-	case sends = <-p.ready:
-		return sends, nil
-	case <-p.ctx.Done():
-		err = p.ctx.Err()
-	case <-p.call.Abort:
-		err = ErrClosed
-	}
-	if l.dequeue(p) {
-		return false, err
-	}
-	return <-p.ready, nil
-}
-
-// takeAlone takes a slot for a call that is sent alone, if nothing else is under way, nor was when the last call was
-// sent, and the server is known to answer soon: the last time, or the time before.
-func (l *pipeliner) takeAlone() bool {
+// takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
+// to answer soon, the last time or the time before.
+func (l *pipeliner) takeNow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || l.inUse > 0 {
-		return false
+	now := min(l.took, l.tookThen) <= stallTimeout && l.lastBatch <= 1 && len(l.queue) == 0 && l.hasSlot()
+	if now {
+		l.inUse++
 	}
-	l.inUse++
-	return true
+	return now
 }
 
-// dequeue takes a call out of the queue, if it is there.
-func (l *pipeliner) dequeue(p *queuedCall) bool {
+// sendNow sends a call by the slot that was taken for it.
+func (l *pipeliner) sendNow(c *queuedCall) {
+	defer func() { // also where a hook panics
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.inUse--
+		l.sendSoon()
+	}()
+	l.fly(c.ctx, []*queuedCall{c})
+}
+
+// enqueue has a call sent by another goroutine.
+func (l *pipeliner) enqueue(c *queuedCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.queue, p)
-	if i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
-	}
-	return i >= 0
+	l.queue = append(l.queue, c)
+	l.sendSoon()
 }
 
-// collect takes the next calls out of the queue, to be sent with the first, and yields before to those that may come.
-func (l *pipeliner) collect(first *queuedCall) []*queuedCall {
+// sendSoon has the queue sent: at once if a slot is free, else by the next that is, or by another one if no pipeline is
+// answered for a while.
+func (l *pipeliner) sendSoon() {
+	if len(l.queue) > 0 && l.hasSlot() {
+		l.inUse++
+		l.spawn(l.sendQueue)
+		return
+	}
+	if l.checking || len(l.queue) == 0 || l.inUse >= l.max {
+		return
+	}
+	l.checking = true
+	before := l.completed
+	time.AfterFunc(stallTimeout, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.checking = false; before == l.completed {
+			l.silent = l.inFlight
+			l.stalls++
+		}
+		l.sendSoon()
+	})
+}
+
+// leave takes a call that no caller waits for out of the queue, if it is there. It reports whether it was sent.
+func (l *pipeliner) leave(c *queuedCall) (sent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = slices.DeleteFunc(l.queue, func(other *queuedCall) bool { return other == c })
+	return c.taken
+}
+
+// sendQueue sends what is queued, by the slot of this goroutine, until nothing is or there is no slot for it any more.
+func (l *pipeliner) sendQueue() {
+	for calls := l.collect(); len(calls) > 0; calls = l.collect() {
+		l.sendBatch(calls)
+	}
+}
+
+// collect takes the next calls out of the queue, and yields before to those that may come. Where there are none, or too
+// many slots are in use, it frees the slot.
+func (l *pipeliner) collect() (calls []*queuedCall) {
 	begin := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for yields := maxYields; yields > 0 && len(l.queue)+1 < l.lastBatch && time.Since(begin) <= yieldLimit; yields-- {
+	for yields := maxYields; yields > 0 && l.lastBatch > 1 && len(l.queue) < l.lastBatch && time.Since(begin) <= yieldLimit; yields-- {
 		l.mu.Unlock()
 		l.yield()
 		l.mu.Lock()
 	}
-	n := min(len(l.queue), maxBatchCalls-1)
-	calls := append([]*queuedCall{first}, l.queue[:n]...)
+	l.queue = slices.DeleteFunc(l.queue, callerGone)
+	if l.inUse--; len(l.queue) == 0 || !l.hasSlot() {
+		l.sendSoon()
+		return nil
+	}
+	l.inUse++
+	n := min(len(l.queue), maxBatchCalls)
+	calls = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
+	for _, c := range calls {
+		c.taken = true
+	}
 	return calls
 }
 
-// sendBatch sends calls by the slot that the first of them has taken, which is that of
-// this goroutine, and frees the slot.
+// sendBatch sends calls in one pipeline, and delivers the replies.
 func (l *pipeliner) sendBatch(calls []*queuedCall) {
-	live := calls
-	defer func() { // also where a hook panics
-		answered := len(live) > 0 && !slices.ContainsFunc(live, unanswered)
-		l.freeSlot(calls[0].began, len(live), answered)
-		for _, p := range calls[1:] {
-			p.ready <- false
+	defer func() {
+		calls[0].panicked = recover()
+		for _, c := range calls {
+			close(c.done)
 		}
 	}()
-	for _, p := range calls {
-		p.noteSent()
-	}
-	live = slices.DeleteFunc(slices.Clone(calls), callerGone)
-	if len(live) > 0 {
-		ctx, cancel := batchContext(live)
-		defer cancel()
-		l.send(ctx, live)
-	}
+	ctx, cancel := batchContext(calls)
+	defer cancel()
+	l.fly(ctx, calls)
 }
 
-func (p *queuedCall) noteSent() {
-	if p.sent != nil {
-		p.sent.Store(true)
-	}
+// fly sends calls, and notes how long their replies took.
+func (l *pipeliner) fly(ctx context.Context, calls []*queuedCall) {
+	begin := time.Now()
+	l.mu.Lock()
+	l.inFlight++
+	stalls := l.stalls
+	l.mu.Unlock()
+	defer func() { // also where a hook panics
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.inFlight--
+		l.completed++
+		if stalls != l.stalls {
+			l.silent--
+		}
+		l.lastBatch, l.took, l.tookThen = len(calls), time.Since(begin), l.took
+		if slices.ContainsFunc(calls, unanswered) {
+			l.took, l.tookThen = never, never
+		}
+	}()
+	l.send(ctx, calls)
 }
 
 // batchContext is a context for calls: that of one alone, or one that ends when all of theirs
@@ -198,8 +222,8 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 		return calls[0].ctx, func() {}
 	}
 	var last time.Time
-	for _, p := range calls {
-		deadline, ok := p.ctx.Deadline()
+	for _, c := range calls {
+		deadline, ok := c.ctx.Deadline()
 		if !ok {
 			return context.Background(), func() {}
 		}
@@ -210,58 +234,14 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// callerGone reports whether no caller waits for a call any more, and tells it so.
-func callerGone(p *queuedCall) bool {
-	err := p.ctx.Err()
+// callerGone reports whether no caller waits for a call in the queue any more, which then has its reply.
+func callerGone(c *queuedCall) bool {
+	err := c.ctx.Err()
 	if err != nil {
-		p.reply = Reply{Err: err}
+		c.reply = Reply{Err: err, Left: true}
+		close(c.done)
 	}
 	return err != nil
 }
 
-// freeSlot gives the slot by which so many calls were sent to the next in the queue.
-func (l *pipeliner) freeSlot(begin time.Time, calls int, answered bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.took, l.tookThen = time.Since(begin), l.took; !answered {
-		l.took, l.tookThen = never, never
-	}
-	l.lastBatch = calls
-	l.inUse--
-	if begin.Before(l.stalled) {
-		l.silent = max(l.silent-1, 0)
-	}
-	l.completed++
-	if len(l.queue) > 0 && l.hasSlot() {
-		l.sendNext()
-	}
-	l.checkSoon()
-}
-
-func unanswered(p *queuedCall) bool { return p.reply.Err != nil && !IsRefusal(p.reply.Err) }
-
-// sendNext gives the first in the queue a slot to send it by.
-func (l *pipeliner) sendNext() {
-	l.take(l.queue[0])
-	l.queue[0].ready <- true
-	l.queue = slices.Delete(l.queue, 0, 1)
-}
-
-// checkSoon gives the first in the queue another slot, if no pipeline is answered for a while.
-func (l *pipeliner) checkSoon() {
-	if l.checking || len(l.queue) == 0 || l.inUse >= l.max {
-		return
-	}
-	l.checking = true
-	back := l.completed
-	time.AfterFunc(stallTimeout, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.checking = false
-		if back == l.completed && len(l.queue) > 0 && l.inUse < l.max {
-			l.silent, l.stalled = l.inUse, time.Now()
-			l.sendNext()
-		}
-		l.checkSoon()
-	})
-}
+func unanswered(c *queuedCall) bool { return c.reply.Err != nil && !IsRefusal(c.reply.Err) }

@@ -39,16 +39,15 @@ func (p *pipelines) all() [][]string {
 // callOf is a call for a key.
 func callOf(key string) Call { return Call{Keys: []string{key}} }
 
-func queued(ctx context.Context, key string) *queuedCall {
-	return &queuedCall{ctx: ctx, call: callOf(key), ready: make(chan bool, 1), reply: Reply{Err: errNoReply}}
+// testPipeliner is one of so many slots, whose goroutines yield as they are told.
+func testPipeliner(limit int, send func(context.Context, []*queuedCall)) *pipeliner {
+	return newPipeliner(limit, func(f func()) { go f() }, send)
 }
 
-// ask sends a call for a key in the background.
+// ask sends a call for a key, and returns its reply.
 func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
-	done := make(chan Reply, 1)
-	go func() {
-		done <- l.run(queued(ctx, key)) //nolint:contextcheck // a call has its own
-	}()
+	w, done := Transport{pipeliner: l}, make(chan Reply, 1)
+	go func() { done <- w.once(ctx, callOf(key), false) }()
 	synctest.Wait()
 	return done
 }
@@ -56,7 +55,7 @@ func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
 func TestBatchOfQueuedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipelines{release: make(chan struct{})}
-		l := newPipeliner(1, p.send)
+		l := testPipeliner(1, p.send)
 		first := ask(t.Context(), l, "first")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
@@ -95,7 +94,7 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
 	p = &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l, yields = newPipeliner(slots, p.send), make(chan bool)
+	l, yields = testPipeliner(slots, p.send), make(chan bool)
 	l.lastBatch = together
 	l.yield = func() { <-yields }
 	return l, p, yields
@@ -120,8 +119,6 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 			require.NoError(t, (<-done).Err)
 		}
 		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
-		synctest.Wait()
-		require.Equal(t, 3, l.lastBatch)
 		alone := ask(t.Context(), l, "alone")
 		for range maxYields {
 			require.Len(t, alone, 0)
@@ -143,23 +140,23 @@ func TestBatchThatTakesTooLongToCollect(t *testing.T) {
 		time.Sleep(yieldLimit + 1)
 		yields <- true
 		require.NoError(t, (<-first).Err, "it yields once")
-		synctest.Wait()
 		require.Equal(t, [][]string{{"first"}}, p.all())
 	})
 }
 
-// The context of the call that collects a batch ends: the others are sent, and the slot is freed.
-func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
+// The context of a call ends while its batch is collected: it isn't sent, and the others are.
+func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p, yields := yielding(2)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := ask(ctx, l, "first")
 		second := ask(t.Context(), l, "second")
 		cancel()
-		synctest.Wait()
-		require.Len(t, first, 0)
+		require.Equal(t, Reply{Err: context.Canceled, Left: true}, <-first)
 		yields <- true
-		require.ErrorIs(t, (<-first).Err, context.Canceled)
+		for range maxYields - 1 {
+			yields <- true
+		}
 		require.NoError(t, (<-second).Err)
 		require.Equal(t, [][]string{{"second"}}, p.all())
 		synctest.Wait()
@@ -168,27 +165,17 @@ func TestBatchWhoseFirstCallerIsGone(t *testing.T) {
 	})
 }
 
-// A call that is among those of others when its context ends is not sent, and
-// they are.
-func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
-	p := &pipelines{release: make(chan struct{})}
-	close(p.release)
-	l := newPipeliner(1, p.send)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	l.inUse = 1
-	calls := []*queuedCall{
-		{ctx: over, call: callOf("a")},
-		{ctx: t.Context(), call: callOf("b"), ready: make(chan bool, 1)},
-		{ctx: over, call: callOf("c"), ready: make(chan bool, 1)},
-	}
-	l.sendBatch(calls)
-	require.Equal(t, [][]string{{"b"}}, p.sent)
-	require.ErrorIs(t, calls[0].reply.Err, context.Canceled)
-	require.Equal(t, Reply{Value: "b"}, calls[1].reply)
-	require.ErrorIs(t, calls[2].reply.Err, context.Canceled)
-	require.False(t, <-calls[1].ready)
-	require.False(t, <-calls[2].ready)
+// A caller that leaves while its call is under way is told that it was sent, and that its outcome isn't known.
+func TestCallerThatLeavesACallUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipelines{release: make(chan struct{})}
+		l := testPipeliner(1, p.send)
+		ctx, cancel := context.WithCancel(t.Context())
+		left := ask(ctx, l, "left")
+		cancel()
+		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true, Left: true}, <-left)
+		close(p.release)
+	})
 }
 
 // A call that waits while nothing is answered gets another slot, up to the limit, with all that are queued; and there
@@ -197,7 +184,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = slots + 2
 		p := &pipelines{release: make(chan struct{})}
-		l := newPipeliner(limit, p.send)
+		l := testPipeliner(limit, p.send)
 		begin := time.Now()
 		var all []<-chan Reply
 		for i := range limit + 3 {
@@ -225,7 +212,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan struct{})
-		l := newPipeliner(slots, func(_ context.Context, calls []*queuedCall) {
+		l := testPipeliner(slots, func(_ context.Context, calls []*queuedCall) {
 			if calls[0].call.key() == "silent" {
 				<-answered
 			}
@@ -241,7 +228,9 @@ func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 			a, b := ask(t.Context(), l, "a"), ask(t.Context(), l, "b")
 			require.NoError(t, (<-a).Err)
 			require.NoError(t, (<-b).Err)
+			l.mu.Lock()
 			l.lastBatch = 2
+			l.mu.Unlock()
 		}
 		require.True(t, time.Since(begin) < stallTimeout+50*time.Millisecond)
 		busy, _ := l.state()

@@ -6,8 +6,8 @@ package transport
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,7 +34,7 @@ type Transport struct {
 	acks        int           // replicas that are awaited for a call that wants it,
 	ackTimeout  time.Duration // and for how long
 	deadlines   bool          // there is one server, and the deadline of a context ends a request to it
-	limiter     limiter       // of calls that are sent by the goroutines of their callers
+	spawn       func(func())  // runs a goroutine
 	pipeliner   *pipeliner    // of what goes to one server
 }
 
@@ -45,10 +45,12 @@ type cluster interface {
 	ReloadState(ctx context.Context)
 }
 
-// New returns a Transport by that client. A call that wants it awaits so many replicas for so long.
-func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transport {
+// New returns a Transport by that client. A call that wants it awaits so many replicas for so long. What outlives the wait of a
+// caller has a goroutine that spawn runs.
+func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration, spawn func(func())) *Transport {
 	w := &Transport{ // of a client that says no options, those are the defaults of go-redis
 		rdb: rdb, acks: acks, ackTimeout: ackTimeout, retries: 3, least: 8 * time.Millisecond, most: 512 * time.Millisecond,
+		spawn: spawn,
 	}
 	pool := 10
 	switch rdb := rdb.(type) {
@@ -60,7 +62,7 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 		o := rdb.Options()
 		w.cluster, w.retries, w.least, w.most = rdb, o.MaxRedirects, o.MinRetryBackoff, o.MaxRetryBackoff
 	}
-	w.pipeliner = newPipeliner(max(pool/2, 1), func(ctx context.Context, calls []*queuedCall) {
+	w.pipeliner = newPipeliner(max(pool/2, 1), spawn, func(ctx context.Context, calls []*queuedCall) {
 		w.send(ctx, w.rdb.Pipeline(), calls)
 	})
 	return w
@@ -69,17 +71,23 @@ func New(rdb redis.UniversalClient, acks int, ackTimeout time.Duration) *Transpo
 // Sharded reports whether keys have slots, which may move.
 func (w *Transport) Sharded() bool { return w.cluster != nil }
 
-// Run sends a call, together with others where some are made at the same time, repeats it where go-redis
-// would, and returns the reply; or the context's error if that ends before it is sent. sent, which is optional,
-// is set before the call is sent.
-func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) (r Reply) {
+// Run sends a call, repeats it where go-redis would, and returns the reply; or an error as soon as the context ends or the call
+// is aborted, whatever the server does: go-redis lets go of a request only at its own timeouts.
+func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	begin := time.Now()
 	full := false // the server doesn't know the script
-	for tries := s.Tried; ; {
+	for tries := 0; ; {
 		before := r
-		r = w.once(ctx, s, full, sent)
+		now, ok := w.tryNow(ctx, s, full)
+		if r = now; !ok {
+			r = w.once(ctx, s, full)
+		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
+		case r.Left:
+			return r
+		case ok && IsTimeout(r.Err): // it was given too little time to count
+			s.Inline = 0
 		case s.Narrow != nil && redis.IsTryAgainError(r.Err):
 			acked := s.Acked
 			s, full = *s.Narrow, false
@@ -89,68 +97,100 @@ func (w *Transport) Run(ctx context.Context, s Call, sent *atomic.Bool) (r Reply
 		case tries < w.retries && IsPassing(cmp.Or(r.Err, r.Unacked)) && time.Since(begin) < RetryLimit:
 			tries++
 			if !w.pause(ctx, tries, s.Abort) {
-				return r
+				return r.endedBy(ctx)
 			}
 		default:
-			return r
+			return r.endedBy(ctx)
 		}
 	}
 }
 
-// Direct sends a call once, by the goroutine of its caller, and waits for the answer no longer than the timeout,
+// endedBy says of a Redis client that looks at the deadline of a context, and may give up an instant before that ends, that it did.
+func (r Reply) endedBy(ctx context.Context) Reply {
+	deadline, limited := ctx.Deadline()
+	if limited && !time.Now().Before(deadline) && IsTimeout(r.Err) && !errors.Is(r.Err, context.DeadlineExceeded) {
+		r.Err = fmt.Errorf("%w: %w", context.DeadlineExceeded, r.Err)
+	}
+	return r
+}
+
+// TryNow sends a call once, by the goroutine of its caller, and waits for the answer no longer than [Call.Inline],
 // whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client that does not heed
-// the deadlines of contexts, while other requests are under way, with which this one may share a pipeline,
-// and to a server that did not answer the last request, or took longer than 5 ms for the last two.
+// the deadlines of contexts, where calls share pipelines, and to a server that did not answer the last request, or took
+// longer than 5 ms for the last two.
 //
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
-func (w *Transport) Direct(ctx context.Context, s Call, timeout time.Duration) (r Reply, ok bool) {
-	if !w.deadlines || !w.pipeliner.takeAlone() {
+func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
+	return w.tryNow(ctx, s, false)
+}
+
+func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok bool) {
+	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil || !w.pipeliner.takeNow() {
 		return Reply{}, false
 	}
-	begin, answered := time.Now(), false
-	limited := w.limiter.begin(ctx, begin.Add(timeout)) // which a dial and the wait for a connection heed as well
-	defer func() {                                      // also where a hook panics
-		w.limiter.end()
-		w.pipeliner.freeSlot(begin, 1, answered)
-	}()
-	c := &queuedCall{call: s}
-	w.send(limited, w.rdb.Pipeline(), []*queuedCall{c}) //nolint:contextcheck // it is made of ctx
-	answered = !unanswered(c)
+	at := time.Now().Add(s.Inline) // which a dial and the wait for a connection heed as well
+	if ends, limited := ctx.Deadline(); !limited || at.Before(ends) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), at)
+		defer cancel()
+	}
+	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply()}
+	w.pipeliner.sendNow(c)
 	return c.reply, true
 }
 
-// Final reports whether a call that was sent once is not to be sent again, after that error.
-func (w *Transport) Final(err error) bool {
-	return !IsTimeout(err) && !isUnknownScript(err) && (w.retries <= 0 || !IsPassing(err))
+// Final reports whether a call that came to an error is not to be sent again, as the options of the Redis client say.
+func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 && !IsTimeout(err) }
+
+// once has a call sent once, together with those of others, and awaits the reply.
+func (w *Transport) once(ctx context.Context, s Call, full bool) Reply {
+	if err := ctx.Err(); err != nil {
+		return Reply{Err: err, Left: true}
+	}
+	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply(), done: make(chan struct{})}
+	if w.cluster == nil {
+		w.pipeliner.enqueue(c)
+	} else {
+		c.taken = true
+		w.spawn(func() { w.sendToCluster(c) })
+	}
+	var left error
+	select {
+	case <-c.done:
+		if c.panicked != nil {
+			panic(c.panicked)
+		}
+		return c.reply
+	case <-ctx.Done():
+		left = ctx.Err()
+	case <-s.Abort:
+		left = ErrClosed
+	}
+	sent := w.pipeliner.leave(c)
+	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
 }
 
-// once sends a call once. A cluster client finds the server, and follows a call that is redirected.
-func (w *Transport) once(ctx context.Context, s Call, full bool, sent *atomic.Bool) Reply {
-	c := &queuedCall{
-		ctx: ctx, call: s, full: full, sent: sent, ready: make(chan bool, 1),
-		reply: Reply{Err: errNoReply, Copies: true, Sent: true}, // where a hook panics
-	}
-	if w.cluster == nil {
-		return w.pipeliner.run(c) //nolint:contextcheck // a call has its own
-	}
-	c.noteSent() // before it is looked at the context, so that a caller who left in between knows
-	if err := ctx.Err(); err != nil {
-		return Reply{Err: err}
-	}
-	if !s.Acked || w.acks == 0 {
-		w.send(ctx, w.rdb.Pipeline(), []*queuedCall{c})
-		return c.reply
+// sendToCluster sends a call to the server that has its key, and follows it where that has moved.
+func (w *Transport) sendToCluster(c *queuedCall) {
+	defer func() {
+		c.panicked = recover()
+		close(c.done)
+	}()
+	if !c.call.Acked || w.acks == 0 {
+		w.send(c.ctx, w.rdb.Pipeline(), []*queuedCall{c})
+		return
 	}
 	// WAIT has no key to be routed by.
 	for last := (*redis.Client)(nil); ; {
-		node, err := w.masterOtherThan(ctx, s.key(), last)
+		node, err := w.masterOtherThan(c.ctx, c.call.key(), last)
 		if err != nil {
-			return Reply{Err: fmt.Errorf("find the master of %s: %w", s.key(), err)}
+			c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
+			return
 		}
-		w.send(ctx, node.Pipeline(), []*queuedCall{c})
+		w.send(c.ctx, node.Pipeline(), []*queuedCall{c})
 		if last = node; !redis.HasErrorPrefix(c.reply.Err, "MOVED") {
-			return c.reply
+			return
 		}
 	}
 }
