@@ -39,9 +39,14 @@ func standard(assumptions, progress Checker) []Checker {
 
 // OfLogs is every checker, for a log of what clients did, which need not tell of requests: in place of contention the
 // assumptions ask that some lock was granted to two clients. A lock is not known to be free before its first grant: the
-// log may begin in a hold. The bound of progress is longer by what the unit of the stamps may hide.
-func OfLogs(unit time.Duration) []Checker {
-	return standard(assumptions(false, nil), progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true))
+// log may begin in a hold. The bound of progress is longer by what the unit of the stamps may hide; it is not tested by a log without
+// refusals, in which a client whose requests were refused seems to wait.
+func OfLogs(unit time.Duration, refusals bool) []Checker {
+	progress := progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true)
+	if !refusals {
+		progress.applies = func(*evidence) bool { return false }
+	}
+	return standard(assumptions(false, nil), progress)
 }
 
 // A Source is what a history is read from: a [history.Reader].

@@ -137,7 +137,7 @@ func (e ensemble) nothingStays(t *testing.T) {
 	for _, stream := range []topologies.Stream{topologies.Upstream, topologies.Downstream} {
 		var mends []func()
 		for _, server := range e.Topology().Servers() {
-			mend, err := e.Proxy("zone-a>" + server).Put(stream, topologies.Hold())
+			mend, err := e.Proxy("zone-a>"+server).Put(stream, topologies.Hold())
 			require.NoError(t, err)
 			mends = append(mends, mend)
 		}

@@ -19,6 +19,9 @@ type Log struct {
 	Unit    time.Duration // of which all stamps of a host are multiples, of the host with the coarsest
 	Notes   []string      // say what was not read, and which lines contradict those before them
 
+	// Refusals says that it has lines of requests that were refused, or of which the outcome is unknown.
+	Refusals bool
+
 	logTable
 
 	lines []int32 // of the rows that the events are of, plus 1
@@ -47,6 +50,7 @@ func ReadLog(r io.Reader) (*Log, error) {
 	slices.SortFunc(l.rows, func(a, b logRow) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.client.number, b.client.number), cmp.Compare(a.line, b.line))
 	})
+	l.Refusals = slices.ContainsFunc(l.rows, func(row logRow) bool { return row.event == refused || row.event == unknown })
 	first, last := l.rows[0], l.rows[len(l.rows)-1]
 	if last.at-first.at > logLongest {
 		return nil, fmt.Errorf("%s: its time is decades after that of %s", l.where(&last), l.where(&first))

@@ -33,7 +33,7 @@ func judge(t *testing.T, log string, off time.Duration) checker.Report {
 	}
 	_, err = history.ReadAll(&b)
 	require.NoError(t, err, log)
-	return checker.CheckWithin(t.Context(), read.History, off, checker.OfLogs(read.Unit)...)
+	return checker.CheckWithin(t.Context(), read.History, off, checker.OfLogs(read.Unit, read.Refusals)...)
 }
 
 func violations(r checker.Report) (all string) {

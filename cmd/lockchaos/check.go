@@ -295,7 +295,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 			if j.log, err = importers.ReadLog(r); err != nil {
 				return in, nil, err
 			}
-			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs(j.log.Unit)
+			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs(j.log.Unit, j.log.Refusals)
 		}
 	}
 	if err == nil {
