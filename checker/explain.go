@@ -113,7 +113,7 @@ func exhibits(r *holding.Record, h *history.History, v Violation, with func(*hol
 	})
 	for process, crashes := range r.Crashes {
 		for _, c := range crashes {
-			if processes[process] || v.Kind == Stuck { // until the end of the history, whoever it is of
+			if processes[process] || v.Kind == Stuck { // of any process, until the end of the history
 				list = append(list, exhibit{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
 			}
 		}
