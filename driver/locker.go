@@ -267,10 +267,11 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 // cancel tells the driver that a request was given up, and returns what came of it.
 func (d *Driver) cancel(id int64, answer <-chan response) (r response, answered bool) {
 	line, _ := json.Marshal(request{ID: id, Op: opCancel})
+	line = append(line, '\n')
 	limit := time.After(cancelLimit)
 	for send := d.send; ; {
 		select {
-		case send <- append(line, '\n'):
+		case send <- line:
 			send = nil
 		case r := <-answer:
 			return r, true
