@@ -55,13 +55,16 @@ func TestRequestThatWasNeverSentIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	sent := &sentRequests{counts: map[string]map[string]int{}}
-	rdb := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false }) // so that a request keeps its connection
+	rdb := s.Client(t, func(o *redis.Options) {
+		o.ContextTimeoutEnabled = false // so that a request keeps its connection
+		o.PoolSize = 10                 // of which half are used, for pipelines of 64 calls at the most
+	})
 	rdb.AddHook(hook(sent.send))
 	c := newClient(t, rdb, lock.Config{})
 	require.NoError(t, acquire(t, c, "a", long).Release(t.Context())) // the server knows the scripts
 
 	resume := s.Pause(t)
-	const calls = 500
+	const calls = 500 // more than can be on their way
 	var done sync.WaitGroup
 	for range calls {
 		done.Go(func() {
