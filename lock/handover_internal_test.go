@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +50,10 @@ func TestWhenALockWasHandedOver(t *testing.T) {
 		_, ok := c.Mutex("orders").grant(Options{Wait: Forever}).handed("0 5000 7 lock:{orders}")
 		require.False(t, ok)
 	})
+}
+
+// tickets.lua and this package agree on how long a mark lives.
+func TestTheScriptsKnowHowLongAMarkLives(t *testing.T) {
+	require.True(t, strings.Contains(Scripts()["release"], "local ticketLife, silence, markLife = 15000, 10000, 15000"))
+	require.Equal(t, 15*time.Second, markLife)
 }
