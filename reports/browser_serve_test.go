@@ -57,6 +57,9 @@ func TestServedRunInABrowser(t *testing.T) {
 	writeRun(t, filepath.Join(dir, "next"), failover())
 	require.Eventually(t, func() bool {
 		n, err := rows() // it fails while the page is loaded
+		if tab.brokenOff() {
+			tab.visit(server.URL+"/", "")
+		}
 		return err == nil && n == 3
 	}, browserTimeout, 100*time.Millisecond, "the index keeps itself up to date")
 }
