@@ -63,7 +63,7 @@ func (l *lockSweep) over(spans []holdSpan, found func(p *holdSpan, out []*holdSp
 	sum := 0
 	for i := range spans {
 		p := &spans[i]
-		if sum += p.hold.Permits(); sum > l.Capacity || l.Capacities != nil {
+		if sum += p.hold.Permits(); sum > l.Capacity || len(l.Declared) > 1 {
 			out = slices.DeleteFunc(out, func(q *holdSpan) bool { return q.Until <= p.From })
 			sum = p.hold.Permits()
 			for _, q := range out {

@@ -118,8 +118,8 @@ func exhibits(r *holding.Record, h *history.History, v Violation, with func(*hol
 			}
 		}
 	}
-	if l := r.Lock(v.Lock); l != nil && l.Declared != nil {
-		list = append(list, append(exhibit{*l.Declared}, l.Changes...))
+	if l := r.Lock(v.Lock); l != nil && len(l.Declared) > 0 {
+		list = append(list, slices.Clone(l.Declared))
 	}
 	for _, e := range r.Faults {
 		if slices.Contains(v.Events, e.Index) || v.Kind == Stuck && e.Op != history.Observe {

@@ -77,7 +77,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 	swept := ev.sweep()
 	side(len(all), func(i int) { all[i].run(ctx, swept[all[i].Lock].first) })
 	for _, s := range all {
-		if swept[s.Lock].first != nil && s.verdict == Valid && s.Unclear == "" && s.Capacities != nil {
+		if swept[s.Lock].first != nil && s.verdict == Valid && s.Unclear == "" && len(s.Declared) > 1 {
 			s.verdict = Invalid // the search takes the greatest capacity
 		}
 		ev.searched[s.Lock] = s.verdict
@@ -207,7 +207,7 @@ func disagreements(f *findings, ev *evidence) {
 		if ev.sweep()[l].first != nil {
 			swept = Invalid
 		}
-		if judged && searched != Unknown && l.Unclear == "" && l.Capacities == nil && searched != swept {
+		if judged && searched != Unknown && l.Unclear == "" && len(l.Declared) < 2 && searched != swept {
 			f.doubt("a defect of the checker: on lock %q the sweep says %s and the search says %s; trust neither, and report this history", l.Name, swept, searched)
 		}
 	}

@@ -70,15 +70,7 @@ type Guarantees struct {
 	Kind      string // mutex, rw or semaphore; without a Declare as its modes tell
 	Reentrant bool
 	Fair      bool
-	Capacity  int // permits of a semaphore, the most that it had; 0 if it was not declared
-	// Capacities are those of a semaphore whose capacity changed, in order; else nil.
-	Capacities []Capacity
-	Drift      time.Duration // clock error allowed per lease
-	Fenced     bool          // a token was seen, unless declared otherwise
-}
-
-// A Capacity is how many permits a semaphore has from an instant on, until the next one.
-type Capacity struct {
-	From    time.Duration // 0 of the first
-	Permits int
+	Capacity  int           // permits of a semaphore, the most that it had; 0 if it was not declared
+	Drift     time.Duration // clock error allowed per lease
+	Fenced    bool          // a token was seen, unless declared otherwise
 }

@@ -14,8 +14,7 @@ import (
 type Lock struct {
 	Name string
 	history.Guarantees
-	Declared *history.Event  // as Guarantees say; nil if it was not
-	Changes  []history.Event // the later declarations, of another capacity
+	Declared []history.Event // as Guarantees say; those behind the first are of another capacity
 	Used     bool            // it was declared, or an event says something of who holds it
 	Ops      []*Op           // acquires, releases and extends, in order of their invokes
 	Requests []*Op           // the acquires in order of their answers; those that had none are the last
@@ -157,12 +156,9 @@ func (l *Lock) Semaphore() bool { return l.Kind == history.KindSemaphore }
 // CapacityIn are the least and the most permits that a semaphore has between two instants. At that of a change it
 // may have either number.
 func (l *Lock) CapacityIn(from, until time.Duration) (least, most int) {
-	if l.Capacities == nil {
-		return l.Capacity, l.Capacity
-	}
-	for i, c := range l.Capacities {
-		if c.From <= until && (i+1 == len(l.Capacities) || l.Capacities[i+1].From >= from) {
-			least, most = min(cmp.Or(least, c.Permits), c.Permits), max(most, c.Permits)
+	for i := range l.Declared {
+		if d := &l.Declared[i]; d.From <= until && (i+1 == len(l.Declared) || l.Declared[i+1].From >= from) {
+			least, most = min(cmp.Or(least, d.Capacity), d.Capacity), max(most, d.Capacity)
 		}
 	}
 	return least, most
@@ -190,43 +186,26 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	var all []*Op
+	var a ownerState // in its place for each: it is large
 	for _, l := range r.locks {
 		l.renamed()
-		all = append(append(all, l.Ops...), l.Losts...)
-	}
-	ends := make([]int, r.Names()+1) // of each owner's part of those that are sorted; at first its beginning
-	for _, op := range all {
-		ends[op.Owner+1]++
-	}
-	for i := range r.Names() {
-		ends[i+1] += ends[i]
-	}
-	sorted := make([]*Op, len(all))
-	for _, op := range all {
-		sorted[ends[op.Owner]] = op
-		ends[op.Owner]++
-	}
-	var a ownerState // in its place for each: it is large
-	from := 0
-	for _, to := range ends {
-		ops := sorted[from:to]
-		slices.SortFunc(ops, func(x, y *Op) int { return cmp.Or(cmp.Compare(x.Lock, y.Lock), byPlace(x, y)) })
-		for from = to; len(ops) > 0; {
-			n := len(ops) - 1
-			for ops[n].Lock != ops[0].Lock {
-				n--
+		ops := append(slices.Clone(l.Ops), l.Losts...)
+		slices.SortStableFunc(ops, func(x, y *Op) int {
+			if x.Owner != y.Owner {
+				return cmp.Compare(x.Owner, y.Owner)
 			}
-			r.lockOf[ops[0].Lock].divide(ops[:n+1], &a)
-			ops = ops[n+1:]
+			return byPlace(x, y)
+		})
+		for len(ops) > 0 {
+			n := 1
+			for n < len(ops) && ops[n].Owner == ops[0].Owner {
+				n++
+			}
+			l.divide(ops[:n], &a)
+			ops = ops[n:]
 		}
-	}
-	for _, l := range r.locks {
 		slices.SortFunc(l.Holds, byStart)
 		l.leaveOut()
-		byAnswer := func(x, y *Op) int { return cmp.Compare(x.Complete.Index, y.Complete.Index) }
-		slices.SortFunc(l.Uncovered, byAnswer)
-		slices.SortFunc(l.Denied, func(x, y Denial) int { return byAnswer(x.Operation, y.Operation) })
 	}
 }
 
@@ -243,14 +222,9 @@ func (l *Lock) divide(ops []*Op, a *ownerState) {
 	}
 	switch l.Kind {
 	case history.KindSemaphore:
-		p := permits{Lock: l, owner: ops[0].Owner, losts: Filter(ops, func(op *Op) bool { return op.Verb == Lost })}
+		p := permits{Lock: l, owner: ops[0].Owner}
 		for _, op := range ops {
-			if op.Verb != Lost {
-				p.take(op)
-			}
-		}
-		for _, s := range p.slots {
-			p.accounts[s.account] = append(p.accounts[s.account], p.losts...)
+			p.take(op)
 		}
 		for _, list := range p.accounts {
 			slices.SortFunc(list, byPlace)

@@ -88,6 +88,8 @@ const (
 	fail
 )
 
+func outcomes() [3]history.Type { return [...]history.Type{history.Info, history.OK, history.Fail} }
+
 // An Op is one operation of a client, both of its events, as far as they matter to the judge:
 // in a sixth of their memory, without a pointer. Names are numbers, see [Record.Name].
 type Op struct {
@@ -159,9 +161,7 @@ func (o *Op) Abandoned() bool { return o.flags&abandoned != 0 }
 func (o *Op) Unnamed() bool { return o.flags&unnamed != 0 }
 
 // Outcome is the type of its second event.
-func (o *Op) Outcome() history.Type {
-	return [...]history.Type{info: history.Info, ok: history.OK, fail: history.Fail}[o.outcome]
-}
+func (o *Op) Outcome() history.Type { return outcomes()[o.outcome] }
 
 // Span is from its invoke to its answer.
 func (o *Op) Span() Span { return Span{From: o.Invoke.Time, Until: o.Complete.Time} }

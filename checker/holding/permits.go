@@ -13,7 +13,6 @@ import (
 type permits struct {
 	*Lock
 	owner    int32
-	losts    []*Op
 	accounts [][]*Op // what belongs to each
 	slots    []slot
 	spare    int   // the account of its acquires with an unknown outcome, plus 1
@@ -42,29 +41,23 @@ type slot struct {
 	permits int
 	process int
 	expires time.Duration // the first end of its lease
+	endless bool          // unless its process crashed, or a notice told that it is lost
 	start   time.Duration // the first answer that proves it
 	over    bool          // its lease had ended when it was answered
-	since   int64         // the place of the operation that gave the lease
 	told    int64         // when that was answered
 	sent    time.Duration // when that was sent: it was certainly there then
 }
 
 // grants notes that an operation gave the lease of the slot.
 func (s *slot) grants(op *Op) {
-	s.expires, s.since, s.sent, s.told = op.Ends, place(op), op.Invoke.Time, max(s.told, op.Complete.Index)
+	s.expires, s.endless, s.sent, s.told = op.Ends, op.Ends == history.Never, op.Invoke.Time, max(s.told, op.Complete.Index)
 	s.over = s.expires <= op.Complete.Time
 }
 
-// ends is when the lease of a slot can first have ended, as far as is known when
-// op is answered.
-func (p *permits) ends(s *slot, op *Op) time.Duration {
+// ends is when the lease of a slot can first have ended, as far as is known.
+func (p *permits) ends(s *slot) time.Duration {
 	end := s.expires
-	for _, e := range p.losts {
-		if e.Invoke.Index > s.since && e.Invoke.Index < place(op) {
-			end = min(end, e.Invoke.Time)
-		}
-	}
-	if at, crashed := p.record.crash(s.process, s.sent); crashed && s.expires == history.Never {
+	if at, crashed := p.record.crash(s.process, s.sent); crashed && s.endless {
 		end = min(end, at)
 	}
 	return max(end, s.sent)
@@ -74,6 +67,14 @@ func (p *permits) ends(s *slot, op *Op) time.Duration {
 // grant that its owner may have at a time. Where it could be of several that
 // differ, the owner is confused.
 func (p *permits) take(op *Op) {
+	if op.Verb == Lost { // each of its grants
+		for i := range p.slots {
+			s := &p.slots[i]
+			s.expires = min(s.expires, op.Invoke.Time)
+			p.add(s.account, op)
+		}
+		return
+	}
 	if !op.Failed() || op.Verb != Acquire {
 		p.inOrder(op)
 	}
@@ -126,9 +127,9 @@ func (p *permits) take(op *Op) {
 		s := &p.slots[busy[0]]
 		p.add(s.account, op)
 		if op.OK() {
-			before, together := s.expires, op.Invoke.Index < s.told
+			before, together := *s, op.Invoke.Index < s.told
 			if s.grants(op); together { // either may have been last
-				s.expires = min(s.expires, before)
+				s.expires, s.endless = min(s.expires, before.expires), s.endless && before.endless
 			}
 			s.start = min(s.start, op.Complete.Time)
 			s.over = false // it was still there when the extend was sent
@@ -236,7 +237,7 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 		if x.asked != y.asked {
 			return index(x.asked) - index(y.asked)
 		}
-		return cmp.Or(cmp.Compare(p.ends(y, op), p.ends(x, op)), i-j)
+		return cmp.Or(cmp.Compare(p.ends(y), p.ends(x)), i-j)
 	})
 	back, why := given(p.slots, busy, total, int(op.Permits))
 	switch {
@@ -248,7 +249,7 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 	}
 	// An unknown release of several grants needs them all at once.
 	gone := len(back) == 0 && possible >= int(op.Permits) || op.Unknown() && len(back) > 1 && slices.ContainsFunc(back, func(i int) bool {
-		return p.slots[i].asked || p.ends(&p.slots[i], op) <= op.Invoke.Time
+		return p.slots[i].asked || p.ends(&p.slots[i]) <= op.Invoke.Time
 	})
 	if why == "" && gone {
 		if capacity := p.Capacity; capacity > 0 && int(op.Permits) > capacity {
@@ -277,8 +278,8 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 // mayBeOver reports whether one of the grants may have ended, by a crash, before it was answered, and those that are given back
 // when that was asked for.
 func (p *permits) mayBeOver(busy, back []int, op *Op) bool {
-	return slices.ContainsFunc(busy, func(i int) bool { return p.ends(&p.slots[i], op) <= p.slots[i].start }) &&
-		slices.ContainsFunc(back, func(i int) bool { return p.ends(&p.slots[i], op) < op.Invoke.Time })
+	return slices.ContainsFunc(busy, func(i int) bool { return p.ends(&p.slots[i]) <= p.slots[i].start }) &&
+		slices.ContainsFunc(back, func(i int) bool { return p.ends(&p.slots[i]) < op.Invoke.Time })
 }
 
 // given are the grants that a release of so many permits gives back: one, or

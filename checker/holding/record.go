@@ -186,15 +186,8 @@ func (r *Record) complete(e *history.Event) {
 		return
 	}
 	delete(r.open, e.Process)
-	op.Complete = Stamp{e.Time, e.Index}
-	switch e.Type {
-	case history.OK:
-		op.outcome = ok
-		op.Expiry = e.Expires
-	case history.Fail:
-		op.outcome = fail
-	default:
-	}
+	outcomes := outcomes()
+	op.Complete, op.Expiry, op.outcome = Stamp{e.Time, e.Index}, e.Expires, outcome(slices.Index(outcomes[:], e.Type)) //nolint:gosec // of the three
 	switch op.Verb {
 	case Access:
 		if e.Token != 0 {
@@ -230,21 +223,12 @@ func (r *Record) promise(e *history.Event) {
 	l := r.lock
 	l.Used = l.Used || e.Op.OfHolder() || e.Op == history.Declare
 	switch {
-	case e.Op == history.Declare && e.From > 0:
-		if l.Capacities == nil {
-			l.Capacities = []history.Capacity{{Permits: l.Capacity}}
-		}
-		l.Changes = append(l.Changes, *e)
-		l.Capacities = append(l.Capacities, history.Capacity{From: e.From, Permits: e.Capacity})
-		l.Capacity = max(l.Capacity, e.Capacity)
 	case e.Op == history.Declare:
-		l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Capacity: e.Capacity, Drift: e.Drift}
-		declared := *e
-		l.Declared = &declared
-		if e.Fenced != nil {
-			l.Fenced = *e.Fenced
+		if l.Declared = append(l.Declared, *e); len(l.Declared) == 1 {
+			l.Guarantees = history.Guarantees{Kind: e.Kind, Reentrant: e.Reentrant, Fair: e.Fair, Drift: e.Drift, Fenced: e.Fenced != nil && *e.Fenced}
 		}
-	case e.Op == history.Acquire && e.Token != 0 && (l.Declared == nil || l.Declared.Fenced == nil):
+		l.Capacity = max(l.Capacity, e.Capacity)
+	case e.Op == history.Acquire && e.Token != 0 && (len(l.Declared) == 0 || l.Declared[0].Fenced == nil):
 		l.Fenced = true
 	default:
 	}

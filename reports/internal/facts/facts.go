@@ -386,8 +386,8 @@ func SentAt(h *holding.Grant) time.Duration {
 
 // KindOf is the kind that a lock was declared to be, and its capacity; empty if it was not.
 func (r *Facts) KindOf(lock string) (kind string, capacity int) {
-	if l := r.Record.Lock(lock); l != nil && l.Declared != nil {
-		return l.Declared.Kind, l.Declared.Capacity
+	if l := r.Record.Lock(lock); l != nil && len(l.Declared) > 0 {
+		return l.Declared[0].Kind, l.Declared[0].Capacity
 	}
 	return "", 0
 }
