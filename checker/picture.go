@@ -41,13 +41,7 @@ func Picture(w io.Writer, r *holding.Record, v Violation) error {
 	if len(requests) == 0 {
 		return fmt.Errorf("draw %s of lock %q: %w: it has no operations", v.Kind, v.Lock, ErrNoPicture)
 	}
-	end := time.Duration(0)
-	for _, of := range requests {
-		if end = max(end, of.op.Invoke.Time); of.until != history.Never {
-			end = max(end, of.until)
-		}
-	}
-	end += time.Millisecond
+	end := r.End + time.Millisecond
 	ops := operations(requests)
 	var clients []int
 	for i := range ops { // rows in order, and an end for what has none
@@ -61,7 +55,7 @@ func Picture(w io.Writer, r *holding.Record, v Violation) error {
 	_, info := porcupine.CheckOperationsVerbose(model, ops, 10*time.Second)
 	var held []porcupine.Annotation
 	for _, h := range l.Holds {
-		if h.Start <= end && h.Certain() && slices.ContainsFunc(requests, func(of request) bool { return of.op.Owner == h.Owner() }) {
+		if h.Certain() && slices.ContainsFunc(requests, func(of request) bool { return of.op == h.Acquire }) {
 			held = append(held, porcupine.Annotation{
 				Tag: "held", Start: int64(h.Start), End: int64(min(h.End, end)),
 				Description: html.EscapeString(r.Name(h.Owner())),
