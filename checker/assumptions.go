@@ -29,7 +29,7 @@ var absent = map[string]string{ //nolint:gochecknoglobals // a table
 func assumptions(contention bool, meets []string) Checker {
 	return Checker{
 		name: "assumptions", engine: "counts",
-		judge: func(_ context.Context, ev *evidence, f *findings) {
+		judge: func(_ context.Context, ev *evidence, _ []*holding.Lock, f *findings) {
 			injected, landed, unmet := faultsOf(ev.Faults)
 			f.met = cover(ev)
 			for op := range ev.Ops() {
@@ -134,15 +134,21 @@ func (ev *evidence) units() (why [2]string) {
 	return why
 }
 
-// wrongUnit says why no violation counts in which a lease has a part; empty if they do. In a
+// inUnits takes back the violations in which a lease has a part, if the leases can't be right. In a
 // record that is shorter than a millisecond itself, leases and instants may well be in the same
 // wrong unit.
-func (ev *evidence) wrongUnit() string {
+func (ev *evidence) inUnits(f *findings) {
 	why := ev.units()
-	if why[1] == "" && ev.End >= time.Millisecond {
-		return why[0]
+	if why[1] != "" || ev.End < time.Millisecond {
+		why[0] = why[1]
 	}
-	return why[1]
+	if why[0] == "" {
+		return
+	}
+	f.violations = slices.DeleteFunc(f.violations, func(v Violation) bool {
+		return leased(ev.Lock(v.Lock)) && v.Kind != LostUpdate && v.Kind != StaleAccess
+	})
+	f.doubts = []string{why[0]}
 }
 
 // leased reports whether a lease of the lock was asked for or granted.
@@ -171,11 +177,7 @@ func contended(l *holding.Lock) int {
 		by    int
 		until time.Duration // until when it may have kept others waiting
 	}
-	holds := l.Holds
-	if len(l.Excluded) > 0 {
-		holds = slices.Concat(holds, l.Excluded)
-		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(a.Start, b.Start) })
-	}
+	holds := sorted(slices.Concat(l.Holds, l.Excluded), func(h *holding.Grant) time.Duration { return h.Start })
 	n := 0
 	var longest best[held]
 	for _, op := range l.Requests {

@@ -20,18 +20,15 @@ const noCapacity = "nothing says how many permits %q has: its declaration has no
 func Capacity() Checker {
 	return Checker{
 		name: "capacity", engine: "interval sweep",
-		applies: func(ev *evidence) bool { return ev.any(isSemaphore) },
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			ev.unclear(f, isSemaphore)
-			for _, l := range ev.Locks() {
-				if !l.Semaphore() {
-					continue
-				}
+		of: (*holding.Lock).Semaphore,
+		judge: func(_ context.Context, ev *evidence, locks []*holding.Lock, f *findings) {
+			f.unclear(locks)
+			for _, l := range locks {
 				if f.add(ev.sweep()[l].together...); l.Capacity == 0 {
 					f.doubt(noCapacity, l.Name)
 				}
 			}
-			f.counts["grants"] = holds(f, ev, isSemaphore)
+			f.counts["grants"] = holds(f, locks)
 			f.valid = "no more permits were out than there are, in " + say.Count(f.counts["grants"], "grant")
 		},
 	}

@@ -44,7 +44,7 @@ func standard(assumptions, progress Checker) []Checker {
 func OfLogs(unit time.Duration, refusals bool) []Checker {
 	progress := progressSince(ProgressBound+4*unit, ProgressBound/4-2*unit, true)
 	if !refusals {
-		progress.applies = func(*evidence) bool { return false }
+		progress.of = func(*holding.Lock) bool { return false }
 	}
 	return standard(assumptions(false, nil), progress)
 }
@@ -147,7 +147,7 @@ func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 	judged := make([]Result, len(checkers))
 	side(len(checkers), func(i int) {
 		at := len(checkers) - 1 - i
-		if c := checkers[at]; c.applies == nil || c.applies(ev) {
+		if c := checkers[at]; c.applies(ev) {
 			judged[at] = c.check(ctx, ev)
 		}
 	})
@@ -166,16 +166,21 @@ func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 // A Checker judges one property of a history. It gives up with [Unknown] when the context ends.
 type Checker struct {
 	name, engine string
-	// applies reports whether there is anything to judge; nil: always.
-	applies func(*evidence) bool
+	// of reports whether a lock is one of those that it judges; nil: all are, also where there is none.
+	of func(*holding.Lock) bool
 	// stretched is the same for a bound that is longer by some time; nil where there is no bound.
 	stretched func(by time.Duration) Checker
-	// judge adds what it finds in a history.
-	judge func(context.Context, *evidence, *findings)
+	// judge adds what it finds in a history, of some of its locks.
+	judge func(context.Context, *evidence, []*holding.Lock, *findings)
 }
 
 // Name is the property's name.
 func (c Checker) Name() string { return c.name }
+
+// applies reports whether there is anything to judge.
+func (c Checker) applies(ev *evidence) bool {
+	return c.of == nil || slices.ContainsFunc(ev.Locks(), c.of)
+}
 
 // Check judges the history alone.
 func (c Checker) Check(ctx context.Context, h *history.History) Result {
@@ -184,7 +189,11 @@ func (c Checker) Check(ctx context.Context, h *history.History) Result {
 
 func (c Checker) check(ctx context.Context, ev *evidence) Result {
 	began := time.Now()
-	r := c.find(ctx, ev).result()
+	f := c.find(ctx, ev)
+	if len(f.violations) > 0 {
+		ev.inUnits(f)
+	}
+	r := f.result()
 	r.Name, r.Engine, r.Took = c.name, c.engine, time.Since(began)
 	return r
 }
@@ -194,29 +203,19 @@ func (c Checker) find(ctx context.Context, ev *evidence) *findings {
 	switch {
 	case ctx.Err() != nil:
 		f.doubt("there was no time left to judge it: %v", context.Cause(ctx))
-	case c.applies != nil && !c.applies(ev):
+	case !c.applies(ev):
 		f.doubt("the history has nothing that this property is about")
+	case c.of == nil:
+		c.judge(ctx, ev, ev.Locks(), f)
 	default:
-		c.judge(ctx, ev, f)
+		c.judge(ctx, ev, holding.Filter(ev.Locks(), c.of), f)
 	}
 	return f
 }
 
 // conclude decides the verdict of a report, the only place that does: it is the [Worst] of
-// the results, after those are taken back that can't be trusted.
-//
-// Where the ends of all holds are in a wrong unit, so are the violations in which a lease has
-// a part. Where the engines differ, one of them is wrong, and what either says is no violation.
+// the results. Where the engines differ, one of them is wrong, and what either says is no violation.
 func (r *Report) conclude(ev *evidence) {
-	if why := ev.wrongUnit(); why != "" {
-		for i := range r.Results {
-			if r.Results[i].Verdict == Invalid {
-				r.Results[i].without(why, func(v Violation) bool {
-					return leased(ev.Lock(v.Lock)) && v.Kind != LostUpdate && v.Kind != StaleAccess
-				})
-			}
-		}
-	}
 	differ := newFindings()
 	disagreements(differ, ev)
 	if len(differ.doubts) > 0 {
@@ -237,17 +236,4 @@ func sum(results []Result, differ bool) Verdict {
 		verdicts = append(verdicts, r.Verdict)
 	}
 	return Worst(verdicts...)
-}
-
-// without drops violations; where none is left, why is the reason for knowing nothing.
-func (r *Result) without(why string, is func(Violation) bool) {
-	all := len(r.Violations)
-	r.Violations = slices.DeleteFunc(r.Violations, is)
-	switch {
-	case len(r.Violations) == 0:
-		r.Verdict, r.Summary, r.Violations, r.Total = Unknown, why, nil, 0
-	case len(r.Violations) < all:
-		r.Total = len(r.Violations)
-		r.Summary = violated(r.Violations, r.Total)
-	}
 }

@@ -161,9 +161,7 @@ func (w *skewed) near() {
 			return
 		}
 		var open []*holding.Grant // whose ends may be after the next beginning
-		holds := slices.Clone(l.Holds)
-		slices.SortStableFunc(holds, func(a, b *holding.Grant) int { return cmp.Compare(extent(a).From, extent(b).From) })
-		for _, g := range holds {
+		for _, g := range sorted(l.Holds, func(g *holding.Grant) time.Duration { return extent(g).From }) {
 			from, b := extent(g).From, w.clocks[w.record.Name(g.Owner())]
 			open = slices.DeleteFunc(open, func(o *holding.Grant) bool { return extent(o).Until <= from-2*w.off })
 			for _, o := range open {
@@ -225,7 +223,7 @@ func (w *skewed) stands(ctx context.Context, c Checker, v Violation) (stands, tr
 	all := shifts(events, second, 2*w.off)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(by time.Duration) bool {
 		// Another kind does not show this one. (An update may seem to be lost, where accesses of others are left out.)
-		return !slices.ContainsFunc(c.Check(ctx, shifted(events, second, by, 2*w.off)).Violations, func(o Violation) bool { return o.Kind == v.Kind })
+		return !slices.ContainsFunc(c.find(ctx, evidenceOf(shifted(events, second, by, 2*w.off))).violations, func(o Violation) bool { return o.Kind == v.Kind })
 	}), len(all) > 0
 }
 

@@ -28,28 +28,3 @@ func evidenceOf(h *history.History) *evidence { return newEvidence(holding.Recor
 func (ev *evidence) any(is func(*holding.Lock) bool) bool {
 	return slices.ContainsFunc(ev.Locks(), is)
 }
-
-// anyOp reports whether something is so of an operation.
-func (ev *evidence) anyOp(is func(*holding.Op) bool) bool {
-	for op := range ev.Ops() {
-		if is(op) {
-			return true
-		}
-	}
-	return false
-}
-
-// unclear says of which locks of a kind the account of an owner can't be told.
-func (ev *evidence) unclear(f *findings, of func(*holding.Lock) bool) {
-	for _, l := range ev.Locks() {
-		if l.Unclear != "" && of(l) {
-			f.doubt("lock %q: %s", l.Name, l.Unclear)
-		}
-	}
-}
-
-func isSemaphore(l *holding.Lock) bool { return l.Semaphore() }
-
-func isExclusive(l *holding.Lock) bool { return !l.Semaphore() }
-
-func anyLock(*holding.Lock) bool { return true }

@@ -1,12 +1,12 @@
 package checker
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -20,17 +20,12 @@ import (
 func Fairness() Checker {
 	return Checker{
 		name: "fairness", engine: "interval sweep",
-		applies: func(ev *evidence) bool {
-			return ev.any(func(l *holding.Lock) bool {
-				return l.Fair && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Queued >= 0 })
-			})
+		of: func(l *holding.Lock) bool {
+			return l.Fair && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Queued >= 0 })
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			ev.unclear(f, func(l *holding.Lock) bool { return l.Fair })
-			for _, l := range ev.Locks() {
-				if !l.Fair {
-					continue
-				}
+		judge: func(_ context.Context, _ *evidence, locks []*holding.Lock, f *findings) {
+			f.unclear(locks)
+			for _, l := range locks {
 				q := queue{Lock: l, findings: f, holds: holding.Filter(l.Holds, func(h *holding.Grant) bool { return queued(h) >= 0 }), found: map[*holding.Grant]bool{}}
 				f.counts["grants"] += len(q.holds)
 				if !q.Semaphore() {
@@ -84,58 +79,47 @@ func (q *queue) compare(by, h *holding.Grant, once bool) {
 		holder(q.Lock, by), q.Name, seconds(by.Start), queued(by), say.Span(h.Start-by.Start), holder(q.Lock, h), queued(h)))
 }
 
+// asked is when a grant was asked for.
+func asked(h *holding.Grant) time.Duration { return h.Acquire.Invoke.Time }
+
 // byExtent finds the grants that came after one that was queued later, by holds
 // that exclude each other, in order of their starts.
 func (q *queue) byExtent() {
 	var all, writes lastQueued
-	began := 0 // how many began before the one that is looked at
-	for _, h := range q.holds {
-		for ; q.holds[began].Start < h.Start; began++ {
-			if b := q.holds[began]; b.Certain() {
-				all.take(b)
-				if !b.Reads() {
-					writes.take(b)
-				}
-			}
+	start := func(h *holding.Grant) time.Duration { return h.Start }
+	inTurn(holding.Filter(q.holds, (*holding.Grant).Certain), start, start, func(h *holding.Grant) {
+		if all.take(h); !h.Reads() {
+			writes.take(h)
 		}
-		switch {
-		case !h.Certain():
-		case h.Reads():
+	}, func(h *holding.Grant) {
+		if h.Reads() {
 			q.overtook(&writes, h, false)
-		default:
+		} else {
 			q.overtook(&all, h, false)
 		}
-	}
+	})
 }
 
 // byAnswer finds the others that were asked for after one that was queued later
 // had been answered; of the same owner, given back.
 func (q *queue) byAnswer() {
-	sorted := func(list []*holding.Grant, at func(*holding.Grant) time.Duration) []*holding.Grant {
-		list = slices.Clone(list)
-		slices.SortStableFunc(list, func(a, b *holding.Grant) int { return cmp.Compare(at(a), at(b)) })
-		return list
-	}
-	given := func(h *holding.Grant) bool {
-		return h.Ended == holding.EndReleased && h.Release != nil && h.Release.OK()
-	}
-	answered := sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time })
-	returned := sorted(holding.Filter(q.holds, given), func(h *holding.Grant) time.Duration { return h.Release.Complete.Time })
 	var all lastQueued
-	own := map[int32]*holding.Grant{}
-	for _, h := range sorted(q.holds, func(h *holding.Grant) time.Duration { return h.Acquire.Invoke.Time }) {
-		from := h.Acquire.Invoke.Time
-		for ; len(answered) > 0 && answered[0].Acquire.Complete.Time < from; answered = answered[1:] {
-			all.take(answered[0])
+	answered := func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time }
+	inTurn(q.holds, asked, answered, all.take, func(h *holding.Grant) { q.overtook(&all, h, true) })
+	own := map[int32]*holding.Grant{} // of each owner, of what it gave back
+	returned := func(h *holding.Grant) time.Duration {
+		if h.Ended == holding.EndReleased && h.Release.OK() {
+			return h.Release.Complete.Time
 		}
-		for ; len(returned) > 0 && returned[0].Release.Complete.Time < from; returned = returned[1:] {
-			if r := returned[0]; own[r.Owner()] == nil || queued(r) > queued(own[r.Owner()]) {
-				own[r.Owner()] = r
-			}
+		return history.Never
+	}
+	inTurn(q.holds, asked, returned, func(h *holding.Grant) {
+		if own[h.Owner()] == nil || queued(h) > queued(own[h.Owner()]) {
+			own[h.Owner()] = h
 		}
-		q.overtook(&all, h, true)
+	}, func(h *holding.Grant) {
 		if before := own[h.Owner()]; before != nil {
 			q.compare(before, h, true)
 		}
-	}
+	})
 }

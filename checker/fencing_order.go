@@ -21,17 +21,12 @@ import (
 func FencingOrder() Checker {
 	return Checker{
 		name: "fencing-order", engine: "greedy placement",
-		applies: func(ev *evidence) bool {
-			return ev.any(func(l *holding.Lock) bool {
-				return l.Fenced && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Token != 0 })
-			})
+		of: func(l *holding.Lock) bool {
+			return l.Fenced && slices.ContainsFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() && op.Token != 0 })
 		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			ev.unclear(f, func(l *holding.Lock) bool { return l.Fenced })
-			for _, l := range ev.Locks() {
-				if !l.Fenced {
-					continue
-				}
+		judge: func(_ context.Context, _ *evidence, locks []*holding.Lock, f *findings) {
+			f.unclear(locks)
+			for _, l := range locks {
 				grants := slices.DeleteFunc(slices.Clone(l.Holds), func(h *holding.Grant) bool { return h.Token() == 0 || !h.Acquire.OK() })
 				for _, h := range grants {
 					grants = append(grants, innerReads(h)...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -31,12 +32,13 @@ func (f *findings) doubt(format string, args ...any) {
 	}
 }
 
-// violated says how many violations there are, and what the first one is.
-func violated(list []Violation, total int) string {
-	if total > 1 {
-		return say.Count(total, "violation") + ", the first: " + list[0].Explanation
+// unclear says of which locks the account of an owner can't be told.
+func (f *findings) unclear(locks []*holding.Lock) {
+	for _, l := range locks {
+		if l.Unclear != "" {
+			f.doubt("lock %q: %s", l.Name, l.Unclear)
+		}
 	}
-	return say.Count(total, "violation") + ": " + list[0].Explanation
 }
 
 // maxDoubts is how many reasons a summary gives. Most properties have one or two; a run without
@@ -51,7 +53,10 @@ func (f *findings) result() Result {
 		slices.SortStableFunc(f.violations, byTime)
 		r.Verdict = Invalid
 		r.Violations = f.violations[:min(len(f.violations), MaxListed)]
-		r.Summary = violated(r.Violations, r.Total)
+		if r.Summary = say.Count(r.Total, "violation"); r.Total > 1 {
+			r.Summary += ", the first"
+		}
+		r.Summary += ": " + r.Violations[0].Explanation
 	case len(f.doubts) > 0:
 		r.Verdict = Unknown
 		r.Summary = strings.Join(f.doubts[:min(len(f.doubts), maxDoubts)], "; ")

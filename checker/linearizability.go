@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/anishathalye/porcupine"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -27,10 +26,6 @@ const (
 	searchMemory = 256 << 20
 )
 
-// aroundViolation are the most operations among which the search looks for a
-// violation that the sweep has found, before it looks everywhere.
-func aroundViolation() [3]int { return [...]int{10, 25, 60} }
-
 // Linearizability is the checker of "linearizability": some order of the
 // operations on each lock explains all their results, with leases that may end
 // at any time after their promised end. It is decided by a search with
@@ -45,7 +40,7 @@ func aroundViolation() [3]int { return [...]int{10, 25, 60} }
 func Linearizability() Checker {
 	return Checker{
 		name: "linearizability", engine: "porcupine",
-		judge: func(ctx context.Context, ev *evidence, f *findings) {
+		judge: func(ctx context.Context, ev *evidence, _ []*holding.Lock, f *findings) {
 			linearizable(ctx, ev, f)
 			f.valid = fmt.Sprintf("an order of the operations explains every result, in %s of %s",
 				say.Count(f.counts["operations"], "operation"), say.Count(f.counts["locks"], "lock"))
@@ -63,7 +58,7 @@ type search struct {
 }
 
 func linearizable(ctx context.Context, ev *evidence, f *findings) {
-	ctx, cancel := context.WithTimeout(ctx, SearchTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, SearchTime, errors.New("the search for an order of its operations used up its time"))
 	defer cancel()
 	ev.searched = map[*holding.Lock]Verdict{}
 	var all []*search
@@ -91,7 +86,7 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 		default:
 		}
 	}
-	ev.unclear(f, anyLock)
+	f.unclear(ev.Locks())
 	f.counts["locks"] = len(ev.Locks())
 	if len(all) == 0 {
 		f.doubt("there was no lock to judge")
@@ -100,16 +95,15 @@ func linearizable(ctx context.Context, ev *evidence, f *findings) {
 
 // side calls a function with each number below n, on all processors.
 func side(n int, call func(int)) {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			for at := next.Add(1); at <= int64(n); at = next.Add(1) {
-				call(int(at - 1))
-			}
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for at := range n {
+		all.Go(func() error {
+			call(at)
+			return nil
 		})
 	}
-	workers.Wait()
+	_ = all.Wait() // none of them fails
 }
 
 // run decides whether some order explains what was done with the lock.
@@ -117,7 +111,7 @@ func (s *search) run(ctx context.Context, found *Violation) {
 	requests := requestsOf(s.Lock)
 	s.requests = len(requests)
 	if found != nil {
-		for _, most := range aroundViolation() {
+		for _, most := range [...]int{10, 25, 60} { // before it looks everywhere
 			if near, entire := around(requests, *found, most); entire && s.explore(ctx, near) == Invalid {
 				return
 			}
@@ -134,7 +128,7 @@ func (s *search) explore(ctx context.Context, requests []request) Verdict {
 	case len(requests) > SearchOperations:
 		s.verdict, s.why = Unknown, fmt.Sprintf("the likeliest order of its operations explains nothing, and %d of them are more than are searched for another (%d)", len(requests), SearchOperations)
 	case ctx.Err() != nil:
-		s.verdict, s.why = Unknown, whyEnded(ctx, "no time was left to search for an order of its operations")
+		s.verdict, s.why = Unknown, context.Cause(ctx).Error()
 	default:
 		s.any(ctx, requests)
 	}
@@ -147,7 +141,7 @@ func (s *search) any(ctx context.Context, requests []request) {
 	steps := 0
 	may := func() bool {
 		if steps++; steps%1024 == 0 && ctx.Err() != nil {
-			s.why = whyEnded(ctx, "the search for an order of its operations used up its time")
+			s.why = context.Cause(ctx).Error()
 		}
 		return s.why == ""
 	}
@@ -164,15 +158,6 @@ func (s *search) any(ctx context.Context, requests []request) {
 	default:
 		s.verdict = Invalid
 	}
-}
-
-// whyEnded is why a context ended before the search did: the cause that was given,
-// else that time ran out.
-func whyEnded(ctx context.Context, time string) string {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return cause.Error()
-	}
-	return time
 }
 
 // operations is what porcupine judges.

@@ -24,17 +24,16 @@ import (
 func MutualExclusion() Checker {
 	return Checker{
 		name: "mutual-exclusion", engine: "interval sweep",
-		applies: func(ev *evidence) bool {
-			return len(ev.Locks()) == 0 || ev.any(func(l *holding.Lock) bool { return l.Used && isExclusive(l) })
-		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, l := range ev.Locks() {
-				if isExclusive(l) {
-					f.add(append(ev.sweep()[l].together, otherTokens(l)...)...)
-				}
+		judge: func(_ context.Context, ev *evidence, all []*holding.Lock, f *findings) {
+			locks := holding.Filter(all, func(l *holding.Lock) bool { return l.Used && !l.Semaphore() })
+			if len(all) > 0 && len(locks) == 0 {
+				return
 			}
-			ev.unclear(f, isExclusive)
-			f.counts["holds"], f.counts["locks"] = holds(f, ev, isExclusive), len(ev.Locks())
+			for _, l := range locks {
+				f.add(append(ev.sweep()[l].together, otherTokens(l)...)...)
+			}
+			f.unclear(locks)
+			f.counts["holds"], f.counts["locks"] = holds(f, locks), len(all)
 			f.valid = "no two owners held a lock at the same time, in " + say.Count(f.counts["holds"], "hold") +
 				" of " + say.Count(f.counts["locks"], "lock")
 			if n := shared(ev); n > 0 {
@@ -45,14 +44,11 @@ func MutualExclusion() Checker {
 	}
 }
 
-// holds counts the holds of locks of a kind, and doubts a history whose grants show nothing: none of them held the
+// holds counts the holds of some locks, and doubts a history whose grants show nothing: none of them held the
 // lock for certain, or most were answered after their own expiry.
-func holds(f *findings, ev *evidence, of func(*holding.Lock) bool) (n int) {
+func holds(f *findings, locks []*holding.Lock) (n int) {
 	given, late, certain := 0, 0, false
-	for _, l := range ev.Locks() {
-		if !of(l) {
-			continue
-		}
+	for _, l := range locks {
 		for _, op := range l.Ops {
 			if op.Verb == holding.Acquire && op.OK() {
 				given++

@@ -20,17 +20,13 @@ import (
 func Ownership() Checker {
 	return Checker{
 		name: "ownership", engine: "interval sweep",
-		applies: func(ev *evidence) bool { return ev.anyOp(isAnswer) },
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, l := range ev.Locks() {
+		of: func(l *holding.Lock) bool { return slices.ContainsFunc(l.Ops, isAnswer) },
+		judge: func(_ context.Context, ev *evidence, locks []*holding.Lock, f *findings) {
+			for _, l := range locks {
 				f.add(ev.sweep()[l].ownership...)
+				f.counts["answers"] += len(holding.Filter(l.Ops, isAnswer))
 			}
-			ev.unclear(f, anyLock)
-			for op := range ev.Ops() {
-				if isAnswer(op) {
-					f.counts["answers"]++
-				}
-			}
+			f.unclear(ev.Locks())
 			f.valid = say.Count(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"
 		},
 	}

@@ -37,13 +37,11 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 		name: "progress", engine: "free spans",
 		// A stamp of one clock may be as wrong as that of another, and each pause has two of them, too.
 		stretched: func(by time.Duration) Checker { return progressSince(bound+by, pause-by/2, grant) },
-		applies: func(ev *evidence) bool {
-			return ev.anyOp(func(op *holding.Op) bool { return op.Verb == holding.Acquire })
-		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
+		of:        func(l *holding.Lock) bool { return slices.ContainsFunc(l.Ops, isAcquire) },
+		judge: func(_ context.Context, ev *evidence, locks []*holding.Lock, f *findings) {
 			p := newProgress(ev)
 			p.bound, p.pause = bound, pause
-			for _, l := range ev.Locks() {
+			for _, l := range locks {
 				w := watch{progress: p, Lock: l, findings: f, until: -1, soonest: history.Never}
 				if first := slices.IndexFunc(l.Ops, func(op *holding.Op) bool { return op.Verb == holding.Acquire && op.OK() }); grant && first >= 0 {
 					w.until = l.Ops[first].Complete.Time
@@ -65,6 +63,8 @@ func progressSince(bound, pause time.Duration, grant bool) Checker {
 	}
 }
 
+func isAcquire(op *holding.Op) bool { return op.Verb == holding.Acquire }
+
 // progress is what the judges of all locks share.
 type progress struct {
 	*evidence
@@ -72,6 +72,7 @@ type progress struct {
 	calms        []calm               // after each event of a fault
 	joint        map[*holding.Op]bool // acquires of an owner that asks for several things at once, and may be refused for any of them
 
+	healed    int64         // the last heal of a fault; 0 if there was none
 	longest   time.Duration // that a lock was free, asked for, and not granted
 	granted   bool          // whether any was
 	recovered *holding.Op   // the first grant after the last heal of a fault, while none is in effect
@@ -100,7 +101,6 @@ type calm struct {
 	index  int64
 	active [3]int           // how many, by what they excuse
 	ended  [3]time.Duration // when the last one ended that was lasting, the last that excuses something, and the last of all
-	healed int
 }
 
 // calm reports whether no fault is in effect that excuses something.
@@ -132,7 +132,7 @@ func newProgress(ev *evidence) *progress {
 			}
 		}
 		if active[of] = together; e.Op == history.Heal {
-			now.healed++
+			p.healed = e.Index
 		}
 		p.calms = append(p.calms, now)
 	}
@@ -175,8 +175,8 @@ func (p *progress) gone(op *holding.Op, before int64) (crash holding.Stamp, is b
 
 // grant takes note of an acquire that was granted.
 func (p *progress) grant(op *holding.Op) {
-	now, last := p.at(op.Complete.Index), p.calms[len(p.calms)-1]
-	if p.granted = true; last.healed > 0 && now.healed == last.healed && now.active == [3]int{} && (p.recovered == nil || op.Complete.Index < p.recovered.Complete.Index) {
+	at := op.Complete.Index
+	if p.granted = true; p.healed > 0 && at > p.healed && p.at(at).active == [3]int{} && (p.recovered == nil || at < p.recovered.Complete.Index) {
 		p.recovered = op
 	}
 }
@@ -364,10 +364,7 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	requests := slices.DeleteFunc(slices.Clone(w.Ops), func(op *holding.Op) bool { return op.Verb != holding.Acquire })
-	if len(requests) == 0 {
-		return
-	}
+	requests := holding.Filter(w.Ops, isAcquire)
 	w.occupied = w.occupations(w.Lock)
 	for _, op := range w.Requests {
 		at, now := op.Complete.Index, op.Complete.Time

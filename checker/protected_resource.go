@@ -22,12 +22,7 @@ import (
 func ProtectedResource() Checker {
 	return Checker{
 		name: "protected-resource", engine: "pairs in order of time",
-		applies: func(ev *evidence) bool {
-			return ev.anyOp(func(op *holding.Op) bool {
-				return op.Verb == holding.Access && op.OK() && (op.Written != 0 || op.Token != 0)
-			})
-		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
+		judge: func(_ context.Context, ev *evidence, _ []*holding.Lock, f *findings) {
 			protectedResource(ev, f)
 			var held []string
 			if n := f.counts["updates"]; n > 0 {
@@ -124,16 +119,16 @@ func (g *guarded) lostUpdates() (found []Violation) {
 // answeredBefore calls look with each operation before whose invoke others were answered, and the greatest of those.
 func answeredBefore(answered []*holding.Op, greater func(a, b *holding.Op) bool, look func(op, greatest *holding.Op)) {
 	var greatest *holding.Op
-	for _, op := range slices.SortedStableFunc(slices.Values(answered), func(a, b *holding.Op) int { return cmp.Compare(a.Invoke.Index, b.Invoke.Index) }) {
-		for ; answered[0].Complete.Time < op.Invoke.Time; answered = answered[1:] {
-			if greatest == nil || greater(answered[0], greatest) {
-				greatest = answered[0]
-			}
+	began, ended := func(op *holding.Op) time.Duration { return op.Invoke.Time }, func(op *holding.Op) time.Duration { return op.Complete.Time }
+	inTurn(answered, began, ended, func(op *holding.Op) {
+		if greatest == nil || greater(op, greatest) {
+			greatest = op
 		}
+	}, func(op *holding.Op) {
 		if greatest != nil {
 			look(op, greatest)
 		}
-	}
+	})
 }
 
 // chances is how often a version was there to be read: as often as it was written,

@@ -61,6 +61,22 @@ func byTime(a, b Violation) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Until, b.Until), slices.Compare(a.Events, b.Events))
 }
 
+// sorted is a list in order of some time.
+func sorted[T any](list []T, at func(T) time.Duration) []T {
+	return slices.SortedStableFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+}
+
+// inTurn looks at each of a list when it begins, in order, and takes before that those whose end was before.
+func inTurn[T any](list []T, begin, end func(T) time.Duration, take, look func(T)) {
+	ended := sorted(list, end)
+	for _, x := range sorted(list, begin) {
+		for ; len(ended) > 0 && end(ended[0]) < begin(x); ended = ended[1:] {
+			take(ended[0])
+		}
+		look(x)
+	}
+}
+
 // A best keeps of what it is given the greatest, and the greatest of what is not the same as that: of all that is not the same
 // as some other thing, one of the two is the greatest.
 type best[T any] struct {

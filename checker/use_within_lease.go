@@ -1,7 +1,6 @@
 package checker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,11 +23,9 @@ import (
 func UseWithinLease() Checker {
 	return Checker{
 		name: "use-within-lease", engine: "interval sweep",
-		applies: func(ev *evidence) bool {
-			return ev.any(func(l *holding.Lock) bool { return slices.ContainsFunc(l.Accesses, (*holding.Op).OK) })
-		},
-		judge: func(_ context.Context, ev *evidence, f *findings) {
-			for _, l := range ev.Locks() {
+		of: func(l *holding.Lock) bool { return slices.ContainsFunc(l.Accesses, (*holding.Op).OK) },
+		judge: func(_ context.Context, _ *evidence, locks []*holding.Lock, f *findings) {
+			for _, l := range locks {
 				useWithinLease(l, f)
 			}
 			if n := f.counts["unowned"]; n > 0 {
@@ -58,9 +55,6 @@ type validity struct {
 }
 
 func useWithinLease(l *holding.Lock, f *findings) {
-	if len(l.Accesses) == 0 {
-		return
-	}
 	asked, untold := map[int]time.Duration{}, map[int]bool{} // by process: since when, and whether for an owner whose account can't be told
 	for _, op := range l.Ops {
 		switch {
@@ -121,8 +115,7 @@ func validitiesOf(l *holding.Lock) (all []validity) {
 			all = append(all, validity{span, h})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b validity) int { return cmp.Compare(a.From, b.From) })
-	return all
+	return sorted(all, func(v validity) time.Duration { return v.From })
 }
 
 // excluding is the hold because of which an access was made without the lock: of another
