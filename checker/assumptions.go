@@ -50,9 +50,9 @@ func assumptions(contention bool, meets []string) Checker {
 			switch {
 			case f.counts["requests"] == 0:
 				f.doubt("no lock was asked for")
-			case !contention && !ev.any(severalHeld):
+			case !contention && !slices.ContainsFunc(ev.Locks(), severalHeld):
 				f.doubt("no lock was granted to two clients")
-			case !contention && !ev.any(surelyHeld):
+			case !contention && !slices.ContainsFunc(ev.Locks(), surelyHeld):
 				f.doubt("no hold is certain for any time after its grant, so that no double grant could show: log request and releasing before what is asked for, and finer stamps if these hide it")
 			case contention && f.met[history.MetContention] == 0:
 				f.doubt("no two processes contended for a lock")
@@ -177,7 +177,10 @@ func contended(l *holding.Lock) int {
 		by    int
 		until time.Duration // until when it may have kept others waiting
 	}
-	holds := sorted(slices.Concat(l.Holds, l.Excluded), func(h *holding.Grant) time.Duration { return h.Start })
+	holds := l.Holds
+	if len(l.Excluded) > 0 {
+		holds = sorted(slices.Concat(holds, l.Excluded), func(h *holding.Grant) time.Duration { return h.Start })
+	}
 	n := 0
 	var longest best[held]
 	for _, op := range l.Requests {
@@ -197,4 +200,87 @@ func contended(l *holding.Lock) int {
 		}
 	}
 	return n
+}
+
+// cover counts what the history met: by the names in package history.
+func cover(ev *evidence) map[string]int {
+	counts := map[string]int{history.MetContention: 0}
+	add := func(name string, n int) {
+		if n > 0 {
+			counts[name] += n
+		}
+	}
+	for _, crashes := range ev.Crashes {
+		add(history.MetCrashes, len(crashes))
+	}
+	for op := range ev.Ops() {
+		switch {
+		case op.Unknown() && !op.Open():
+			counts[history.MetUnknown]++
+		case op.Verb == holding.Access && op.Failed() && op.Token != 0 && !op.Abandoned(): // because of its token
+			counts[history.MetStale]++
+		case op.Verb == holding.Acquire && op.Failed():
+			counts[history.MetRefusals]++
+		case op.Verb != holding.Access && op.Failed():
+			counts[history.MetNotHeld]++
+		case op.Verb == holding.Acquire && op.OK() && op.Queued >= 0:
+			counts[history.MetQueued]++
+		case op.Verb == holding.Extend && op.OK():
+			counts[history.MetRenewals]++
+		}
+	}
+	for _, l := range ev.Locks() {
+		add(history.MetContention, contended(l))
+		coverHolds(l, ev.End, add)
+	}
+	all := ev.Holds()
+	times := make([]int32, ev.Names()) // that each owner held something: without this, the judge of a million owners takes an eighth longer
+	for _, h := range all {
+		times[h.Owner()]++
+	}
+	held := map[int32][]*holding.Grant{} // by owner
+	for _, h := range all {
+		if times[h.Owner()] == 1 {
+			continue
+		}
+		before := slices.DeleteFunc(held[h.Owner()], func(before *holding.Grant) bool { return before.End <= h.Start })
+		held[h.Owner()] = append(before, h)
+		for _, mine := range before {
+			switch {
+			case mine.Acquire.Lock != h.Acquire.Lock:
+				add(history.MetSeveral, 1)
+			case mine.Mode() == holding.Write && h.Reads():
+				add(history.MetDowngrades, 1)
+			default:
+				add(history.MetReentries, 1)
+			}
+		}
+	}
+	return counts
+}
+
+// coverHolds counts what the holds of a lock show.
+func coverHolds(l *holding.Lock, end time.Duration, add func(string, int)) {
+	var last *holding.Grant // of those that began, the one that lasts longest
+	for _, h := range l.Holds {
+		if over := h.Ended == holding.EndExpired || h.Ended == holding.EndLost || len(h.Late) > 0; over && h.End < end {
+			add(history.MetExpiries, 1)
+		}
+		if last != nil && last.Owner() != h.Owner() {
+			switch {
+			case last.End > h.Start:
+				add(history.MetShared, 1)
+			case last.End > h.Acquire.Invoke.Time:
+				add(history.MetHandOvers, 1)
+			}
+		}
+		for _, x := range h.Extensions {
+			if x.Verb == holding.Acquire && x.OK() {
+				add(history.MetReentries, 1)
+			}
+		}
+		if last == nil || h.End >= last.End {
+			last = h
+		}
+	}
 }

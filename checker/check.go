@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
@@ -162,6 +163,22 @@ func (ev *evidence) check(ctx context.Context, checkers []Checker) Report {
 	report.conclude(ev)
 	return report
 }
+
+// evidence is a record with what several checkers derive from it, once.
+type evidence struct {
+	*holding.Record
+
+	sweep    func() map[*holding.Lock]*lockSweep // of all locks, once
+	searched map[*holding.Lock]Verdict           // of each lock that the search has judged
+}
+
+// newEvidence derives who held what.
+func newEvidence(r *holding.Record) *evidence {
+	r.Derive()
+	return &evidence{Record: r, sweep: sync.OnceValue(func() map[*holding.Lock]*lockSweep { return sweep(r) })}
+}
+
+func evidenceOf(h *history.History) *evidence { return newEvidence(holding.RecordOf(h)) }
 
 // A Checker judges one property of a history. It gives up with [Unknown] when the context ends.
 type Checker struct {

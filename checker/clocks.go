@@ -76,7 +76,10 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 		found, first := r.Total, r.Violations[0].Explanation
 		tried := true
 		if c.stretched != nil {
-			r.Violations = holding.Filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, w.ofClients)
+			r.Violations = holding.Filter(c.stretched(4*w.off).Check(ctx, w.history).Violations, func(v Violation) bool {
+				// Events of clients prove it, and no observation of a server, which has a clock of its own.
+				return !slices.ContainsFunc(v.Events, func(at int64) bool { return w.history.Events[at].Process < 0 })
+			})
 			tried = false
 		} else {
 			r.Violations = holding.Filter(r.Violations, func(v Violation) bool {
@@ -99,11 +102,6 @@ func (w *skewed) doubt(ctx context.Context, r *Result, c Checker) {
 		}
 	case Unknown:
 	}
-}
-
-// ofClients reports whether events of clients prove a violation, and no observation of a server, which has a clock of its own.
-func (w *skewed) ofClients(v Violation) bool {
-	return !slices.ContainsFunc(v.Events, func(at int64) bool { return w.history.Events[at].Process < 0 })
 }
 
 // hides says why a property that held by the stamps may not hold with clocks that are wrong, and whether that is for holds that

@@ -48,12 +48,7 @@ type queue struct {
 
 // queued is the place in the queue that a hold was granted from; -1 if it is not
 // known.
-func queued(h *holding.Grant) int64 {
-	if !h.Acquire.OK() {
-		return -1
-	}
-	return h.Acquire.Queued
-}
+func queued(h *holding.Grant) int64 { return h.Acquire.Queued }
 
 // A lastQueued is which of some grants was queued last, and which of those of other owners.
 type lastQueued struct{ best[*holding.Grant] }

@@ -131,8 +131,10 @@ func (r *rivals) add(h *holding.Grant) {
 // does not overlap it; nil if there is none.
 func (r *rivals) against(h *holding.Grant) *holding.Grant {
 	for _, before := range [...]*holding.Grant{r.ended, r.began, r.brief} {
-		if before != nil && h.Start < before.End && !together(h, before) {
-			return before
+		if before != nil && h.Start < before.End {
+			if _, both := h.Span().Overlap(before.Span()); !both {
+				return before
+			}
 		}
 	}
 	return nil
@@ -169,12 +171,6 @@ func mayOverlap(a, b *holding.Grant) bool {
 		return a.Ended == holding.EndReleased && !a.Kept && a.Release != nil && a.Release.Complete.Time < b.Acquire.Invoke.Time
 	}
 	return !before(a, b) && !before(b, a)
-}
-
-// together reports whether two holds overlap.
-func together(a, b *holding.Grant) bool {
-	_, both := a.Span().Overlap(b.Span())
-	return both
 }
 
 func (p *placing) duplicate(a, b *holding.Grant) Violation {

@@ -34,21 +34,16 @@ func left(ev *evidence) []Violation {
 
 // refusedBefore is the acquire of an owner that was refused before an event; nil if there is none, or
 // another one of the owner may be under way or granted.
-func refusedBefore(ev *evidence, lock, owner string, before int64) (refused *holding.Op) {
+func refusedBefore(ev *evidence, lock, owner string, before int64) *holding.Op {
 	l := ev.Lock(lock)
 	if l == nil {
 		return nil
 	}
-	for _, op := range l.Ops {
-		switch {
-		case op.Verb != holding.Acquire || ev.Name(op.Owner) != owner:
-		case !op.Failed() || op.Complete.Index > before:
-			return nil
-		default:
-			refused = op
-		}
+	requests := holding.Filter(l.Ops, func(op *holding.Op) bool { return isAcquire(op) && ev.Name(op.Owner) == owner })
+	if len(requests) == 0 || slices.ContainsFunc(requests, func(op *holding.Op) bool { return !op.Failed() || op.Complete.Index > before }) {
+		return nil
 	}
-	return refused
+	return requests[len(requests)-1]
 }
 
 // serverName is how topologies name servers.

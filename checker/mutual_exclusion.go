@@ -25,7 +25,7 @@ func MutualExclusion() Checker {
 	return Checker{
 		name: "mutual-exclusion", engine: "interval sweep",
 		judge: func(_ context.Context, ev *evidence, all []*holding.Lock, f *findings) {
-			locks := holding.Filter(all, func(l *holding.Lock) bool { return l.Used && !l.Semaphore() })
+			locks := holding.Filter(all, func(l *holding.Lock) bool { return !l.Semaphore() && len(l.Declared)+len(l.Ops)+len(l.Losts) > 0 })
 			if len(all) > 0 && len(locks) == 0 {
 				return
 			}
@@ -74,7 +74,7 @@ func holds(f *findings, locks []*holding.Lock) (n int) {
 
 // shared counts the inner grants to another process than the one that was granted the hold, and that went on after it.
 func shared(ev *evidence) (n int) {
-	if !ev.any(func(l *holding.Lock) bool { return l.Reentrant || l.Kind == history.KindRW }) {
+	if !slices.ContainsFunc(ev.Locks(), func(l *holding.Lock) bool { return l.Reentrant || l.Kind == history.KindRW }) {
 		return 0
 	}
 	last := map[int]int64{} // what each process did

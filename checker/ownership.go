@@ -24,7 +24,11 @@ func Ownership() Checker {
 		judge: func(_ context.Context, ev *evidence, locks []*holding.Lock, f *findings) {
 			for _, l := range locks {
 				f.add(ev.sweep()[l].ownership...)
-				f.counts["answers"] += len(holding.Filter(l.Ops, isAnswer))
+				for _, op := range l.Ops {
+					if isAnswer(op) {
+						f.counts["answers"]++
+					}
+				}
 			}
 			f.unclear(ev.Locks())
 			f.valid = say.Count(f.counts["answers"], "answer") + " to releases and extends agreed with who held the lock"

@@ -364,7 +364,7 @@ type watch struct {
 
 // judge goes through the requests for the lock in the order of their answers.
 func (w *watch) judge() {
-	requests := holding.Filter(w.Ops, isAcquire)
+	requests := slices.DeleteFunc(slices.Clone(w.Ops), func(op *holding.Op) bool { return !isAcquire(op) })
 	w.occupied = w.occupations(w.Lock)
 	for _, op := range w.Requests {
 		at, now := op.Complete.Index, op.Complete.Time

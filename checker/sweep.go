@@ -34,10 +34,8 @@ func sweep(r *holding.Record) map[*holding.Lock]*lockSweep {
 	for _, l := range r.Locks() {
 		s := &lockSweep{Lock: l, until: r.End}
 		s.run()
-		for _, v := range slices.Concat(s.together, s.ownership) {
-			if s.first == nil || byTime(v, *s.first) < 0 {
-				s.first = &v
-			}
+		if all := slices.Concat(s.together, s.ownership); len(all) > 0 {
+			s.first = new(slices.MinFunc(all, byTime))
 		}
 		swept[l] = s
 	}

@@ -63,7 +63,9 @@ func byTime(a, b Violation) int {
 
 // sorted is a list in order of some time.
 func sorted[T any](list []T, at func(T) time.Duration) []T {
-	return slices.SortedStableFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+	return list
 }
 
 // inTurn looks at each of a list when it begins, in order, and takes before that those whose end was before.

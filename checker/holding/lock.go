@@ -15,7 +15,6 @@ type Lock struct {
 	Name string
 	history.Guarantees
 	Declared []history.Event // as Guarantees say; those behind the first are of another capacity
-	Used     bool            // it was declared, or an event says something of who holds it
 	Ops      []*Op           // acquires, releases and extends, in order of their invokes
 	Requests []*Op           // the acquires in order of their answers; those that had none are the last
 	Accesses []*Op           // that name it, in order of their invokes

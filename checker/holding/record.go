@@ -1,3 +1,9 @@
+// Package holding infers from a history who held which lock when.
+//
+// A [Record] is a whole history in little memory. [Record.Derive] reads the answers that each
+// owner of each [Lock] was given, and makes of them the holds, each with the time for which it
+// is certain; the answers that no hold explains; and the owners of whom the history does not
+// say enough, with the reason. The checkers judge these, and reports draw them.
 package holding
 
 import (
@@ -221,7 +227,6 @@ func (r *Record) promise(e *history.Event) {
 		}
 	}
 	l := r.lock
-	l.Used = l.Used || e.Op.OfHolder() || e.Op == history.Declare
 	switch {
 	case e.Op == history.Declare:
 		if l.Declared = append(l.Declared, *e); len(l.Declared) == 1 {
