@@ -115,7 +115,7 @@ func (l *lockSweep) overCapacity(p *holdSpan, out []*holdSpan) Violation {
 		}
 	}
 	lasting := l.lasting(holding.Span{From: p.From, Until: until})
-	until = max(min(until, l.until), p.From)
+	until = max(min(until, l.Record().End), p.From)
 	v := violation(OverCapacity, l.Name, holding.Span{From: p.From, Until: until}, events(proofs...),
 		"%s was granted %s of %q at %s, which made %d, and the lock has %d",
 		holder(l.Lock, p.hold), say.Count(p.hold.Permits(), "permit"), l.Name, seconds(p.From), sum, l.capacityOf(p, out))

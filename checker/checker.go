@@ -7,11 +7,17 @@
 package checker
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A Verdict is the answer of a check. Unknown is an answer: it never counts as
@@ -110,13 +116,161 @@ type Report struct {
 // is so for that reason; else 0.
 func (r Report) TooClose() (pairs int) {
 	for i := range r.Results {
-		switch result := &r.Results[i]; {
-		case result.Verdict == Valid:
-		case result.Verdict == Unknown && result.TooClose > 0:
-			pairs = max(pairs, result.TooClose)
-		default:
+		result := &r.Results[i]
+		if result.Verdict == Invalid || result.Verdict == Unknown && result.TooClose == 0 {
 			return 0
 		}
+		pairs = max(pairs, result.TooClose)
 	}
 	return pairs
+}
+
+// findings are what a judge has found.
+type findings struct {
+	violations []Violation // in order of time once they are listed
+	doubts     []string    // why it may not say Valid
+	counts     map[string]int
+	met        map[string]int // what the history covers
+	valid      string         // the summary if there is neither
+	memory     int64          // that the judge had in use, in bytes
+}
+
+func newFindings() *findings { return &findings{counts: map[string]int{}} }
+
+func (f *findings) add(found ...Violation) {
+	f.violations = append(f.violations, found...)
+}
+
+func (f *findings) doubt(format string, args ...any) {
+	if d := fmt.Sprintf(format, args...); !slices.Contains(f.doubts, d) {
+		f.doubts = append(f.doubts, d)
+	}
+}
+
+// unclear says of which locks the account of an owner can't be told.
+func (f *findings) unclear(locks []*holding.Lock) {
+	for _, l := range locks {
+		if l.Unclear != "" {
+			f.doubt("lock %q: %s", l.Name, l.Unclear)
+		}
+	}
+}
+
+// maxDoubts is how many reasons a summary gives. Most properties have one or two; a run without
+// its workload may lack all that this was there for.
+const maxDoubts = 8
+
+func (f *findings) result() Result {
+	r := Result{Verdict: Valid, Summary: f.valid, Total: len(f.violations), Memory: f.memory, Met: f.met, Coverage: maps.Clone(f.counts)}
+	maps.DeleteFunc(r.Coverage, func(_ string, n int) bool { return n == 0 })
+	switch {
+	case len(f.violations) > 0:
+		slices.SortStableFunc(f.violations, byTime)
+		r.Verdict = Invalid
+		r.Violations = f.violations[:min(len(f.violations), MaxListed)]
+		if r.Summary = say.Count(r.Total, "violation"); r.Total > 1 {
+			r.Summary += ", the first"
+		}
+		r.Summary += ": " + r.Violations[0].Explanation
+	case len(f.doubts) > 0:
+		r.Verdict = Unknown
+		r.Summary = strings.Join(f.doubts[:min(len(f.doubts), maxDoubts)], "; ")
+		if n := len(f.doubts) - maxDoubts; n > 0 {
+			r.Summary += fmt.Sprintf(" (and %s more)", say.Count(n, "reason"))
+		}
+	}
+	return r
+}
+
+// seconds writes t as seconds with the precision of a millisecond, or finer
+// where a millisecond would hide that it is not zero.
+func seconds(t time.Duration) string {
+	if t == history.Never {
+		return "the end of the history"
+	}
+	if t != 0 && t.Abs() < time.Millisecond {
+		return strconv.FormatFloat(t.Seconds(), 'f', -1, 64) + " s"
+	}
+	return fmt.Sprintf("%d.%03d s", t/time.Second, (t%time.Second)/time.Millisecond)
+}
+
+// caller names the process and owner of an operation: p3, or p3 (owner a) where the
+// owner is another name.
+func caller(r *holding.Record, op *holding.Op) string {
+	p, owner := "p"+strconv.Itoa(op.Process), r.Name(op.Owner)
+	if owner == "" || owner == p {
+		return p
+	}
+	return fmt.Sprintf("%s (owner %s)", p, owner)
+}
+
+// holder names who holds a lock.
+func holder(l *holding.Lock, h *holding.Grant) string { return caller(l.Record(), h.Acquire) }
+
+// violation is one of a lock, with its explanation.
+func violation(kind, lock string, s holding.Span, events []int64, format string, args ...any) Violation {
+	return Violation{Kind: kind, Lock: lock, From: s.From, Until: s.Until, Events: events, Explanation: fmt.Sprintf(format, args...)}
+}
+
+// instant is a span without a length.
+func instant(t time.Duration) holding.Span { return holding.Span{From: t, Until: t} }
+
+// events lists the indices of events in order, without doubles and without
+// those that are not in the history.
+func events(indices ...int64) []int64 {
+	indices = slices.DeleteFunc(indices, func(i int64) bool { return i < 0 })
+	slices.Sort(indices)
+	return slices.Compact(indices)
+}
+
+func byTime(a, b Violation) int {
+	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Until, b.Until), slices.Compare(a.Events, b.Events))
+}
+
+// sorted is a list in order of some time.
+func sorted[T any](list []T, at func(T) time.Duration) []T {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(at(a), at(b)) })
+	return list
+}
+
+// inTurn looks at each of a list when it begins, in order, and takes before that those whose end was before.
+func inTurn[T any](list []T, begin, end func(T) time.Duration, take, look func(T)) {
+	ended := sorted(list, end)
+	for _, x := range sorted(list, begin) {
+		for ; len(ended) > 0 && end(ended[0]) < begin(x); ended = ended[1:] {
+			take(ended[0])
+		}
+		look(x)
+	}
+}
+
+// A best keeps of what it is given the greatest, and the greatest of what is not the same as that: of all that is not the same
+// as some other thing, one of the two is the greatest.
+type best[T any] struct {
+	at [2]T
+	n  int
+}
+
+func (b *best[T]) add(x T, greater, same func(x, y T) bool) {
+	switch {
+	case b.n > 0 && same(x, b.at[0]):
+		if greater(x, b.at[0]) {
+			b.at[0] = x
+		}
+	case b.n == 0 || greater(x, b.at[0]):
+		b.at, b.n = [2]T{x, b.at[0]}, min(b.n+1, 2)
+	case b.n == 1 || greater(x, b.at[1]):
+		b.at[1], b.n = x, 2
+	}
+}
+
+// but is the greatest that is something.
+func (b *best[T]) but(is func(T) bool) (greatest T, found bool) {
+	for _, x := range b.at[:b.n] {
+		if is(x) {
+			return x, true
+		}
+	}
+	return greatest, false
 }

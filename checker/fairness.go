@@ -58,14 +58,14 @@ func (l *lastQueued) take(h *holding.Grant) {
 }
 
 // overtook takes note that a grant came after the last of some others, if that was queued later and is of another owner.
-func (q *queue) overtook(before *lastQueued, h *holding.Grant, once bool) {
+func (q *queue) overtook(before *lastQueued, h *holding.Grant) {
 	if by, is := before.but(func(b *holding.Grant) bool { return b.Owner() != h.Owner() }); is {
-		q.compare(by, h, once)
+		q.compare(by, h)
 	}
 }
 
-func (q *queue) compare(by, h *holding.Grant, once bool) {
-	if queued(by) <= queued(h) || once && q.found[h] {
+func (q *queue) compare(by, h *holding.Grant) {
+	if queued(by) <= queued(h) || q.found[h] {
 		return
 	}
 	q.found[h] = true
@@ -88,9 +88,9 @@ func (q *queue) byExtent() {
 		}
 	}, func(h *holding.Grant) {
 		if h.Reads() {
-			q.overtook(&writes, h, false)
+			q.overtook(&writes, h)
 		} else {
-			q.overtook(&all, h, false)
+			q.overtook(&all, h)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func (q *queue) byExtent() {
 func (q *queue) byAnswer() {
 	var all lastQueued
 	answered := func(h *holding.Grant) time.Duration { return h.Acquire.Complete.Time }
-	inTurn(q.holds, asked, answered, all.take, func(h *holding.Grant) { q.overtook(&all, h, true) })
+	inTurn(q.holds, asked, answered, all.take, func(h *holding.Grant) { q.overtook(&all, h) })
 	own := map[int32]*holding.Grant{} // of each owner, of what it gave back
 	returned := func(h *holding.Grant) time.Duration {
 		if h.Ended == holding.EndReleased && h.Release.OK() {
@@ -114,7 +114,7 @@ func (q *queue) byAnswer() {
 		}
 	}, func(h *holding.Grant) {
 		if before := own[h.Owner()]; before != nil {
-			q.compare(before, h, true)
+			q.compare(before, h)
 		}
 	})
 }

@@ -32,8 +32,7 @@ func FencingOrder() Checker {
 					grants = append(grants, innerReads(h)...)
 				}
 				f.counts["grants"] += len(grants)
-				p := placing{Lock: l, findings: f}
-				p.place(grants)
+				f.place(l, grants)
 			}
 			f.valid = "the tokens of " + say.Count(f.counts["grants"], "grant") + " are distinct and in order"
 		},
@@ -51,16 +50,10 @@ func innerReads(h *holding.Grant) (grants []*holding.Grant) {
 	return grants
 }
 
-// A placing puts the grants of one lock in order of their tokens.
-type placing struct {
-	*holding.Lock
-	*findings
-}
-
 // place puts the grants of one lock as early as their tokens allow. Those of a
 // lock that several may hold take up no time. Grants with the same token are
 // compared with each other and with those before, but have no order of their own.
-func (p *placing) place(holds []*holding.Grant) {
+func (f *findings) place(l *holding.Lock, holds []*holding.Grant) {
 	byToken := func(a, b *holding.Grant) int { return cmp.Compare(a.Token(), b.Token()) }
 	slices.SortStableFunc(holds, byToken)
 	var (
@@ -73,26 +66,26 @@ func (p *placing) place(holds []*holding.Grant) {
 		for to = from; to < len(holds) && holds[to].Token() == holds[from].Token(); to++ {
 			h := holds[to]
 			if !mayShare(placed, h) {
-				p.add(p.duplicate(holds[to-1], h))
+				f.add(duplicate(l, holds[to-1], h))
 				continue
 			}
 			if slices.ContainsFunc(placed, func(b *holding.Grant) bool { return mayGoOn(b, h) }) {
-				p.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold", p.Name, p.Record().Name(h.Owner()), h.Token())
+				f.doubt("lock %q: owner %s was given token %d twice, and nothing tells whether a release ended the hold", l.Name, l.Record().Name(h.Owner()), h.Token())
 			}
 			if h.Cuts != 0 && h.Cuts != h.Token() {
-				p.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
-					p.Name, p.Record().Name(h.Owner()), h.Token(), h.Cuts)
+				f.doubt("lock %q: owner %s was granted it with token %d when its hold with token %d may have run out, and nothing tells whether that cut the hold short",
+					l.Name, l.Record().Name(h.Owner()), h.Token(), h.Cuts)
 			}
-			if p.Kind == history.KindRW && slices.ContainsFunc(placed, func(b *holding.Grant) bool { return b.Account == h.Account && (h.Again || b.Kept) }) {
+			if l.Kind == history.KindRW && slices.ContainsFunc(placed, func(b *holding.Grant) bool { return b.Account == h.Account && (h.Again || b.Kept) }) {
 				continue // it may be part of that hold, which others may have shared since
 			}
 			placed = append(placed, h)
 			switch {
 			case invoked != nil && h.Start < invoked.Acquire.Invoke.Time:
-				p.add(p.regress(h, invoked))
-			case p.Kind == history.KindMutex:
+				f.add(regress(l, h, invoked))
+			case l.Kind == history.KindMutex:
 				if b := before.against(h); b != nil {
-					p.add(p.regress(h, b))
+					f.add(regress(l, h, b))
 				}
 			}
 		}
@@ -173,17 +166,17 @@ func mayOverlap(a, b *holding.Grant) bool {
 	return !before(a, b) && !before(b, a)
 }
 
-func (p *placing) duplicate(a, b *holding.Grant) Violation {
+func duplicate(l *holding.Lock, a, b *holding.Grant) Violation {
 	if b.Start < a.Start {
 		a, b = b, a
 	}
-	return violation(FenceDuplicate, p.Name, instant(b.Start), events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
+	return violation(FenceDuplicate, l.Name, instant(b.Start), events(a.Acquire.Complete.Index, b.Acquire.Complete.Index),
 		"%s was granted %q at %s with token %d, which %s had been given at %s",
-		holder(p.Lock, b), p.Name, seconds(b.Start), b.Token(), holder(p.Lock, a), seconds(a.Start))
+		holder(l, b), l.Name, seconds(b.Start), b.Token(), holder(l, a), seconds(a.Start))
 }
 
-func (p *placing) regress(earlier, later *holding.Grant) Violation {
-	return violation(FenceRegress, p.Name, instant(later.Start), events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
+func regress(l *holding.Lock, earlier, later *holding.Grant) Violation {
+	return violation(FenceRegress, l.Name, instant(later.Start), events(earlier.Acquire.Complete.Index, later.Acquire.Complete.Index),
 		"%s was granted %q at %s with token %d, which is not greater than the token %d that %s had been given by %s",
-		holder(p.Lock, later), p.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(p.Lock, earlier), seconds(earlier.Start))
+		holder(l, later), l.Name, seconds(later.Start), later.Token(), earlier.Token(), holder(l, earlier), seconds(earlier.Start))
 }

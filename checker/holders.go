@@ -77,12 +77,6 @@ func (s *holders) remove(account int32) {
 	delete(s.by, account)
 }
 
-func (s *holders) clone() *holders {
-	to := *s
-	to.by = maps.Clone(s.by)
-	return &to
-}
-
 // step lets r be the next operation, and reports whether it can be. After a no, the state is of
 // no use. Of two orders with the same outcome the one with the lesser now allows more.
 func (s *holders) step(r *request) bool {
@@ -208,12 +202,12 @@ func model(l *holding.Lock, may func() bool, took func(holders int)) porcupine.M
 			if !is || !may() {
 				return false, s
 			}
-			to := of(s).clone()
-			if !to.step(r) {
+			to := *of(s)
+			if to.by = maps.Clone(to.by); !to.step(r) {
 				return false, s
 			}
 			took(len(to.by))
-			return true, to
+			return true, &to
 		},
 		Equal: func(a, b any) bool { return of(a).equal(of(b)) },
 		Hash:  func(s any) uint64 { return of(s).hash() },

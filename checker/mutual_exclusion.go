@@ -169,7 +169,7 @@ func (l *lockSweep) doubleGrant(first, second *holdSpan) Violation {
 		again = "had its hold prolonged"
 	}
 	length += l.lasting(both)
-	both.Until = max(min(both.Until, l.until), both.From)
+	both.Until = max(min(both.Until, l.Record().End), both.From)
 	return violation(kind, l.Name, both, events(first.hold.Proof.Complete.Index, second.hold.Proof.Complete.Index, first.hold.EndEvent),
 		"%s held %q for certain from %s until %s; %s %s at %s: %s", holder(l.Lock, first.hold), l.Name, seconds(first.From), l.upTo(first.Until),
 		holder(l.Lock, second.hold), again, seconds(second.From), length)

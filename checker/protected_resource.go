@@ -41,7 +41,7 @@ type guarded struct {
 	*holding.Record
 	name    string
 	updates []*holding.Op // in order of their answers
-	tokens  []*holding.Op // in that order
+	tokens  []*holding.Op
 	unknown time.Duration // when the first access was sent that may have written anything; Never if there is none
 }
 
@@ -73,9 +73,7 @@ func protectedResource(ev *evidence, f *findings) {
 		}
 	}
 	for _, g := range order {
-		for _, list := range [...][]*holding.Op{g.updates, g.tokens} {
-			slices.SortFunc(list, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
-		}
+		slices.SortFunc(g.updates, func(a, b *holding.Op) int { return cmp.Compare(a.Complete.Index, b.Complete.Index) })
 		f.add(g.lostUpdates()...)
 		f.add(g.staleAccesses()...)
 	}

@@ -22,17 +22,16 @@ import (
 // Of permits it is the same with sums in place of disjointness.
 type lockSweep struct {
 	*holding.Lock
-	until     time.Duration // the end of the history, where a violation has no other
-	together  []Violation   // P1 and P1b, by leases alone
-	ownership []Violation   // P2, and P1 where only a late confirmation proves the hold
-	first     *Violation    // of either; nil if there is none
+	together  []Violation // P1 and P1b, by leases alone
+	ownership []Violation // P2, and P1 where only a late confirmation proves the hold
+	first     *Violation  // of either; nil if there is none
 }
 
 // sweep is what was found in each lock.
 func sweep(r *holding.Record) map[*holding.Lock]*lockSweep {
 	swept := map[*holding.Lock]*lockSweep{}
 	for _, l := range r.Locks() {
-		s := &lockSweep{Lock: l, until: r.End}
+		s := &lockSweep{Lock: l}
 		s.run()
 		if all := slices.Concat(s.together, s.ownership); len(all) > 0 {
 			s.first = new(slices.MinFunc(all, byTime))
@@ -175,22 +174,22 @@ func (r *room) without(h *holding.Grant, s holding.Span) (by []holdSpan, none bo
 
 // lasting says for how long holds overlap, as far as the history goes.
 func (l *lockSweep) lasting(s holding.Span) string {
-	if s.Until <= l.until {
+	if s.Until <= l.Record().End {
 		return "for at least " + say.Span(s.Until-s.From)
 	}
 	text := "when the history ended"
-	if seen := l.until - s.From; seen > 0 {
+	if seen := l.Record().End - s.From; seen > 0 {
 		text = "for at least " + say.Span(seen) + ", until the history ended"
 	}
 	if s.Until != history.Never {
-		text += ", " + say.Span(s.Until-l.until) + " before the first of the leases could end"
+		text += ", " + say.Span(s.Until-l.Record().End) + " before the first of the leases could end"
 	}
 	return text
 }
 
 // upTo says when a hold ends, as far as the history goes.
 func (l *lockSweep) upTo(t time.Duration) string {
-	if t > l.until {
+	if t > l.Record().End {
 		t = history.Never
 	}
 	return seconds(t)

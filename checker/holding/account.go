@@ -9,6 +9,8 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
+const usedAgain = "owner %s was used again after an operation with an unknown outcome"
+
 // An ownerState follows one account of a lock.
 type ownerState struct {
 	*Lock
@@ -203,7 +205,7 @@ func (a *ownerState) confirm(op *Op) {
 		before = min(before, l.validity)
 	}
 	if op.Complete.Time > before {
-		a.hold.endBelief(before)
+		h.endBelief(before)
 		h.Belief = append(h.Belief, Span{From: op.Complete.Time, Until: history.Never})
 	}
 	h.lease = l
@@ -340,7 +342,7 @@ func (a *ownerState) end() { a.endAt(a.earliest()) }
 
 func (a *ownerState) endAt(end time.Duration, why string, by int64) {
 	if a.carried && why == EndUnknown {
-		a.usedAgain()
+		a.doubt(a.owner, usedAgain)
 	}
 	if a.reentrant && len(a.unproven) > 0 { // by its lease, or by the crash of its process
 		a.cut = true
@@ -348,14 +350,10 @@ func (a *ownerState) endAt(end time.Duration, why string, by int64) {
 	a.close(end, why, by)
 }
 
-func (a *ownerState) usedAgain() {
-	a.doubt(a.owner, "owner %s was used again after an operation with an unknown outcome")
-}
-
 func (a *ownerState) close(end time.Duration, why string, by int64) {
 	h := a.hold
 	if h.Proof.Verb != Release { // else the owner never knew that it held
-		a.hold.endBelief(h.lease.validity)
+		h.endBelief(h.lease.validity)
 	}
 	h.End, h.Ended, h.EndEvent = end, why, by
 	h.cut(end)
@@ -494,7 +492,7 @@ func (a *ownerState) inferGrant(op *Op) {
 		return
 	}
 	if a.cut { // an acquire that was part of a hold is no grant after it
-		a.usedAgain()
+		a.doubt(a.owner, usedAgain)
 	}
 	a.unproven = a.unproven[1:]
 	if a.begin(acquire, op, 1, false); op.Verb == Release {

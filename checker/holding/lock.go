@@ -221,7 +221,7 @@ func (l *Lock) divide(ops []*Op, a *ownerState) {
 	}
 	switch l.Kind {
 	case history.KindSemaphore:
-		p := permits{Lock: l, owner: ops[0].Owner}
+		p := permits{Lock: l}
 		for _, op := range ops {
 			p.take(op)
 		}

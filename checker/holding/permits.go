@@ -12,16 +12,14 @@ import (
 // from the order of its operations alone.
 type permits struct {
 	*Lock
-	owner    int32
 	accounts [][]*Op // what belongs to each
 	slots    []slot
 	spare    int   // the account of its acquires with an unknown outcome, plus 1
 	unknown  []int // how many permits each of them asked for that nothing has proven
 
-	// The latest completions of what it asked for.
-	acquired, released, extended int64
-	vague                        bool  // a release or extend has an unknown outcome
-	back                         []int // the accounts that the last release that was answered ok gave back
+	answered [Access]int64 // the latest completions of what it asked for
+	vague    bool          // a release or extend has an unknown outcome
+	back     []int         // the accounts that the last release that was answered ok gave back
 }
 
 func (p *permits) open() int {
@@ -106,7 +104,7 @@ func (p *permits) take(op *Op) {
 		p.proven(len(busy), op)
 	case len(busy) == 0 && op.Unknown() && len(p.unknown) > 0:
 		p.add(p.spare-1, op)
-	case len(busy) == 0 && op.OK() && op.Verb == Extend && op.Invoke.Index < p.released && len(p.back) > 1:
+	case len(busy) == 0 && op.OK() && op.Verb == Extend && op.Invoke.Index < p.answered[Release] && len(p.back) > 1:
 		for _, account := range p.back { // they were given back at once, after this one was extended
 			p.add(account, op)
 		}
@@ -121,8 +119,8 @@ func (p *permits) take(op *Op) {
 		p.add(account, op)
 	case op.Failed():
 		p.refused(busy, total, op)
-	case op.Verb == Extend && (len(busy) > 1 || op.OK() && op.Invoke.Index < p.released):
-		p.confused(p.owner, "owner %s extended one of several grants, and nothing tells which")
+	case op.Verb == Extend && (len(busy) > 1 || op.OK() && op.Invoke.Index < p.answered[Release]):
+		p.confused(op.Owner, "owner %s extended one of several grants, and nothing tells which")
 	case op.Verb == Extend:
 		s := &p.slots[busy[0]]
 		p.add(s.account, op)
@@ -143,24 +141,17 @@ func (p *permits) take(op *Op) {
 // they must.
 func (p *permits) inOrder(op *Op) {
 	switch {
-	case op.Verb == Acquire && op.Invoke.Index < p.released, op.Verb == Release && op.Invoke.Index < max(p.acquired, p.released):
-		p.confused(p.owner, "the operations of owner %s overlap, so that their order is unknown")
+	case op.Verb == Acquire && op.Invoke.Index < p.answered[Release], op.Verb == Release && op.Invoke.Index < max(p.answered[Acquire], p.answered[Release]):
+		p.confused(op.Owner, "the operations of owner %s overlap, so that their order is unknown")
 	case op.Verb == Acquire && p.vague:
-		p.confused(p.owner, "owner %s was used again after an operation with an unknown outcome")
-	case op.Verb == Acquire && op.Invoke.Index < p.extended, op.Verb == Extend && !op.Unknown() && op.Invoke.Index < p.acquired:
-		p.confused(p.owner, "an extend of owner %s overlaps its acquire")
+		p.confused(op.Owner, usedAgain)
+	case op.Verb == Acquire && op.Invoke.Index < p.answered[Extend], op.Verb == Extend && !op.Unknown() && op.Invoke.Index < p.answered[Acquire]:
+		p.confused(op.Owner, "an extend of owner %s overlaps its acquire")
 	}
 	if op.Unknown() {
 		p.vague = p.vague || op.Verb != Acquire
-		return
-	}
-	switch op.Verb {
-	case Acquire:
-		p.acquired = max(p.acquired, op.Complete.Index)
-	case Release:
-		p.released = max(p.released, op.Complete.Index)
-	default:
-		p.extended = max(p.extended, op.Complete.Index)
+	} else {
+		p.answered[op.Verb] = max(p.answered[op.Verb], op.Complete.Index)
 	}
 }
 
@@ -193,7 +184,7 @@ func (p *permits) granted(op *Op) {
 func (p *permits) proven(busy int, op *Op) {
 	n := p.unknown[0]
 	if busy > 0 || slices.ContainsFunc(p.unknown, func(other int) bool { return other != n }) || op.Verb == Release && int(op.Permits) != 0 && int(op.Permits) != n {
-		p.confused(p.owner, "the "+op.Verb.String()+" of owner %s may belong to an acquire with an unknown outcome, or not")
+		p.confused(op.Owner, "the "+op.Verb.String()+" of owner %s may belong to an acquire with an unknown outcome, or not")
 		return
 	}
 	p.unknown = p.unknown[1:]
@@ -217,7 +208,7 @@ func (p *permits) refused(busy []int, total int, op *Op) {
 	switch {
 	case n > total: // which is right
 	case n > 1 && (len(busy) > 1 || len(p.unknown) > 0):
-		p.confused(p.owner, "owner %s was told that it does not have several permits, and nothing tells which of its grants are gone")
+		p.confused(op.Owner, "owner %s was told that it does not have several permits, and nothing tells which of its grants are gone")
 	default:
 		for _, i := range busy {
 			if s := &p.slots[i]; op.Invoke.Time > s.start { // else it may have been answered before the grant
@@ -234,17 +225,17 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
 		x, y := &p.slots[i], &p.slots[j]
-		if x.asked != y.asked {
-			return index(x.asked) - index(y.asked)
-		}
-		return cmp.Or(cmp.Compare(p.ends(y), p.ends(x)), i-j)
+		return cmp.Or(index(x.asked)-index(y.asked), cmp.Compare(p.ends(y), p.ends(x)), i-j)
 	})
 	back, why := given(p.slots, busy, total, int(op.Permits))
 	switch {
 	case !op.OK() || len(back) == len(busy):
 	case p.vague:
 		why = "gave back one of several grants after an operation with an unknown outcome, and nothing tells which"
-	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }), p.mayBeOver(busy, back, op):
+	case slices.ContainsFunc(busy, func(i int) bool { return p.slots[i].over }),
+		// By a crash: one before it was answered, and those that are given back when that was asked for.
+		slices.ContainsFunc(busy, func(i int) bool { return p.ends(&p.slots[i]) <= p.slots[i].start }) &&
+			slices.ContainsFunc(back, func(i int) bool { return p.ends(&p.slots[i]) < op.Invoke.Time }):
 		why = "gave back one of several grants, one of which was over when it was answered, and nothing tells which"
 	}
 	// An unknown release of several grants needs them all at once.
@@ -258,7 +249,7 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 		why = "released several grants at once with an unknown outcome, and one of them may have been gone before"
 	}
 	if why != "" {
-		p.confused(p.owner, "owner %s "+why)
+		p.confused(op.Owner, "owner %s "+why)
 		return
 	}
 	if op.OK() {
@@ -273,13 +264,6 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 		}
 		s.asked = true
 	}
-}
-
-// mayBeOver reports whether one of the grants may have ended, by a crash, before it was answered, and those that are given back
-// when that was asked for.
-func (p *permits) mayBeOver(busy, back []int, op *Op) bool {
-	return slices.ContainsFunc(busy, func(i int) bool { return p.ends(&p.slots[i]) <= p.slots[i].start }) &&
-		slices.ContainsFunc(back, func(i int) bool { return p.ends(&p.slots[i]) < op.Invoke.Time })
 }
 
 // given are the grants that a release of so many permits gives back: one, or
