@@ -39,10 +39,10 @@ type slot struct {
 	permits int
 	process int
 	expires time.Duration // the first end of its lease
-	endless bool          // unless its process crashed, or a notice told that it is lost
+	endless bool          // it has none, unless its process crashed or a notice told that it is lost
 	start   time.Duration // the first answer that proves it
 	over    bool          // its lease had ended when it was answered
-	told    int64         // when that was answered
+	told    int64         // when the operation that gave the lease was answered
 	sent    time.Duration // when that was sent: it was certainly there then
 }
 
