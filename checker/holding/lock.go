@@ -189,17 +189,13 @@ func (r *Record) Derive() {
 	for _, l := range r.locks {
 		l.renamed()
 		ops := append(slices.Clone(l.Ops), l.Losts...)
-		slices.SortStableFunc(ops, func(x, y *Op) int {
-			if x.Owner != y.Owner {
-				return cmp.Compare(x.Owner, y.Owner)
-			}
-			return byPlace(x, y)
-		})
+		slices.SortStableFunc(ops, func(x, y *Op) int { return cmp.Compare(x.Owner, y.Owner) })
 		for len(ops) > 0 {
 			n := 1
 			for n < len(ops) && ops[n].Owner == ops[0].Owner {
 				n++
 			}
+			slices.SortFunc(ops[:n], byPlace)
 			l.divide(ops[:n], &a)
 			ops = ops[n:]
 		}
