@@ -204,7 +204,6 @@ func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend
 func (e *Event) Validate() error {
 	event := reflect.ValueOf(e).Elem()
 	var had uint64
-	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
 		value := event.Field(i)
@@ -212,18 +211,15 @@ func (e *Event) Validate() error {
 			continue
 		}
 		had |= 1 << i
-		switch n, is := number(value); {
-		case !is || n >= f.least && n <= f.most:
+		switch n := reflect.Indirect(value); {
+		case !n.CanInt() || n.Int() >= f.least && n.Int() <= f.most:
 		case i == fieldProcess:
-			errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n, NoProcess))
-		case n < 0:
-			errs = append(errs, fmt.Errorf("negative %q: %d", f.Name, n))
+			return fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n.Int(), NoProcess)
+		case n.Int() < 0:
+			return fmt.Errorf("negative %q: %d", f.Name, n.Int())
 		default:
-			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", f.Name, n, f.most))
+			return fmt.Errorf("%q is %d, want %d at the most", f.Name, n.Int(), f.most)
 		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
 	}
 	return e.valid(had)
 }
@@ -261,21 +257,19 @@ func (e *Event) valid(had uint64) error {
 
 // wordsKnown says which field has a value that is none of those that it may have.
 func (e *Event) wordsKnown() error {
-	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
-		if f.words == nil {
+		value := reflect.ValueOf(e).Elem().Field(i).String()
+		if f.words == nil || slices.Contains(f.words, value) || value == "" && f.Where != "" {
 			continue
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
-		switch value := reflect.ValueOf(e).Elem().Field(i).String(); {
-		case value == "" && f.Where == "":
-			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
-		case value != "" && !slices.Contains(f.words, value):
-			errs = append(errs, fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want))
+		if value == "" {
+			return fmt.Errorf("missing %q (%s)", f.Name, want)
 		}
+		return fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // missing says which fields the operation needs.

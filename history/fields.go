@@ -79,11 +79,8 @@ func tableOf(operators []Operator) *formatTable {
 		f := &t.fields[i]
 		t.byName[f.Name], f.at = i, i
 		for line := range numLines {
-			op, typ := &operators[line/4], types()[line%4]
-			if f.Where == "" || slices.Contains(op.Types, typ) && slices.ContainsFunc(strings.Split(f.Where, "; "), func(where string) bool {
-				only, ops, some := strings.Cut(where, " of ")
-				return among(cmp.Or(ops, where), string(op.Op)) && (!some || strings.Contains(only, string(typ)))
-			}) {
+			op := &operators[line/4]
+			if f.on(op, types()[line%4]) {
 				t.allowed[line] |= 1 << i
 			}
 			if among(f.Needed, string(op.Op)) {
@@ -122,10 +119,12 @@ const (
 // Fields are the fields of the format, in the order in which lines are written.
 func Fields() []Field { return slices.Clone(table.fields) }
 
-// On reports whether lines of an operation and type may have the field.
-func (f *Field) On(op Op, t Type) bool {
-	o, i := opIndex(op), typeIndex(t)
-	return o >= 0 && i >= 0 && table.allowed[o*4+i]>>f.at&1 != 0
+// on reports whether lines of an operation and type may have the field.
+func (f *Field) on(o *Operator, t Type) bool {
+	return f.Where == "" || slices.Contains(o.Types, t) && slices.ContainsFunc(strings.Split(f.Where, "; "), func(where string) bool {
+		only, ops, some := strings.Cut(where, " of ")
+		return among(cmp.Or(ops, where), string(o.Op)) && (!some || strings.Contains(only, string(t)))
+	})
 }
 
 // says reports whether the value of a field says something: null, 0, false and nothing between quotes are the same as
@@ -137,17 +136,6 @@ func says(value reflect.Value) bool {
 	default:
 		return !value.IsZero()
 	}
-}
-
-// number is the value of a field that is a number, and whether it is one.
-func number(value reflect.Value) (n int64, is bool) {
-	if value.Kind() == reflect.Pointer && !value.IsNil() {
-		value = value.Elem()
-	}
-	if !value.CanInt() {
-		return 0, false
-	}
-	return value.Int(), true
 }
 
 func fields(operators []Operator) []Field {
@@ -197,18 +185,8 @@ func (f *Field) Kind() string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t.Kind() {
-	case reflect.String:
-		return "string"
-	case reflect.Bool:
-		return "boolean"
-	case reflect.Map:
-		return "object of strings"
-	case reflect.Slice:
-		return "array of strings"
-	default:
-		return "integer"
-	}
+	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Map: "object of strings", reflect.Slice: "array of strings"}
+	return cmp.Or(kinds[t.Kind()], "integer")
 }
 
 // wrongPlace says which of the fields of an event its line can't have.

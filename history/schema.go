@@ -107,8 +107,9 @@ func (f *Field) schema() object {
 // onLines is the condition that the field may be on the line.
 func (f *Field) onLines() object {
 	var forms []any
-	for _, o := range table.operators {
-		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.On(o.Op, t) })
+	for i := range table.operators {
+		o := &table.operators[i]
+		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.on(o, t) })
 		if len(types) > 0 {
 			forms = append(forms, object{"properties": object{"op": object{"const": o.Op}, "type": object{"enum": types}}})
 		}
