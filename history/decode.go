@@ -110,23 +110,16 @@ func (d *decoder) next(c byte) bool {
 
 func (d *decoder) object(line []byte) bool {
 	d.line, d.at, d.had, d.filled = line, 0, 0, 0
-	if !d.next('{') {
-		return false
-	}
-	for field := numFields; ; {
-		var known bool
+	const needed = 1<<fieldTime | 1<<fieldProcess
+	for field, known, before := numFields, true, byte('{'); d.next(before); before = ',' {
 		if field, known = d.name(field); !known || d.had>>field&1 != 0 || !d.value(field) {
 			return false
 		}
 		if d.next('}') {
-			break
-		}
-		if !d.next(',') {
-			return false
+			return d.had&needed == needed && len(bytes.Trim(d.line[d.at:], " \t\r\n")) == 0
 		}
 	}
-	const needed = 1<<fieldTime | 1<<fieldProcess
-	return d.had&needed == needed && len(bytes.Trim(d.line[d.at:], " \t\r\n")) == 0
+	return false
 }
 
 // name takes the name of the field that comes after another one, with its colon.

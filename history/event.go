@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -201,13 +202,15 @@ func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend
 
 // Validate reports what is wrong with the event by itself: an unknown op or
 // type, a missing required field, one that its line can't have, a value out of range.
+// Null, 0, false and nothing between quotes or brackets are the same as absent, but for queued and fenced, of which 0 and
+// false say something.
 func (e *Event) Validate() error {
 	event := reflect.ValueOf(e).Elem()
 	var had uint64
 	for i := range table.fields {
 		f := &table.fields[i]
 		value := event.Field(i)
-		if !says(value) {
+		if list := value.Kind() == reflect.Map || value.Kind() == reflect.Slice; value.IsZero() || list && value.Len() == 0 {
 			continue
 		}
 		had |= 1 << i
@@ -226,7 +229,9 @@ func (e *Event) Validate() error {
 
 // valid is Validate of an event with these fields, a bit each, whose numbers are in range.
 func (e *Event) valid(had uint64) error {
-	op, typ := opIndex(e.Op), typeIndex(e.Type)
+	types := types()
+	op := slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == e.Op })
+	typ := slices.Index(types[:], e.Type)
 	if op < 0 || typ < 0 || had&table.words != 0 {
 		if err := e.wordsKnown(); err != nil {
 			return err
@@ -240,7 +245,8 @@ func (e *Event) valid(had uint64) error {
 	case e.Process < 0 && !o.Unmade:
 		return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
 	case wrong != 0:
-		return wrongPlace(e, wrong)
+		f := &table.fields[bits.TrailingZeros64(wrong)]
+		return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where))
 	case table.needed[line]&^had != 0:
 		return e.missing(table.needed[line] &^ had)
 	case e.Op == Access && e.Resource == "" && e.Lock == "":

@@ -2,9 +2,7 @@ package history
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -101,15 +99,6 @@ func among(list, word string) bool {
 
 func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
 
-func opIndex(op Op) int {
-	return slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == op })
-}
-
-func typeIndex(t Type) int {
-	all := types()
-	return slices.Index(all[:], t)
-}
-
 // The places of two fields in the list.
 const (
 	fieldTime    = 1
@@ -125,17 +114,6 @@ func (f *Field) on(o *Operator, t Type) bool {
 		only, ops, some := strings.Cut(where, " of ")
 		return among(cmp.Or(ops, where), string(o.Op)) && (!some || strings.Contains(only, string(t)))
 	})
-}
-
-// says reports whether the value of a field says something: null, 0, false and nothing between quotes are the same as
-// absent, but for queued and fenced, of which 0 and false say something.
-func says(value reflect.Value) bool {
-	switch value.Kind() {
-	case reflect.Map, reflect.Slice:
-		return value.Len() > 0
-	default:
-		return !value.IsZero()
-	}
 }
 
 func fields(operators []Operator) []Field {
@@ -187,10 +165,4 @@ func (f *Field) Kind() string {
 	}
 	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Map: "object of strings", reflect.Slice: "array of strings"}
 	return cmp.Or(kinds[t.Kind()], "integer")
-}
-
-// wrongPlace says which of the fields of an event its line can't have.
-func wrongPlace(e *Event, wrong uint64) error {
-	f := &table.fields[bits.TrailingZeros64(wrong)]
-	return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where))
 }

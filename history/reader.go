@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -118,11 +119,12 @@ func (r *Reader) accept(b *block) error {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
 	}
+	if b.err != nil && r.line == 1 {
+		b.err = cmp.Or(marked(b.last), b.err)
+	}
 	switch {
 	case b.err == nil:
 		return nil
-	case r.line == 1 && marked(b.last) != nil:
-		return fmt.Errorf("line 1: %w", marked(b.last))
 	case cutShort(b.last, b.err):
 		r.cut = r.line
 		return nil
