@@ -191,11 +191,6 @@ type Event struct {
 	Fenced    *bool         `json:"fenced,omitempty"`    // default: once a token was seen
 }
 
-// single reports whether the op is written as one event and has no invoke.
-func (o Op) single() bool {
-	return o == Lost || o == Crash || o == Observe || o == Declare
-}
-
 // OfHolder reports whether the op says something of who holds a lock: acquire,
 // release, extend or lost.
 func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend || o == Lost }

@@ -69,6 +69,8 @@ type formatTable struct {
 const (
 	numLines  = 10 * 4
 	numFields = 32
+
+	fieldTime, fieldProcess = 1, 2 // the places of two of them
 )
 
 func tableOf(operators []Operator) *formatTable {
@@ -98,12 +100,6 @@ func among(list, word string) bool {
 }
 
 func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
-
-// The places of two fields in the list.
-const (
-	fieldTime    = 1
-	fieldProcess = 2
-)
 
 // Fields are the fields of the format, in the order in which lines are written.
 func Fields() []Field { return slices.Clone(table.fields) }

@@ -45,7 +45,7 @@ func (s *sequence) accept(e *Event) error {
 		s.stamped = false
 		clear(s.stamps)
 	}
-	if e.Process >= 0 && !e.Op.single() {
+	if single := e.Op == Lost || e.Op == Crash || e.Op == Observe || e.Op == Declare; e.Process >= 0 && !single {
 		if err := s.pair(e); err != nil {
 			return err
 		}

@@ -100,11 +100,10 @@ func (l *Log) note(format string, args ...any) {
 
 // Line says which line of the log an event is, and what that says; empty for an event that the log leaves out.
 func (l *Log) Line(event int64) string {
-	row := l.lines[event]
-	if row == nil {
-		return ""
+	if row := l.lines[event]; row != nil {
+		return fmt.Sprintf("%s: %s, %s %s", l.where(row), l.Zero.Add(row.at).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
 	}
-	return fmt.Sprintf("%s: %s, %s %s", l.where(row), l.Zero.Add(row.at).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
+	return ""
 }
 
 // logStart is the stamp of the first line: what is not logged may have been before it.
@@ -439,7 +438,7 @@ func (l *Log) uses(c *logClient, sure bool) (over time.Duration) {
 // have been before that.
 func (l *Log) work(c *logClient, row *logRow) {
 	if c.works < 0 {
-		c.works = l.newProcess()
+		c.works, l.processes = l.processes, l.processes+1
 	}
 	if row.at > c.worked && c.logs[request] {
 		c.worked = l.until(row) // what it does at the same stamp tells no more
@@ -448,16 +447,11 @@ func (l *Log) work(c *logClient, row *logRow) {
 	}
 }
 
-func (l *Log) newProcess() int {
-	l.processes++
-	return l.processes - 1
-}
-
 // op notes an operation of the owner that holds, with its lines, and how it ended; it has no end if that has no type. Two answers
 // to one owner must not have one stamp: of these one may as well have come later.
 func (l *Log) op(c *logClient, op history.Op, from, to time.Duration, sent, got *logRow, e history.Event) {
 	if c.process < 0 || from <= c.busy { // what had no answer may happen still
-		c.process = l.newProcess()
+		c.process, l.processes = l.processes, l.processes+1
 	}
 	l.record(c, from, sent, history.Event{Process: c.process, Type: history.Invoke, Op: op, Lease: e.Lease})
 	if c.busy = history.Never; e.Type == "" {
