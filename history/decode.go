@@ -33,38 +33,26 @@ type decoder struct {
 		text  string
 		field int
 	}
-	event  Event
-	places [numFields]place // in the event
-}
-
-// A place is where the value of a field goes: a text or a number, or anything else.
-type place struct {
-	text   *string
-	number *int64
-	amount *int
+	line        []byte // that is read, and the place in it
+	at          int
+	had, filled uint64 // the fields that are there, and that say something, a bit each
+	event       Event
+	values      [numFields]reflect.Value // of its fields
 }
 
 func newDecoder() *decoder {
 	d := &decoder{}
-	event := reflect.ValueOf(&d.event).Elem()
-	for i := range d.places {
-		switch field := event.Field(i).Addr(); field.Elem().Kind() {
-		case reflect.String:
-			d.places[i].text, _ = reflect.TypeAssert[*string](field.Convert(reflect.TypeFor[*string]()))
-		case reflect.Int64:
-			d.places[i].number, _ = reflect.TypeAssert[*int64](field.Convert(reflect.TypeFor[*int64]()))
-		case reflect.Int:
-			d.places[i].amount, _ = reflect.TypeAssert[*int](field)
-		default:
-		}
+	for i := range d.values {
+		d.values[i] = reflect.ValueOf(&d.event).Elem().Field(i)
 	}
 	return d
 }
 
 const wantObject = "want one JSON object a line"
 
-// block decodes the lines of a block, up to one that is wrong.
-func (d *decoder) block(b *block) {
+// decodeLines decodes the lines of a block, up to one that is wrong.
+func (b *block) decodeLines() {
+	defer close(b.decoded)
 	b.events, b.lines, b.err = b.events[:0], 0, nil
 	for text := b.text; len(text) > 0 && b.err == nil; b.lines++ {
 		n := bytes.IndexByte(text, '\n') + 1
@@ -77,9 +65,9 @@ func (d *decoder) block(b *block) {
 			b.err = fmt.Errorf("longer than %d bytes", maxLine)
 		case len(bytes.TrimSpace(b.last)) == 0:
 		default:
-			if b.err = d.decode(b.last); b.err == nil {
-				d.event.Index = int64(b.lines + 1)
-				b.events = append(b.events, d.event)
+			if b.err = b.decoder.decode(b.last); b.err == nil {
+				b.events = append(b.events, b.decoder.event)
+				b.events[len(b.events)-1].Index = int64(b.lines + 1)
 			}
 		}
 	}
@@ -88,38 +76,29 @@ func (d *decoder) block(b *block) {
 // decode makes the event of one line; "time" and "process" must be there even when zero.
 func (d *decoder) decode(line []byte) error {
 	d.event = Event{}
-	p := parser{decoder: d, line: line}
-	if p.object() {
-		return d.event.valid(p.filled)
+	if d.object(line) {
+		return d.event.valid(d.filled)
 	}
 	d.event = Event{}
-	given, err := readObject(line, wantObject, &d.event)
+	members, err := readObject(line, wantObject, &d.event)
 	switch {
 	case err != nil:
 		return err
-	case !given["time"]:
+	case members["time"].Kind() != '0':
 		return errors.New(`missing "time" (nanoseconds since the run began)`)
-	case !given["process"]:
+	case members["process"].Kind() != '0':
 		return errors.New(`missing "process"`)
 	default:
 		return d.event.Validate()
 	}
 }
 
-// A parser goes through one line. Each of its methods is false where anything is unusual or wrong.
-type parser struct {
-	*decoder
-	line        []byte
-	at          int
-	had, filled uint64 // the fields that are there, and that say something, a bit each
-}
-
-// next takes the byte c, after any space.
-func (p *parser) next(c byte) bool {
-	for ; p.at < len(p.line); p.at++ {
-		switch p.line[p.at] {
+// next takes the byte c, after any space. It is false where anything is unusual or wrong, as are those below.
+func (d *decoder) next(c byte) bool {
+	for ; d.at < len(d.line); d.at++ {
+		switch d.line[d.at] {
 		case c:
-			p.at++
+			d.at++
 			return true
 		case ' ', '\t', '\r', '\n':
 		default:
@@ -129,90 +108,80 @@ func (p *parser) next(c byte) bool {
 	return false
 }
 
-func (p *parser) object() bool {
-	if !p.next('{') {
-		return false
-	}
-	for field := numFields; ; {
-		var known bool
-		if field, known = p.name(field); !known || p.had>>field&1 != 0 || !p.value(field) {
-			return false
-		}
-		if p.next('}') {
-			break
-		}
-		if !p.next(',') {
-			return false
-		}
-	}
+func (d *decoder) object(line []byte) bool {
+	d.line, d.at, d.had, d.filled = line, 0, 0, 0
 	const needed = 1<<fieldTime | 1<<fieldProcess
-	return p.had&needed == needed && len(bytes.Trim(p.line[p.at:], " \t\r\n")) == 0
+	for field, known, before := numFields, true, byte('{'); d.next(before); before = ',' {
+		if field, known = d.name(field); !known || d.had>>field&1 != 0 || !d.value(field) {
+			return false
+		}
+		if d.next('}') {
+			return d.had&needed == needed && len(bytes.Trim(d.line[d.at:], " \t\r\n")) == 0
+		}
+	}
+	return false
 }
 
 // name takes the name of the field that comes after another one, with its colon.
-func (p *parser) name(before int) (field int, known bool) {
-	usual := &p.usual[before]
-	if usual.text != "" && bytes.HasPrefix(p.line[p.at:], []byte(usual.text)) {
-		p.at += len(usual.text)
+func (d *decoder) name(before int) (field int, known bool) {
+	usual := &d.usual[before]
+	if usual.text != "" && bytes.HasPrefix(d.line[d.at:], []byte(usual.text)) {
+		d.at += len(usual.text)
 		return usual.field, true
 	}
-	from := p.at
-	name, ok := p.text()
-	if field, known = table.byName[string(name)]; !ok || !known || !p.next(':') {
+	from := d.at
+	name, ok := d.text()
+	if field, known = table.byName[string(name)]; !ok || !known || !d.next(':') {
 		return 0, false
 	}
-	usual.text, usual.field = string(p.line[from:p.at]), field
+	usual.text, usual.field = string(d.line[from:d.at]), field
 	return field, true
 }
 
 // value takes the value of a field.
-func (p *parser) value(field int) bool {
+func (d *decoder) value(field int) bool {
 	says := false
-	p.had |= 1 << field
-	switch place := &p.places[field]; {
-	case place.text != nil:
-		s, ok := p.text()
+	d.had |= 1 << field
+	switch value := &d.values[field]; {
+	case value.Kind() == reflect.String:
+		s, ok := d.text()
 		if !ok {
 			return false
 		}
-		*place.text = p.keep(s)
+		value.SetString(d.keep(s))
 		says = len(s) > 0
-	case place.number != nil || place.amount != nil:
-		n, ok := p.number()
+	case value.CanInt():
+		n, ok := d.number()
 		if f := &table.fields[field]; !ok || n < f.least || n > f.most {
 			return false
 		}
-		if place.number != nil {
-			*place.number = n
-		} else {
-			*place.amount = int(n)
-		}
+		value.SetInt(n)
 		says = n != 0
 	default:
 		return false
 	}
 	if says {
-		p.filled |= 1 << field
+		d.filled |= 1 << field
 	}
 	return true
 }
 
 // text is a string. It knows one escape, that of quotes: the errors of a lock quote its name, and refusals are a
 // large part of a history.
-func (p *parser) text() ([]byte, bool) {
-	if !p.next('"') {
+func (d *decoder) text() ([]byte, bool) {
+	if !d.next('"') {
 		return nil, false
 	}
 	quotes := false
-	for i := p.at; i < len(p.line); i++ {
-		switch c := p.line[i]; {
+	for i := d.at; i < len(d.line); i++ {
+		switch c := d.line[i]; {
 		case c == '"':
-			s := p.line[p.at:i]
-			if p.at = i + 1; quotes {
+			s := d.line[d.at:i]
+			if d.at = i + 1; quotes {
 				s = bytes.ReplaceAll(s, []byte(`\"`), []byte(`"`))
 			}
 			return s, true
-		case c == '\\' && i+1 < len(p.line) && p.line[i+1] == '"':
+		case c == '\\' && i+1 < len(d.line) && d.line[i+1] == '"':
 			quotes = true
 			i++
 		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
@@ -236,14 +205,14 @@ func (d *decoder) keep(s []byte) string {
 }
 
 // number is a whole number of at most 18 digits, which is sure to fit.
-func (p *parser) number() (n int64, ok bool) {
-	negative := p.next('-')
-	begin := p.at
-	for p.at < len(p.line) && p.at-begin < 18 && p.line[p.at]-'0' < 10 {
-		n = n*10 + int64(p.line[p.at]-'0')
-		p.at++
+func (d *decoder) number() (n int64, ok bool) {
+	negative := d.next('-')
+	begin := d.at
+	for d.at < len(d.line) && d.at-begin < 18 && d.line[d.at]-'0' < 10 {
+		n = n*10 + int64(d.line[d.at]-'0')
+		d.at++
 	}
-	if p.at == begin || p.at == len(p.line) || p.line[begin] == '0' && p.at > begin+1 {
+	if d.at == begin || d.at == len(d.line) || d.line[begin] == '0' && d.at > begin+1 {
 		return 0, false
 	}
 	if negative {
@@ -258,10 +227,10 @@ var errCut = errors.New("it ends in the middle of one")
 // errNUL says that a text has bytes that no text has.
 var errNUL = errors.New("there are NUL bytes, as a file may have after a power cut")
 
-// readObject fills the fields of a struct from the JSON object that a text is, and tells which of them are there and
-// not null. It refuses fields that are there twice, or in another spelling, as some readers of JSON take them, and
+// readObject fills the fields of a struct from the JSON object that a text is, and returns what that has.
+// It refuses fields that are there twice, or in another spelling, as some readers of JSON take them, and
 // ignores unknown ones. Errors begin with what is wanted.
-func readObject(text []byte, want string, into any) (given map[string]bool, err error) {
+func readObject(text []byte, want string, into any) (members map[string]jsontext.Value, err error) {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return nil, errNUL
 	}
@@ -279,18 +248,13 @@ func readObject(text []byte, want string, into any) (given map[string]bool, err 
 	case !begins:
 		return nil, fmt.Errorf("%s, found %s", want, cmp.Or(kinds[value.Kind()], quoted(bytes.TrimSpace(text))))
 	}
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(value, &members); err != nil {
-		return nil, err
-	}
-	given = map[string]bool{}
+	_ = json.Unmarshal(value, &members) // which it is
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		for field := range reflect.TypeOf(into).Elem().Fields() {
 			if name := nameOf(field); strings.EqualFold(key, name) && key != name {
 				return nil, fmt.Errorf("field %+q: write it as %q", clip(key, mostEchoed), name)
 			}
 		}
-		given[key] = members[key].Kind() != 'n'
 	}
 	err = json.Unmarshal(value, into, jsonv1.FormatDurationAsNano(true))
 	if unfit, is := errors.AsType[*json.SemanticError](err); is {
@@ -307,7 +271,7 @@ func readObject(text []byte, want string, into any) (given map[string]bool, err 
 	if _, more := tokens.ReadToken(); err == nil && !errors.Is(more, io.EOF) {
 		err = errors.New(want + ": there is more behind it")
 	}
-	return given, err
+	return members, err
 }
 
 // fieldPath names a field, which may be within another one.

@@ -16,9 +16,7 @@ func compare(t *testing.T, d *decoder, line []byte) (alone bool) {
 	t.Helper()
 	var slow, again Event
 	d.event = Event{}
-	p := parser{decoder: d, line: line}
-	alone = p.object()
-	if !alone {
+	if !d.object(line) {
 		return false
 	}
 	fast := d.event
@@ -27,7 +25,7 @@ func compare(t *testing.T, d *decoder, line []byte) (alone bool) {
 	require.Equal(t, slow, fast, "%q", line)
 	require.NoError(t, json.Unmarshal(line, &again), "%q", line)
 	require.Equal(t, again, fast, "%q", line)
-	if want, got := fast.Validate(), fast.valid(p.filled); want != nil {
+	if want, got := fast.Validate(), fast.valid(d.filled); want != nil {
 		require.EqualError(t, got, want.Error(), "%q", line)
 	} else {
 		require.NoError(t, got, "%q", line)

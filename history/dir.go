@@ -1,7 +1,7 @@
 package history
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,34 +59,21 @@ func (d Dir) Exists() bool {
 func (d Dir) Run() (Run, error) { return ReadRunFile(d.Path(RunFile)) }
 
 // ReadRunFile reads the record of a run from a file of any name.
-func ReadRunFile(path string) (Run, error) {
-	var run Run
-	err := read(path, func(r io.Reader) (err error) {
-		run, err = ReadRun(r)
-		return err
-	})
-	return run, err
-}
+func ReadRunFile(path string) (Run, error) { return readFile(path, ReadRun) }
 
 // History reads the events.
-func (d Dir) History() (*History, error) {
-	var h *History
-	err := read(d.Path(EventsFile), func(r io.Reader) (err error) {
-		h, err = ReadAll(r)
-		return err
-	})
-	return h, err
-}
+func (d Dir) History() (*History, error) { return readFile(d.Path(EventsFile), ReadAll) }
 
-func read(path string, do func(io.Reader) error) error {
+func readFile[T any](path string, read func(io.Reader) (T, error)) (what T, err error) {
 	f, err := Open(path)
 	if err != nil {
-		return err // which names the file
+		return what, err // which names the file
 	}
-	if err := errors.Join(do(f), f.Close()); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+	what, err = read(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = fmt.Errorf("read %s: %w", path, err)
 	}
-	return nil
+	return what, err
 }
 
 // Open opens a file of a run directory to read it. It refuses what is no regular
@@ -108,26 +95,20 @@ func Open(path string) (*os.File, error) {
 
 // WriteFile writes a file of a run directory in one step, so that no reader sees half
 // of it.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", filepath.Base(path), err)
-		}
-	}()
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
+func WriteFile(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err == nil {
+		b := bufio.NewWriter(tmp)
+		err = errors.Join(write(b), b.Flush(), tmp.Chmod(0o644), tmp.Close())
+		if err == nil {
+			err = os.Rename(tmp.Name(), path)
+		}
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
-	_, err = tmp.Write(b.Bytes())
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return err
+	return nil
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -190,47 +191,42 @@ type Event struct {
 	Fenced    *bool         `json:"fenced,omitempty"`    // default: once a token was seen
 }
 
-// single reports whether the op is written as one event and has no invoke.
-func (o Op) single() bool {
-	return o == Lost || o == Crash || o == Observe || o == Declare
-}
-
 // OfHolder reports whether the op says something of who holds a lock: acquire,
 // release, extend or lost.
 func (o Op) OfHolder() bool { return o == Acquire || o == Release || o == Extend || o == Lost }
 
 // Validate reports what is wrong with the event by itself: an unknown op or
 // type, a missing required field, one that its line can't have, a value out of range.
+// Null, 0, false and nothing between quotes or brackets are the same as absent, but for queued and fenced, of which 0 and
+// false say something.
 func (e *Event) Validate() error {
 	event := reflect.ValueOf(e).Elem()
 	var had uint64
-	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
 		value := event.Field(i)
-		if !says(value) {
+		if list := value.Kind() == reflect.Map || value.Kind() == reflect.Slice; value.IsZero() || list && value.Len() == 0 {
 			continue
 		}
 		had |= 1 << i
-		switch n, is := number(value); {
-		case !is || n >= f.least && n <= f.most:
+		switch n := reflect.Indirect(value); {
+		case !n.CanInt() || n.Int() >= f.least && n.Int() <= f.most:
 		case i == fieldProcess:
-			errs = append(errs, fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n, NoProcess))
-		case n < 0:
-			errs = append(errs, fmt.Errorf("negative %q: %d", f.Name, n))
+			return fmt.Errorf("process %d: want 0 or more, or %d for faults and observations", n.Int(), NoProcess)
+		case n.Int() < 0:
+			return fmt.Errorf("negative %q: %d", f.Name, n.Int())
 		default:
-			errs = append(errs, fmt.Errorf("%q is %d, want %d at the most", f.Name, n, f.most))
+			return fmt.Errorf("%q is %d, want %d at the most", f.Name, n.Int(), f.most)
 		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
 	}
 	return e.valid(had)
 }
 
 // valid is Validate of an event with these fields, a bit each, whose numbers are in range.
 func (e *Event) valid(had uint64) error {
-	op, typ := opIndex(e.Op), typeIndex(e.Type)
+	types := types()
+	op := slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == e.Op })
+	typ := slices.Index(types[:], e.Type)
 	if op < 0 || typ < 0 || had&table.words != 0 {
 		if err := e.wordsKnown(); err != nil {
 			return err
@@ -244,7 +240,8 @@ func (e *Event) valid(had uint64) error {
 	case e.Process < 0 && !o.Unmade:
 		return fmt.Errorf("%s needs a process of 0 or more, not %d", o.Op, e.Process)
 	case wrong != 0:
-		return wrongPlace(e, wrong)
+		f := &table.fields[bits.TrailingZeros64(wrong)]
+		return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where))
 	case table.needed[line]&^had != 0:
 		return e.missing(table.needed[line] &^ had)
 	case e.Op == Access && e.Resource == "" && e.Lock == "":
@@ -261,21 +258,19 @@ func (e *Event) valid(had uint64) error {
 
 // wordsKnown says which field has a value that is none of those that it may have.
 func (e *Event) wordsKnown() error {
-	var errs []error
 	for i := range table.fields {
 		f := &table.fields[i]
-		if f.words == nil {
+		value := reflect.ValueOf(e).Elem().Field(i).String()
+		if f.words == nil || slices.Contains(f.words, value) || value == "" && f.Where != "" {
 			continue
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
-		switch value := reflect.ValueOf(e).Elem().Field(i).String(); {
-		case value == "" && f.Where == "":
-			errs = append(errs, fmt.Errorf("missing %q (%s)", f.Name, want))
-		case value != "" && !slices.Contains(f.words, value):
-			errs = append(errs, fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want))
+		if value == "" {
+			return fmt.Errorf("missing %q (%s)", f.Name, want)
 		}
+		return fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // missing says which fields the operation needs.

@@ -2,9 +2,7 @@ package history
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,6 +69,8 @@ type formatTable struct {
 const (
 	numLines  = 10 * 4
 	numFields = 32
+
+	fieldTime, fieldProcess = 1, 2 // the places of two of them
 )
 
 func tableOf(operators []Operator) *formatTable {
@@ -79,11 +79,8 @@ func tableOf(operators []Operator) *formatTable {
 		f := &t.fields[i]
 		t.byName[f.Name], f.at = i, i
 		for line := range numLines {
-			op, typ := &operators[line/4], types()[line%4]
-			if f.Where == "" || slices.Contains(op.Types, typ) && slices.ContainsFunc(strings.Split(f.Where, "; "), func(where string) bool {
-				only, ops, some := strings.Cut(where, " of ")
-				return among(cmp.Or(ops, where), string(op.Op)) && (!some || strings.Contains(only, string(typ)))
-			}) {
+			op := &operators[line/4]
+			if f.on(op, types()[line%4]) {
 				t.allowed[line] |= 1 << i
 			}
 			if among(f.Needed, string(op.Op)) {
@@ -104,50 +101,15 @@ func among(list, word string) bool {
 
 func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
 
-func opIndex(op Op) int {
-	return slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == op })
-}
-
-func typeIndex(t Type) int {
-	all := types()
-	return slices.Index(all[:], t)
-}
-
-// The places of two fields in the list.
-const (
-	fieldTime    = 1
-	fieldProcess = 2
-)
-
 // Fields are the fields of the format, in the order in which lines are written.
 func Fields() []Field { return slices.Clone(table.fields) }
 
-// On reports whether lines of an operation and type may have the field.
-func (f *Field) On(op Op, t Type) bool {
-	o, i := opIndex(op), typeIndex(t)
-	return o >= 0 && i >= 0 && table.allowed[o*4+i]>>f.at&1 != 0
-}
-
-// says reports whether the value of a field says something: null, 0, false and nothing between quotes are the same as
-// absent, but for queued and fenced, of which 0 and false say something.
-func says(value reflect.Value) bool {
-	switch value.Kind() {
-	case reflect.Map, reflect.Slice:
-		return value.Len() > 0
-	default:
-		return !value.IsZero()
-	}
-}
-
-// number is the value of a field that is a number, and whether it is one.
-func number(value reflect.Value) (n int64, is bool) {
-	if value.Kind() == reflect.Pointer && !value.IsNil() {
-		value = value.Elem()
-	}
-	if !value.CanInt() {
-		return 0, false
-	}
-	return value.Int(), true
+// on reports whether lines of an operation and type may have the field.
+func (f *Field) on(o *Operator, t Type) bool {
+	return f.Where == "" || slices.Contains(o.Types, t) && slices.ContainsFunc(strings.Split(f.Where, "; "), func(where string) bool {
+		only, ops, some := strings.Cut(where, " of ")
+		return among(cmp.Or(ops, where), string(o.Op)) && (!some || strings.Contains(only, string(t)))
+	})
 }
 
 func fields(operators []Operator) []Field {
@@ -197,22 +159,6 @@ func (f *Field) Kind() string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t.Kind() {
-	case reflect.String:
-		return "string"
-	case reflect.Bool:
-		return "boolean"
-	case reflect.Map:
-		return "object of strings"
-	case reflect.Slice:
-		return "array of strings"
-	default:
-		return "integer"
-	}
-}
-
-// wrongPlace says which of the fields of an event its line can't have.
-func wrongPlace(e *Event, wrong uint64) error {
-	f := &table.fields[bits.TrailingZeros64(wrong)]
-	return fmt.Errorf("field %q can't be on %s %s; it belongs to %s", f.Name, e.Op, e.Type, strings.NewReplacer("`", "", " *", "", " †", "").Replace(f.Where))
+	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Map: "object of strings", reflect.Slice: "array of strings"}
+	return cmp.Or(kinds[t.Kind()], "integer")
 }

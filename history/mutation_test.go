@@ -3,7 +3,6 @@ package history_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -84,9 +83,7 @@ func TestMutatedHistoriesAreRefusedOrJudgedAlike_NoRace(t *testing.T) {
 			}
 			again, err := history.ReadAll(bytes.NewReader(text))
 			if err != nil {
-				var format *history.FormatError
-				require.True(t, errors.As(err, &format), "%v", err)
-				require.Positive(t, format.Line)
+				require.Regexp(t, `^line [1-9]`, err)
 				refused[kind]++
 				continue
 			}

@@ -3,13 +3,13 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"runtime"
-	"slices"
 	"sync"
 )
 
@@ -19,17 +19,6 @@ const maxLine = 16 << 20
 // bufferSize is how much a Reader reads at a time, in bytes.
 const bufferSize = 256 << 10
 
-// A FormatError says which line of a history is wrong and what was expected.
-type FormatError struct {
-	Line int // from 1
-	Err  error
-}
-
-func (e *FormatError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
-
-// Unwrap returns what is wrong with the line.
-func (e *FormatError) Unwrap() error { return e.Err }
-
 // A Reader reads a history and refuses what the format
 // forbids: of each line what [Event.Validate] says, fields that are there twice or in
 // another spelling, bytes that are no UTF-8; and of the lines together time that runs
@@ -38,7 +27,6 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // No error repeats more than a little of the input.
 type Reader struct {
 	from   io.Reader
-	rest   []byte // the beginning of a line
 	events sequence
 	line   int
 	cut    int
@@ -54,6 +42,7 @@ func (r *Reader) Truncated() int { return r.cut }
 
 // A block is some lines, and the events that they are.
 type block struct {
+	decoder *decoder
 	text    []byte
 	events  []Event // with their lines, from 1 in the block, for an index
 	lines   int
@@ -63,7 +52,7 @@ type block struct {
 }
 
 // Events are the events that are left, in lists in order, each of which is good until the next.
-// An error comes alone, after the events before it, and is the last: a [*FormatError], or that of the reader.
+// An error comes alone, after the events before it, and is the last: it names the line, or is that of the reader.
 //
 // The lines are decoded on all processors, since that is a third of what the judge of a long history does; all that
 // depends on their order is done here.
@@ -74,34 +63,22 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 			yield(nil, err)
 			return
 		}
-		r.from = plain
-		decoders := runtime.GOMAXPROCS(0)
-		work := make(chan *block, decoders)
+		lines := bufio.NewScanner(plain)
+		lines.Buffer(make([]byte, bufferSize), 2*maxLine)
+		lines.Split(wholeLines)
 		var running sync.WaitGroup
-		for range decoders {
-			running.Go(func() {
-				d := newDecoder()
-				for b := range work {
-					d.block(b)
-					close(b.decoded)
-				}
-			})
-		}
 		defer running.Wait()
-		defer close(work)
-		var under, spare []*block // those that are decoded, in order
-		for err == nil {
-			b := &block{}
-			if last := len(spare) - 1; last >= 0 {
-				b, spare = spare[last], spare[:last]
+		blocks, taken := make([]block, runtime.GOMAXPROCS(0)+1), 0 // each of them is used again and again
+		for n, more := 0, true; more; n++ {
+			b := &blocks[n%len(blocks)]
+			if b.decoder == nil {
+				b.decoder = newDecoder()
 			}
-			if err = r.read(b); len(b.text) > 0 {
-				b.decoded = make(chan struct{})
-				work <- b
-				under = append(under, b)
-			}
-			for len(under) > 0 && (err != nil || len(under) > decoders) {
-				b, under = under[0], under[1:]
+			more = lines.Scan()
+			b.text, b.decoded = append(b.text[:0], lines.Bytes()...), make(chan struct{})
+			running.Go(b.decodeLines)
+			for ; taken <= n && (!more || n-taken == len(blocks)-1); taken++ {
+				b := &blocks[taken%len(blocks)]
 				<-b.decoded
 				wrong := r.accept(b)
 				if len(b.events) > 0 && !yield(b.events, nil) {
@@ -111,38 +88,24 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 					yield(nil, wrong)
 					return
 				}
-				spare = append(spare, b)
 			}
 		}
-		if !errors.Is(err, io.EOF) {
-			yield(nil, err)
+		if err := lines.Err(); err != nil {
+			yield(nil, fmt.Errorf("read history: %w", err))
 		}
 	}
 }
 
-// read reads a block of whole lines. With its error, it is the last.
-func (r *Reader) read(b *block) error {
-	text := append(b.text[:0], r.rest...)
-	for {
-		text = slices.Grow(text, bufferSize/2)
-		n, err := r.from.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		end := bytes.LastIndexByte(text, '\n') + 1
-		switch {
-		case errors.Is(err, io.EOF):
-			b.text, r.rest = text, nil
-			return err
-		case err != nil: // also where there is the beginning of a line
-			b.text = text[:end]
-			return fmt.Errorf("read history: %w", err)
-		case end > 0 || len(text) > maxLine:
-			if end == 0 {
-				end = len(text) // which is too long
-			}
-			b.text, r.rest = text[:end], append(r.rest[:0], text[end:]...)
-			return nil
-		}
+// wholeLines splits what is read into blocks of whole lines, and of one that is too long.
+func wholeLines(data []byte, last bool) (n int, block []byte, err error) {
+	n = bytes.LastIndexByte(data, '\n') + 1
+	if last || n == 0 && len(data) > maxLine {
+		n = len(data)
 	}
+	if n == 0 {
+		return 0, nil, nil // more is needed, if there is
+	}
+	return n, data[:n], nil
 }
 
 // accept holds the events of a block against those before them, and leaves those out that are wrong.
@@ -153,25 +116,26 @@ func (r *Reader) accept(b *block) error {
 		line := before + int(b.events[i].Index)
 		if err := r.events.accept(&b.events[i]); err != nil {
 			b.events = b.events[:i]
-			return &FormatError{Line: line, Err: err}
+			return fmt.Errorf("line %d: %w", line, err)
 		}
+	}
+	if b.err != nil && r.line == 1 {
+		b.err = cmp.Or(marked(b.last), b.err)
 	}
 	switch {
 	case b.err == nil:
 		return nil
-	case r.line == 1 && marked(b.last) != nil:
-		return &FormatError{Line: 1, Err: marked(b.last)}
 	case cutShort(b.last, b.err):
 		r.cut = r.line
 		return nil
 	default:
-		return &FormatError{Line: r.line, Err: b.err}
+		return fmt.Errorf("line %d: %w", r.line, b.err)
 	}
 }
 
 // Plain returns a reader of what r has: decompressed, if it begins as gzip does.
 func Plain(r io.Reader) (io.Reader, error) {
-	lines := bufio.NewReaderSize(r, bufferSize)
+	lines := bufio.NewReader(r)
 	magic, err := lines.Peek(2)
 	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
 		return lines, nil //nolint:nilerr // whatever is wrong, the first read will say it

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -188,7 +189,7 @@ func (r *Recorder) Close() error {
 		r.append(&r.kept[i])
 	}
 	r.kept = nil
-	for _, open := range r.events.openNow() {
+	for _, open := range slices.SortedFunc(maps.Values(r.events.open), func(a, b *Event) int { return cmp.Compare(a.Index, b.Index) }) {
 		e := *open
 		e.Time = time.Since(r.base)
 		e.Type, e.Error = Info, "still open at the end of the run"

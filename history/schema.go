@@ -75,7 +75,7 @@ func (f *Field) absent() object {
 // schema is that of the values of the field.
 func (f *Field) schema() object {
 	s := object{"description": f.Meaning}
-	kind, items, _ := strings.Cut(f.Kind(), " of ")
+	kind, _, _ := strings.Cut(f.Kind(), " of ") // strings
 	switch {
 	case f.words != nil && f.Where == "":
 		s["enum"] = f.words
@@ -94,11 +94,10 @@ func (f *Field) schema() object {
 		s["minimum"], s["maximum"] = f.least, f.most
 	}
 	value := object{"type": []string{"string", "null"}}
-	switch {
-	case items == "":
-	case kind == "object":
+	switch kind {
+	case "object":
 		s["additionalProperties"] = value
-	default:
+	case "array":
 		s["items"] = value
 	}
 	return s
@@ -107,8 +106,9 @@ func (f *Field) schema() object {
 // onLines is the condition that the field may be on the line.
 func (f *Field) onLines() object {
 	var forms []any
-	for _, o := range table.operators {
-		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.On(o.Op, t) })
+	for i := range table.operators {
+		o := &table.operators[i]
+		types := slices.DeleteFunc(slices.Clone(o.Types), func(t Type) bool { return !f.on(o, t) })
 		if len(types) > 0 {
 			forms = append(forms, object{"properties": object{"op": object{"const": o.Op}, "type": object{"enum": types}}})
 		}

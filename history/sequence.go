@@ -3,8 +3,6 @@ package history
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -19,13 +17,13 @@ type sequence struct {
 	// The operations on locks that have the stamp of the last event, by their owners: the first of them, and all
 	// where there are several.
 	stamped bool
-	owner   Owner
-	one     stamp
+	first   stamp
 	stamps  map[Owner]stamp
 }
 
 // A stamp is an end of an operation that shares its time with another one.
 type stamp struct {
+	of      Owner
 	op      Op
 	typ     Type
 	process int
@@ -47,7 +45,7 @@ func (s *sequence) accept(e *Event) error {
 		s.stamped = false
 		clear(s.stamps)
 	}
-	if e.Process >= 0 && !e.Op.single() {
+	if single := e.Op == Lost || e.Op == Crash || e.Op == Observe || e.Op == Declare; e.Process >= 0 && !single {
 		if err := s.pair(e); err != nil {
 			return err
 		}
@@ -138,23 +136,22 @@ func differs[T comparable](e *Event, field string, invoked, completed T) error {
 
 // stamp refuses two ends of operations of one owner at one instant, where anything depends on which came first.
 func (s *sequence) stamp(e *Event) error {
-	of := Owner{e.Lock, e.Owner}
-	now := stamp{op: e.Op, typ: e.Type, process: e.Process, matters: e.Type != Invoke && (e.Op != Acquire || e.Type != Fail)}
+	now := stamp{of: Owner{e.Lock, e.Owner}, op: e.Op, typ: e.Type, process: e.Process, matters: e.Type != Invoke && (e.Op != Acquire || e.Type != Fail)}
 	if !s.stamped {
-		s.stamped, s.owner, s.one = true, of, now
+		s.stamped, s.first = true, now
 		return nil
 	}
 	if len(s.stamps) == 0 {
-		s.stamps[s.owner] = s.one
+		s.stamps[s.first.of] = s.first
 	}
-	before, twice := s.stamps[of]
+	before, twice := s.stamps[now.of]
 	own := before.typ == Invoke && now.typ != Invoke && before.process == now.process && !before.several // the ends of one operation
 	if twice && !own && (before.matters || now.matters) {
 		return fmt.Errorf("two events of owner %q on lock %q at %q %d, %s %s and %s %s: their order matters, so that each needs a time of its own",
-			clip(of.Name, mostEchoed), clip(of.Lock, mostEchoed), "time", e.Time, before.op, before.typ, now.op, now.typ)
+			clip(e.Owner, mostEchoed), clip(e.Lock, mostEchoed), "time", e.Time, before.op, before.typ, now.op, now.typ)
 	}
 	now.matters, now.several = now.matters || before.matters, twice
-	s.stamps[of] = now
+	s.stamps[now.of] = now
 	return nil
 }
 
@@ -186,9 +183,4 @@ func (s *sequence) use(e *Event) error {
 	last := *e
 	s.locks[e.Lock] = &last
 	return nil
-}
-
-// openNow are the invocations that have no completion, in order.
-func (s *sequence) openNow() []*Event {
-	return slices.SortedFunc(maps.Values(s.open), func(a, b *Event) int { return cmp.Compare(a.Index, b.Index) })
 }

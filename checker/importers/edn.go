@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,29 +14,18 @@ import (
 // Values of EDN (github.com/edn-format/edn), as far as Jepsen writes them, are nil, int64, string, []any (a list, a vector or a
 // set) and those below. A tag is dropped and its value kept.
 type (
-	keyword string // without its colon
-	symbol  string // also a boolean, a character, and a number that is no int64
-	dict    []any  // a map: its keys, each followed by its value
-	end     string // what closes a list; empty: the end of the file
+	keyword string          // without its colon
+	symbol  string          // also a boolean, a character, and a number that is no int64
+	dict    map[keyword]any // a map, without what has another key
 )
-
-// get is the value of a keyword; nil if there is none.
-func (d dict) get(key keyword) any {
-	for i := 0; i < len(d); i += 2 {
-		if d[i] == key {
-			return d[i+1]
-		}
-	}
-	return nil
-}
 
 // ednToken is what comes next, behind blanks and comments: a string, a bracket or a word.
 var ednToken = regexp.MustCompile(`(?s)^(?:[\s,]|;[^\n]*)*("(?:[^\\"]|\\.)*"|#\{|[\[\](){}"]|[^\s,;"()\[\]{}]+|)`)
 
 // An ednReader reads one value after another.
 type ednReader struct {
-	data        []byte // that is left
-	line, depth int
+	data []byte // that is left
+	line int
 }
 
 // errorf names the line, and is cut off: it may repeat what it is about.
@@ -43,33 +33,25 @@ func (e *ednReader) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d: %.200s", e.line, fmt.Sprintf(format, args...))
 }
 
-// read is the next value; io.EOF at the end of the file.
-func (e *ednReader) read() (any, error) {
-	v, err := e.next()
-	if bracket, is := v.(end); is && err == nil {
-		if bracket == "" {
-			return nil, io.EOF
-		}
-		return nil, e.errorf("found %q, want a value", bracket)
-	}
-	return v, err
+// token is empty at the end of the file.
+func (e *ednReader) token() string {
+	found := ednToken.FindSubmatch(e.data)
+	e.data, e.line = e.data[len(found[0]):], e.line+bytes.Count(found[0], []byte("\n"))
+	return string(found[1])
 }
 
-// next is the next value, or an end.
-func (e *ednReader) next() (any, error) {
+// value is the value that begins with a token, inside of so many others; io.EOF if there is none.
+func (e *ednReader) value(text string, depth int) (any, error) {
 	const most = 1000
-	if e.depth++; e.depth > most {
-		return nil, e.errorf("values lie more than %d deep in one another", most)
-	}
-	defer func() { e.depth-- }()
-	found := ednToken.FindSubmatch(e.data)
-	text := string(found[1])
-	e.data, e.line = e.data[len(found[0]):], e.line+bytes.Count(found[0], []byte("\n"))
 	switch {
-	case text == "(", text == "[", text == "{", text == "#{":
-		return e.list(text)
-	case strings.Contains(")]}", text): // also where there is none
-		return end(text), nil
+	case depth >= most:
+		return nil, e.errorf("values lie more than %d deep in one another", most)
+	case text == "":
+		return nil, io.EOF
+	case slices.Contains([]string{"(", "[", "{", "#{"}, text):
+		return e.list(text, depth)
+	case strings.Contains(")]}", text):
+		return nil, e.errorf("found %q, want a value", text)
 	case text[0] == '"':
 		s, err := strconv.Unquote(strings.ReplaceAll(text, "\n", `\n`))
 		if err != nil || !utf8.ValidString(text) {
@@ -77,7 +59,7 @@ func (e *ednReader) next() (any, error) {
 		}
 		return s, nil
 	case text[0] == '#' && !strings.HasPrefix(text, "##"):
-		if v, err := e.read(); text != "#" && text != "#_" && err == nil {
+		if v, err := e.value(e.token(), depth+1); text != "#" && text != "#_" && err == nil {
 			return v, nil
 		}
 		return nil, e.errorf("found %s, want a value, or a tag or a set of some", text)
@@ -93,26 +75,31 @@ func (e *ednReader) next() (any, error) {
 }
 
 // list is a list, vector, set or map.
-func (e *ednReader) list(open string) (any, error) {
-	want := map[string]end{"(": ")", "[": "]", "{": "}", "#{": "}"}[open]
-	for list := []any{}; ; {
-		v, err := e.next()
-		bracket, is := v.(end)
-		switch {
+func (e *ednReader) list(open string, depth int) (any, error) {
+	want, list := map[string]string{"(": ")", "[": "]", "{": "}", "#{": "}"}[open], []any{}
+	for text := e.token(); text != want; text = e.token() {
+		switch v, err := e.value(text, depth+1); {
+		case text == "":
+			return nil, e.errorf("the file ends, want %q", want)
+		case strings.Contains(")]}", text):
+			return nil, e.errorf("found %q, want %q", text, want)
 		case err != nil:
 			return nil, err
-		case !is:
-			list = append(list, v)
-		case bracket == "":
-			return nil, e.errorf("the file ends, want %q", want)
-		case bracket != want:
-			return nil, e.errorf("found %q, want %q", bracket, want)
-		case open != "{":
-			return list, nil
-		case len(list)%2 != 0:
-			return nil, e.errorf("a map ends after a key, want its value")
 		default:
-			return dict(list), nil
+			list = append(list, v)
 		}
+	}
+	switch d := (dict{}); {
+	case open != "{":
+		return list, nil
+	case len(list)%2 != 0:
+		return nil, e.errorf("a map ends after a key, want its value")
+	default:
+		for i := 0; i < len(list); i += 2 {
+			if key, is := list[i].(keyword); is {
+				d[key] = list[i+1]
+			}
+		}
+		return d, nil
 	}
 }

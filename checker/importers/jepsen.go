@@ -36,11 +36,11 @@ func Jepsen(r io.Reader) (*history.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := jepsen{edn: &ednReader{data: data, line: 1}, open: map[int]*history.Event{}}
+	j := jepsen{edn: &ednReader{data: data, line: 1}, open: map[int]history.Event{}, late: map[int]bool{}, attempts: map[int]int{}, held: map[holding]string{}, unknown: map[holding]string{}}
 	for {
-		v, err := j.edn.read()
+		v, err := j.edn.value(j.edn.token(), 0)
 		if errors.Is(err, io.EOF) {
-			return &history.History{Events: j.events}, j.nameOwners()
+			return &history.History{Events: j.events}, nil
 		}
 		if err != nil {
 			return nil, err
@@ -58,10 +58,19 @@ func Jepsen(r io.Reader) (*history.History, error) {
 }
 
 type jepsen struct {
-	edn    *ednReader
-	events []history.Event
-	lines  []int                  // of the events
-	open   map[int]*history.Event // invokes, by process
+	edn           *ednReader
+	events        []history.Event
+	open          map[int]history.Event // the invokes of processes
+	attempts      map[int]int           // of processes
+	late          map[int]bool          // they began after an :info
+	retired       bool                  // there was one
+	held, unknown map[holding]string    // the owner that holds; of which that is unknown
+}
+
+// A holding is a process and a lock.
+type holding struct {
+	process int
+	lock    string
 }
 
 // take adds the event that a map stands for.
@@ -70,19 +79,19 @@ func (j *jepsen) take(v any) error {
 	if !ok {
 		return j.edn.errorf("want a map of an operation, like {:process 0, :type :invoke, :f :acquire, :value nil}, found %q", shown(v))
 	}
-	process, ok := op.get("process").(int64)
-	if _, nemesis := op.get("process").(keyword); nemesis {
+	process, ok := op["process"].(int64)
+	if _, nemesis := op["process"].(keyword); nemesis {
 		return nil
 	}
 	if !ok || process < 0 || process > math.MaxInt32 {
-		return j.edn.errorf(":process is %s, want a whole number from 0 to 2147483647", shown(op.get("process")))
+		return j.edn.errorf(":process is %s, want a whole number from 0 to 2147483647", shown(op["process"]))
 	}
 	n := len(j.events)
 	e := history.Event{Index: int64(n), Process: int(process), Lock: JepsenLock}
 	if n > 0 {
 		e.Time = j.events[n-1].Time + 1
 	}
-	if at := op.get("time"); at != nil {
+	if at := op["time"]; at != nil {
 		ns, ok := at.(int64)
 		if !ok || ns < 0 || ns > int64(history.MaxTime) {
 			return j.edn.errorf(":time is %s, want nanoseconds", shown(at))
@@ -98,99 +107,73 @@ func (j *jepsen) take(v any) error {
 		return err
 	}
 	e.Type, e.Op = history.Type(kind), history.Op(f)
-	value := op.get("value")
-	if d, ok := value.(dict); op.get("permits") != nil || ok && d.get("permits") != nil {
+	value := op["value"]
+	if d, ok := value.(dict); op["permits"] != nil || ok && d["permits"] != nil {
 		return j.edn.errorf("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
 	}
 	if tuple, ok := value.([]any); ok && len(tuple) == 2 {
 		e.Lock, value = shown(tuple[0]), tuple[1]
 	}
 	if d, ok := value.(dict); ok && e.Type == history.OK && e.Op == history.Acquire {
-		fence, _ := d.get("fence").(int64)
+		fence, _ := d["fence"].(int64)
 		e.Token = max(fence, 0)
 	}
-	e.Error, _ = op.get("error").(string)
+	e.Error, _ = op["error"].(string)
 	return j.add(e)
 }
 
 func (j *jepsen) oneOf(op dict, key keyword, want ...string) (string, error) {
-	got, _ := op.get(key).(keyword)
+	got, _ := op[key].(keyword)
 	if !slices.Contains(want, string(got)) {
-		return "", j.edn.errorf(":%s is %s, want :%s or :%s", key, shown(op.get(key)), strings.Join(want[:len(want)-1], ", :"), want[len(want)-1])
+		return "", j.edn.errorf(":%s is %s, want :%s or :%s", key, shown(op[key]), strings.Join(want[:len(want)-1], ", :"), want[len(want)-1])
 	}
 	return string(got), nil
 }
 
+// add adds an event with its owner.
 func (j *jepsen) add(e history.Event) error {
-	switch open := j.open[e.Process]; {
-	case e.Type == history.Invoke && open != nil:
+	open, is := j.open[e.Process]
+	switch {
+	case e.Type == history.Invoke && is:
 		return j.edn.errorf("process %d invokes :%s while its :%s is open", e.Process, e.Op, open.Op)
 	case e.Type == history.Invoke:
-		j.open[e.Process] = &e
-	case open == nil:
+		at := holding{e.Process, e.Lock}
+		if e.Owner = cmp.Or(j.held[at], j.unknown[at]); e.Op == history.Acquire || e.Owner == "" {
+			j.attempts[e.Process]++
+			e.Owner = fmt.Sprintf("t%d-%d", e.Process, j.attempts[e.Process])
+		}
+		if _, known := j.late[e.Process]; !known {
+			j.late[e.Process] = j.retired
+		}
+		j.open[e.Process], j.events = e, append(j.events, e)
+		return nil
+	case !is:
 		return j.edn.errorf(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
 	case open.Op != e.Op:
 		return j.edn.errorf("process %d completes :%s while its :%s is open", e.Process, e.Op, open.Op)
-	default:
-		e.Lock = open.Lock
-		delete(j.open, e.Process)
 	}
+	delete(j.open, e.Process)
+	e.Lock, e.Owner = open.Lock, open.Owner
+	at := holding{e.Process, e.Lock}
+	acquires, holds := e.Op == history.Acquire, j.held[at] == e.Owner
+	if !acquires && j.late[e.Process] && e.Owner != cmp.Or(j.held[at], j.unknown[at]) {
+		e.Type = history.Info
+	}
+	switch {
+	case acquires && e.Type == history.OK && j.held[at] != "":
+		return j.edn.errorf("process %d is granted %q, which it holds: the lock is re-entrant or a semaphore, and a mutex is what can be judged here", e.Process, e.Lock)
+	case acquires && e.Type == history.OK:
+		j.held[at] = e.Owner
+	case e.Type == history.Info && (acquires && j.held[at] == "" || holds):
+		j.unknown[at] = e.Owner // it may hold the lock
+	case !acquires && e.Type == history.OK && !holds:
+		delete(j.unknown, at)
+	}
+	if holds {
+		delete(j.held, at)
+	}
+	j.retired = j.retired || e.Type == history.Info
 	j.events = append(j.events, e)
-	j.lines = append(j.lines, j.edn.line)
-	return nil
-}
-
-// A holding is a process and a lock.
-type holding struct {
-	process int
-	lock    string
-}
-
-// nameOwners gives the events their owners.
-func (j *jepsen) nameOwners() error {
-	attempts, began := map[int]int{}, map[int]int{}             // of each process, and how many were retired when it began
-	held, unknown := map[holding]string{}, map[holding]string{} // the owner that holds; of which that is unknown
-	owners, doubtful := map[int]string{}, map[int]bool{}        // of the open operation of each process; it may be for another one
-	retired := 0
-	for i := range j.events {
-		e := &j.events[i]
-		at := holding{e.Process, e.Lock}
-		if _, known := began[e.Process]; !known {
-			began[e.Process] = retired
-		}
-		if e.Type == history.Invoke {
-			e.Owner = cmp.Or(held[at], unknown[at])
-			doubtful[e.Process] = began[e.Process] > 0 && e.Op == history.Release && e.Owner == ""
-			if e.Op == history.Acquire || e.Owner == "" {
-				attempts[e.Process]++
-				e.Owner = fmt.Sprintf("t%d-%d", e.Process, attempts[e.Process])
-			}
-			owners[e.Process] = e.Owner
-			continue
-		}
-		e.Owner = owners[e.Process]
-		if doubtful[e.Process] {
-			e.Type = history.Info
-		}
-		info := e.Type == history.Info
-		if info {
-			retired++
-		}
-		switch acquires, granted := e.Op == history.Acquire, e.Type == history.OK; {
-		case acquires && granted && held[at] != "":
-			return fmt.Errorf("line %d: process %d is granted %q, which it holds: the lock is re-entrant or a semaphore, and a mutex is what can be judged here",
-				j.lines[i], e.Process, e.Lock)
-		case acquires && granted:
-			held[at] = e.Owner
-		case acquires && info && held[at] == "", !acquires && info && held[at] == e.Owner:
-			unknown[at] = e.Owner // it may hold the lock
-		case !acquires && granted && held[at] != e.Owner:
-			delete(unknown, at)
-		}
-		if e.Op == history.Release && held[at] == e.Owner {
-			delete(held, at)
-		}
-	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package importers_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,21 @@ import (
 	"github.com/lockchaos/lockchaos/checker/holding"
 	"github.com/lockchaos/lockchaos/checker/importers"
 )
+
+func ExampleJepsen() {
+	h, err := importers.Jepsen(strings.NewReader(`
+		{:process 0, :type :invoke, :f :acquire, :value nil, :time 1000000}
+		{:process 0, :type :ok,     :f :acquire, :value nil, :time 2000000}
+		{:process 1, :type :invoke, :f :acquire, :value nil, :time 3000000}
+		{:process 1, :type :ok,     :f :acquire, :value nil, :time 4000000}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	report := checker.Check(context.Background(), h, checker.MutualExclusion())
+	fmt.Println(report.Verdict, report.Results[0].Violations[0].Kind)
+	// Output: invalid double-grant
+}
 
 // The files of testdata are histories as Jepsen writes them; their names begin with what is to become of them, in
 // whichever way they are written.

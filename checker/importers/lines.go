@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -41,14 +40,14 @@ func logEvents() []string {
 
 // A logRow is a line of a log.
 type logRow struct {
-	at          time.Duration // its stamp, a multiple of the unit of its host: from 1970, and from the start of the history once all are read
-	client      *logClient
-	answer      *logRow // of an extension
-	lease       time.Duration
-	token       int64
-	mode        history.Mode
-	line, index int32 // its number; its place among the rows, from 1 on
-	event       logEvent
+	at     time.Duration // its stamp, a multiple of the unit of its host: from 1970, and from the start of the history once all are read
+	client *logClient
+	answer *logRow // of an extension
+	lease  time.Duration
+	token  int64
+	mode   history.Mode
+	line   int32 // its number
+	event  logEvent
 }
 
 // good is for how long the lease that a line asks for may last: with the drift, see declare.
@@ -151,13 +150,10 @@ func (r *logRow) parse(text map[string]string) (wrong string) {
 
 // readTime reads a wall clock. The size of a number tells its unit, as Unix time is of our days.
 func readTime(text string) (at time.Duration, ok bool) {
-	number, fraction, _ := strings.Cut(text, ".")
-	unit := map[int]time.Duration{10: time.Second, 13: time.Millisecond, 16: time.Microsecond, 19: time.Nanosecond}[len(number)]
-	n, err1 := strconv.ParseInt(number, 10, 64)
-	part, err2 := strconv.ParseFloat("0."+fraction+"0", 64)
-	digits := strings.Trim(number+fraction, "0123456789") == "" // no sign or exponent
-	if unit > 0 && digits && err1 == nil && err2 == nil && n < math.MaxInt64/int64(unit) {
-		return time.Duration(n)*unit + time.Duration(math.Round(part*float64(unit))), true
+	number, _, _ := strings.Cut(text, ".")
+	unit := map[int]string{10: "s", 13: "ms", 16: "us", 19: "ns"}[len(number)]
+	if at, err := time.ParseDuration(text + unit); err == nil && strings.Trim(text, "0123456789.") == "" && at < history.Never {
+		return at, true
 	}
 	text = strings.Replace(text, " ", "T", 1)
 	for _, zone := range []string{"Z07:00", "Z0700", "Z07", ""} {
@@ -168,57 +164,39 @@ func readTime(text string) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// A logTable is what all lines say together.
-type logTable struct {
-	kind    string // what a line is called
-	rows    []logRow
-	hosts   map[string]*logHost
-	locks   map[string]*logLock
-	clients map[[3]string]*logClient // by host, name and lock
-	inOrder []*logClient
-	record  map[string]string // of the line that is read
-	used    map[string]bool   // the columns, and whether they are
-	has     [2]bool           // the lines have a host, and a lock
-	note    func(format string, args ...any)
-}
-
-func newLogTable() logTable {
-	return logTable{hosts: map[string]*logHost{}, locks: map[string]*logLock{}, clients: map[[3]string]*logClient{}, record: map[string]string{}, used: map[string]bool{}}
-}
-
 // where names a line.
-func (t *logTable) where(row *logRow) string { return fmt.Sprint(t.kind, " ", row.line) }
+func (l *Log) where(row *logRow) string { return fmt.Sprint(l.kind, " ", row.line) }
 
 // read reads CSV, or JSON.
-func (t *logTable) read(data []byte) (err error) {
+func (l *Log) read(data []byte) (err error) {
 	end := bytes.LastIndexByte(data, '\n') + 1
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // spreadsheets write it
 	switch start := bytes.TrimSpace(data); {
 	case bytes.ContainsRune(start[:min(len(start), 512)], 0):
 		return errors.New("it is no text: give CSV or JSON, such as a query makes of a database")
 	case bytes.HasPrefix(start, []byte("{")), bytes.HasPrefix(start, []byte("[")):
-		t.kind = "object" // as an array need not have lines
-		err = t.readJSON(start)
+		l.kind = "object" // as an array need not have lines
+		err = l.readJSON(start)
 	default:
-		if t.kind = "line"; end < len(data) {
-			t.note("the last line was cut off, and is not read: it has no end")
+		if l.kind = "line"; end < len(data) {
+			l.note("the last line was cut off, and is not read: it has no end")
 		}
-		err = t.readCSV(data[:min(end, len(data))])
+		err = l.readCSV(data[:min(end, len(data))])
 	}
 	if err != nil {
 		return err
 	}
-	if len(t.rows) == 0 {
+	if len(l.rows) == 0 {
 		return errors.New("the log is empty: give lines with the columns time, client and event")
 	}
-	maps.DeleteFunc(t.used, func(_ string, used bool) bool { return used })
-	if len(t.used) > 0 {
-		t.note("columns not used: %s", strings.Join(slices.Sorted(maps.Keys(t.used)), ", "))
+	maps.DeleteFunc(l.used, func(_ string, used bool) bool { return used })
+	if len(l.used) > 0 {
+		l.note("columns not used: %s", strings.Join(slices.Sorted(maps.Keys(l.used)), ", "))
 	}
 	return nil
 }
 
-func (t *logTable) readCSV(data []byte) error {
+func (l *Log) readCSV(data []byte) error {
 	table := csv.NewReader(bytes.NewReader(data))
 	names, err := table.Read()
 	table.ReuseRecord = true
@@ -226,7 +204,7 @@ func (t *logTable) readCSV(data []byte) error {
 		var texts []string
 		if texts, err = table.Read(); err == nil {
 			line, _ := table.FieldPos(0)
-			err = t.add(line, names, texts)
+			err = l.add(line, names, texts)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -235,60 +213,55 @@ func (t *logTable) readCSV(data []byte) error {
 	return err
 }
 
-func (t *logTable) readJSON(data []byte) error {
+func (l *Log) readJSON(data []byte) (err error) {
 	values := json.NewDecoder(bytes.NewReader(data))
 	values.UseNumber()
 	array := data[0] == '['
 	if array {
 		_, _ = values.Token() // which it begins with
 	}
-	for n := 1; values.More(); n++ {
+	for n := 1; err == nil && values.More(); n++ {
 		var object map[string]any
-		err := values.Decode(&object)
-		if errors.Is(err, io.ErrUnexpectedEOF) && n > 1 {
-			t.note("the last object was cut off, and is not read")
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("object %d: %w", n, err)
+		if err = values.Decode(&object); err != nil {
+			err = fmt.Errorf("object %d: %w", n, err)
+			continue
 		}
 		maps.DeleteFunc(object, func(_ string, v any) bool { return v == nil })
 		names, texts := slices.Sorted(maps.Keys(object)), []string(nil)
 		for _, name := range names {
 			texts = append(texts, fmt.Sprint(object[name]))
 		}
-		if err := t.add(n, names, texts); err != nil {
-			return err
-		}
+		err = l.add(n, names, texts)
 	}
-	if _, err := values.Token(); array && err != nil {
-		t.note("the array does not end: it was cut off")
+	if _, end := values.Token(); errors.Is(err, io.ErrUnexpectedEOF) || err == nil && array && end != nil {
+		l.note("the end was cut off, and an object that does not end is not read")
+		return nil
 	}
-	return nil
+	return err
 }
 
 // add reads a line.
-func (t *logTable) add(number int, names, texts []string) error {
-	row, record := logRow{line: int32(number)}, t.record //nolint:gosec // fewer than fit into memory
+func (l *Log) add(number int, names, texts []string) error {
+	row, record := logRow{line: int32(number)}, l.columns //nolint:gosec // fewer than fit into memory
 	clear(record)
 	for i, name := range names {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if _, twice := record[name]; twice {
-			return fmt.Errorf("%s: there are two columns %q", t.where(&row), name)
+			return fmt.Errorf("%s: there are two columns %q", l.where(&row), name)
 		}
 		record[name] = strings.TrimSpace(texts[i])
 	}
 	for name := range record {
-		if err := t.see(name); err != nil {
-			return fmt.Errorf("%s has %w", t.where(&row), err)
+		if err := l.see(name); err != nil {
+			return fmt.Errorf("%s has %w", l.where(&row), err)
 		}
 	}
 	has := [2]bool{record["host"] != "", record["lock"] != ""}
-	if len(t.rows) == 0 {
-		t.has = has
+	if len(l.rows) == 0 {
+		l.has = has
 	}
-	if has != t.has {
-		return fmt.Errorf("%s has a host or a lock, or none, unlike others: give it in all lines or in none", t.where(&row))
+	if has != l.has {
+		return fmt.Errorf("%s has a host or a lock, or none, unlike others: give it in all lines or in none", l.where(&row))
 	}
 	if wrong := row.parse(record); wrong != "" {
 		columns, problem := logColumns(), "has no column "+strconv.Quote(wrong)
@@ -296,9 +269,9 @@ func (t *logTable) add(number int, names, texts []string) error {
 		if text, has := record[wrong]; has {
 			problem = fmt.Sprintf("has %q as %s", text, wrong)
 		}
-		return fmt.Errorf("%s %s: give %s; the columns are %s", t.where(&row), problem, c.want, strings.Join(names, ", "))
+		return fmt.Errorf("%s %s: give %s; the columns are %s", l.where(&row), problem, c.want, strings.Join(names, ", "))
 	}
-	row.client = t.client(row.at, [3]string{record["host"], record["client"], cmp.Or(record["lock"], JepsenLock)})
+	row.client = l.client(row.at, [3]string{record["host"], record["client"], cmp.Or(record["lock"], JepsenLock)})
 	row.client.logs[row.event] = true
 	lock := row.client.lock
 	lock.leases = lock.leases || row.lease > 0
@@ -306,47 +279,47 @@ func (t *logTable) add(number int, names, texts []string) error {
 	lock.modes = lock.modes || row.mode == history.Read || row.mode == history.Write
 	host := row.client.host
 	host.shuffled, host.latest = host.shuffled || row.at < host.latest, max(host.latest, row.at)
-	t.rows = append(t.rows, row)
+	l.rows = append(l.rows, row)
 	return nil
 }
 
 // see takes note of a column.
-func (t *logTable) see(name string) error {
-	if _, seen := t.used[name]; seen {
+func (l *Log) see(name string) error {
+	if _, seen := l.used[name]; seen {
 		return nil
 	}
 	used := name == ""
 	for _, c := range logColumns() {
 		used = used || c.name == name
-		if _, has := t.record[c.name]; !has && slices.Contains(strings.Fields(c.near), name) {
+		if _, has := l.columns[c.name]; !has && slices.Contains(strings.Fields(c.near), name) {
 			return fmt.Errorf("a column %q, which is not read: give %s, %s", name, c.name, c.want)
 		}
 	}
-	t.used[strings.Clone(name)] = used
+	l.used[strings.Clone(name)] = used
 	return nil
 }
 
 // client is the one of a key. No other has its name.
-func (t *logTable) client(at time.Duration, key [3]string) *logClient {
-	host := t.hosts[key[0]]
+func (l *Log) client(at time.Duration, key [3]string) *logClient {
+	host := l.hosts[key[0]]
 	if host == nil {
 		host = &logHost{name: strings.Clone(key[0]), unit: time.Second}
-		t.hosts[host.name] = host
+		l.hosts[host.name] = host
 	}
 	for at%host.unit != 0 && host.unit > 2 { // at least 2, so that an answer is after its invocation
 		host.unit = max(host.unit/10, 2)
 	}
-	if c := t.clients[key]; c != nil {
+	if c := l.clients[key]; c != nil {
 		return c
 	}
 	for i := range key {
 		key[i] = strings.Clone(key[i]) // it is a part of the line
 	}
-	if t.locks[key[2]] == nil {
-		t.locks[key[2]] = &logLock{name: key[2]}
+	if l.locks[key[2]] == nil {
+		l.locks[key[2]] = &logLock{name: key[2]}
 	}
 	name := strings.TrimPrefix(url.PathEscape(key[0])+"/"+key[1], "/")
-	c := &logClient{name: name, host: host, lock: t.locks[key[2]], number: len(t.clients), process: -1, works: -1, before: logStart / 2}
-	t.clients[key], t.inOrder = c, append(t.inOrder, c)
+	c := &logClient{name: name, host: host, lock: l.locks[key[2]], number: len(l.clients), process: -1, works: -1, before: logStart / 2}
+	l.clients[key], l.inOrder = c, append(l.inOrder, c)
 	return c
 }

@@ -22,9 +22,18 @@ type Log struct {
 	// Refusals says that it has lines of requests that were refused, or of which the outcome is unknown.
 	Refusals bool
 
-	logTable
-
-	lines []int32 // of the rows that the events are of, plus 1
+	kind      string // what a line is called
+	rows      []logRow
+	hosts     map[string]*logHost
+	locks     map[string]*logLock
+	clients   map[[3]string]*logClient // by host, name and lock
+	inOrder   []*logClient
+	columns   map[string]string // of the line that is read
+	used      map[string]bool   // the columns, and whether they are
+	has       [2]bool           // the lines have a host, and a lock
+	end       time.Duration     // its last line
+	processes int
+	lines     []*logRow // that the events are of; nil of those that it leaves out
 }
 
 // ReadLog reads what clients have logged of their locks, with wall clocks: a CSV file with a line of names, or JSON objects,
@@ -39,8 +48,7 @@ func ReadLog(r io.Reader) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := logReader{Log: Log{History: &history.History{}, logTable: newLogTable()}}
-	l.logTable.note = l.note
+	l := &Log{History: &history.History{}, hosts: map[string]*logHost{}, locks: map[string]*logLock{}, clients: map[[3]string]*logClient{}, columns: map[string]string{}, used: map[string]bool{}}
 	if err := l.read(data); err != nil {
 		return nil, err
 	}
@@ -62,7 +70,7 @@ func ReadLog(r io.Reader) (*Log, error) {
 	for from, to := 0, 0; from < len(l.rows); from = to {
 		c, at := l.rows[from].client, l.rows[from].at
 		for ; to < len(l.rows) && l.rows[to].client == c && l.rows[to].at == at; to++ {
-			l.rows[to].at, l.rows[to].index = at-start, int32(to)+1 //nolint:gosec // fewer than fit into memory
+			l.rows[to].at = at - start
 		}
 		if err := l.takeAll(c, l.rows[from:to]); err != nil {
 			return nil, err
@@ -74,11 +82,12 @@ func ReadLog(r io.Reader) (*Log, error) {
 	}
 	events := l.History.Events
 	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-	l.lines = make([]int32, len(events))
+	lines := make([]*logRow, len(events))
 	for i := range events {
-		l.lines[i], events[i].Index = int32(events[i].Index), int64(i) //nolint:gosec // what record has put there
+		lines[i], events[i].Index = l.lines[events[i].Index], int64(i)
 	}
-	return &l.Log, nil
+	l.lines = lines
+	return l, nil
 }
 
 // note adds to the notes, of which the first few are kept.
@@ -91,11 +100,10 @@ func (l *Log) note(format string, args ...any) {
 
 // Line says which line of the log an event is, and what that says; empty for an event that the log leaves out.
 func (l *Log) Line(event int64) string {
-	if l.lines[event] == 0 {
-		return ""
+	if row := l.lines[event]; row != nil {
+		return fmt.Sprintf("%s: %s, %s %s", l.where(row), l.Zero.Add(row.at).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
 	}
-	row := &l.rows[l.lines[event]-1]
-	return fmt.Sprintf("%s: %s, %s %s", l.where(row), l.Zero.Add(row.at).UTC().Format("2006-01-02T15:04:05.999999999Z"), row.client.name, logEvents()[row.event])
+	return ""
 }
 
 // logStart is the stamp of the first line: what is not logged may have been before it.
@@ -116,19 +124,11 @@ type logHold struct {
 	over           time.Duration // the line that told its end, after which no work may be; 0 for none
 }
 
-// A logReader makes operations of lines.
-type logReader struct {
-	Log
-
-	end       time.Duration // its last line
-	processes int
-}
-
 // until is the last instant at which what a line tells of may have been.
-func (l *logReader) until(row *logRow) time.Duration { return row.at + row.client.host.unit - 1 }
+func (l *Log) until(row *logRow) time.Duration { return row.at + row.client.host.unit - 1 }
 
 // declare says of each lock what it is, with the greatest unit of its hosts as drift.
-func (l *logReader) declare() {
+func (l *Log) declare() {
 	for _, c := range l.inOrder {
 		l.Unit, c.lock.unit = max(l.Unit, c.host.unit), max(c.lock.unit, c.host.unit)
 	}
@@ -140,11 +140,12 @@ func (l *logReader) declare() {
 		l.History.Events = append(l.History.Events, e)
 	}
 	slices.SortFunc(l.History.Events, func(a, b history.Event) int { return strings.Compare(a.Lock, b.Lock) })
+	l.lines = make([]*logRow, len(l.locks)) // none
 }
 
 // takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
 // the file, unless that is in none: then in the order of a hold, if they are of one.
-func (l *logReader) takeAll(c *logClient, rows []logRow) error {
+func (l *Log) takeAll(c *logClient, rows []logRow) error {
 	taken, again, several := make([]*logRow, 0, len(rows)), false, false
 	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
 	for i := range rows {
@@ -180,13 +181,13 @@ func (l *logReader) takeAll(c *logClient, rows []logRow) error {
 }
 
 // lose notes that nothing tells what a client holds from a line on, until it is granted what has another token.
-func (l *logReader) lose(c *logClient, row *logRow) {
+func (l *Log) lose(c *logClient, row *logRow) {
 	h := l.begin(c, nil, nil, row.at)
 	l.op(c, history.Acquire, row.at, l.until(row), nil, nil, history.Event{Type: history.Info})
 	h.ended, h.inner, c.before = true, true, row.at
 }
 
-func (l *logReader) take(c *logClient, row *logRow) error {
+func (l *Log) take(c *logClient, row *logRow) error {
 	h := c.hold
 	switch row.event {
 	case request:
@@ -238,7 +239,7 @@ func (l *logReader) take(c *logClient, row *logRow) error {
 }
 
 // use takes a line of a client that holds.
-func (l *logReader) use(c *logClient, row *logRow) {
+func (l *Log) use(c *logClient, row *logRow) {
 	h, sent := c.hold, c.sent
 	extends := sent != nil && sent.event == extending
 	// An extension prolongs a lease for a time that is not known, if it does not say for how long, or since when.
@@ -273,14 +274,14 @@ func (l *logReader) use(c *logClient, row *logRow) {
 }
 
 // begin ends what a client has sent and holds, and begins a hold.
-func (l *logReader) begin(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
+func (l *Log) begin(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
 	c.asked = nil
 	l.noAnswer(c)
 	l.finish(c, nil)
 	return l.hold(c, asked, granted, at)
 }
 
-func (l *logReader) hold(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
+func (l *Log) hold(c *logClient, asked, granted *logRow, at time.Duration) *logHold {
 	c.attempts++
 	h := &logHold{owner: fmt.Sprintf("%s#%d", c.name, c.attempts), asked: asked, granted: granted, last: at, known: asked != nil || c.lock.leaseless()}
 	for _, row := range []*logRow{asked, granted} {
@@ -296,7 +297,7 @@ func (l *logReader) hold(c *logClient, asked, granted *logRow, at time.Duration)
 }
 
 // noAnswer ends what a client has sent and got no answer for.
-func (l *logReader) noAnswer(c *logClient) {
+func (l *Log) noAnswer(c *logClient) {
 	if c.asked != nil {
 		l.answer(c, c.asked)
 	}
@@ -308,7 +309,7 @@ func (l *logReader) noAnswer(c *logClient) {
 
 // answer takes a refusal, or that there was no answer, for the one of what was asked last. A request without an answer has
 // itself for one: no line tells how long it waited.
-func (l *logReader) answer(c *logClient, row *logRow) {
+func (l *Log) answer(c *logClient, row *logRow) {
 	before, sent := c.hold, c.sent
 	switch {
 	case c.asked != nil:
@@ -341,7 +342,7 @@ func (l *logReader) answer(c *logClient, row *logRow) {
 //   - as it is, if a later stamp shows that it was held;
 //   - as one that may have ended at its own stamp, if none does;
 //   - as one of unknown outcome, which only a confirmed release or extension proves, if it or its lease was not logged.
-func (l *logReader) finish(c *logClient, by *logRow) {
+func (l *Log) finish(c *logClient, by *logRow) {
 	h, sent := c.hold, c.sent
 	if c.sent = nil; h == nil || h.ended {
 		return
@@ -412,7 +413,7 @@ func (l *logReader) finish(c *logClient, by *logRow) {
 
 // uses puts the work and the extensions of a hold into the history, and returns when its lease was over at the latest. Work
 // counts from the stamp after the grant on, and not while an extension may have prolonged the lease that was not answered.
-func (l *logReader) uses(c *logClient, sure bool) (over time.Duration) {
+func (l *Log) uses(c *logClient, sure bool) (over time.Duration) {
 	h, open := c.hold, time.Duration(-1)
 	over = h.asked.over()
 	for _, row := range h.lines {
@@ -435,9 +436,9 @@ func (l *logReader) uses(c *logClient, sure bool) (over time.Duration) {
 
 // work notes that a client used what the lock protects. If it does not log its requests, a grant of which a line was lost may
 // have been before that.
-func (l *logReader) work(c *logClient, row *logRow) {
+func (l *Log) work(c *logClient, row *logRow) {
 	if c.works < 0 {
-		c.works = l.newProcess()
+		c.works, l.processes = l.processes, l.processes+1
 	}
 	if row.at > c.worked && c.logs[request] {
 		c.worked = l.until(row) // what it does at the same stamp tells no more
@@ -446,16 +447,11 @@ func (l *logReader) work(c *logClient, row *logRow) {
 	}
 }
 
-func (l *logReader) newProcess() int {
-	l.processes++
-	return l.processes - 1
-}
-
 // op notes an operation of the owner that holds, with its lines, and how it ended; it has no end if that has no type. Two answers
 // to one owner must not have one stamp: of these one may as well have come later.
-func (l *logReader) op(c *logClient, op history.Op, from, to time.Duration, sent, got *logRow, e history.Event) {
+func (l *Log) op(c *logClient, op history.Op, from, to time.Duration, sent, got *logRow, e history.Event) {
 	if c.process < 0 || from <= c.busy { // what had no answer may happen still
-		c.process = l.newProcess()
+		c.process, l.processes = l.processes, l.processes+1
 	}
 	l.record(c, from, sent, history.Event{Process: c.process, Type: history.Invoke, Op: op, Lease: e.Lease})
 	if c.busy = history.Never; e.Type == "" {
@@ -471,10 +467,8 @@ func (l *logReader) op(c *logClient, op history.Op, from, to time.Duration, sent
 }
 
 // record adds an event of the owner that holds.
-func (l *logReader) record(c *logClient, at time.Duration, row *logRow, e history.Event) {
+func (l *Log) record(c *logClient, at time.Duration, row *logRow, e history.Event) {
 	e.Time, e.Lock, e.Clock, e.Owner, e.Mode = at, c.lock.name, cmp.Or(c.host.name, "log"), c.hold.owner, c.hold.mode
-	if row != nil {
-		e.Index = int64(row.index) // until it has one
-	}
-	l.History.Events = append(l.History.Events, e)
+	e.Index = int64(len(l.lines)) // until it has one
+	l.History.Events, l.lines = append(l.History.Events, e), append(l.lines, row)
 }

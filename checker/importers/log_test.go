@@ -1,9 +1,7 @@
 package importers_test
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,12 +25,8 @@ func judge(t *testing.T, log string, off time.Duration) checker.Report {
 	t.Helper()
 	read, err := importers.ReadLog(strings.NewReader(log))
 	require.NoError(t, err, log)
-	var b bytes.Buffer
-	for i := range read.History.Events {
-		require.NoError(t, json.NewEncoder(&b).Encode(read.History.Events[i]))
-	}
-	_, err = history.ReadAll(&b)
-	require.NoError(t, err, log)
+	again := history.History{Events: slices.Clone(read.History.Events)}
+	require.NoError(t, again.Accept(), log)
 	return checker.CheckWithin(t.Context(), read.History, off, checker.OfLogs(read.Unit, read.Refusals)...)
 }
 
@@ -203,18 +197,13 @@ func logLines(r *rand.Rand, h *history.History) (lines []string, off time.Durati
 // in each. More logs: LOCKCHAOS_LOGS=20000 LOCKCHAOS_LOGS_SEED=2.
 func TestLog_RandomShapes(t *testing.T) {
 	t.Parallel()
-	number := func(name string, otherwise int) int {
-		n, err := strconv.Atoi(os.Getenv(name))
-		if err != nil {
-			return otherwise
-		}
-		return n
-	}
 	verdicts := map[string]int{}
-	first := number("LOCKCHAOS_LOGS_SEED", 1) * 1_000_000
-	for seed := first; seed < first+number("LOCKCHAOS_LOGS", 600); seed++ {
+	logs, _ := strconv.Atoi(os.Getenv("LOCKCHAOS_LOGS"))
+	first, _ := strconv.ParseUint(os.Getenv("LOCKCHAOS_LOGS_SEED"), 10, 64)
+	for seed := range cmp.Or(logs, 600) {
+		seed := cmp.Or(first, 1)*1_000_000 + uint64(seed) //nolint:gosec // from 0 on
 		for planted := range 3 {
-			g := randomLog(rand.New(rand.NewPCG(uint64(seed), 3)), planted) //nolint:gosec // from 0 on
+			g := randomLog(rand.New(rand.NewPCG(seed, 3)), planted)
 			text := "time,host,client,lock,event,lease_ms,token,mode\n" + strings.Join(g.lines, "\n") + "\n"
 			report := judge(t, text, g.off)
 			verdicts[fmt.Sprint(g.unit, " planted ", planted, " ", report.Verdict)]++
