@@ -157,7 +157,7 @@ func grants() map[string]string {
 		"no-address":  `{"result":"ok"}`,
 		"array":       "[1]",
 		"long":        strings.Repeat("x", 1<<21),
-		"info":        `{"re":N,"result":"info","why":"read timeout"}`,
+		"info":        `{"re":N,"result":"info","why":"read timeout \udc80"}`,
 		"lost-first":  `{"event":"lost","hold":"hN"}` + "\n" + `{"event":"news","hold":"x"}` + "\n" + grant,
 	}
 }
