@@ -235,10 +235,7 @@ func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn))
 
 func (d *Driver) start(ctx context.Context, c Config) error {
 	d.log = &limitedLog{to: c.Log, left: logLimit}
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
+	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	hello, err := json.Marshal(request{
 		Op: opHello, Protocol: Version, Zone: c.Zone, Topology: c.Topology, Master: c.Master,
 		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(), WatchdogMS: c.Watchdog.Milliseconds(),
@@ -249,11 +246,14 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	hello = append(hello, '\n')
 	answered := make(chan response, 1)
 	d.open[0] = opened{answer: answered, at: time.Now()}
+	read := make(chan struct{}) // closed when all that there was to read has been read
 	if c.Remote != nil {
-		read := drained{c.Remote.Out, make(chan struct{}), new(sync.Once)}
 		d.remote = true
-		d.wait.Go(func() { d.fail(d.awaitEnd(c.Remote.Wait, read.end)) })
-		d.wait.Go(func() { d.talk(hello, c.Remote.In, read, d.take) })
+		d.wait.Go(func() { d.fail(d.awaitEnd(c.Remote.Wait, read)) })
+		d.wait.Go(func() {
+			defer close(read)
+			d.talk(hello, c.Remote.In, c.Remote.Out, d.take)
+		})
 	} else {
 		in, out, err := d.launch(ctx, c, func(conn net.Conn) {
 			d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
@@ -261,9 +261,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		if err != nil {
 			return err
 		}
-		read := drained{out, make(chan struct{}), new(sync.Once)}
 		d.wait.Go(func() {
-			err := d.awaitEnd(d.process.Wait, read.end)
+			err := d.awaitEnd(d.process.Wait, read)
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
@@ -276,7 +275,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 			d.fail(fmt.Errorf("it ended%s: %w%s", when, err, d.log.lastWords()))
 		})
 		d.wait.Go(func() {
-			d.talk(hello, in, read, func(line []byte, from io.WriteCloser) error {
+			defer close(read)
+			d.talk(hello, in, out, func(line []byte, from io.WriteCloser) error {
 				if to := d.writesTo(); to != nil && to != from {
 					_, _ = d.log.Write(append(line, '\n')) // a log that is full is cut off
 					return nil
@@ -327,21 +327,6 @@ func (d *Driver) awaitEnd(wait func() error, read <-chan struct{}) error {
 	case <-time.After(time.Second): // a process that it left behind has its output
 	}
 	return err
-}
-
-// drained tells when all that there was to read has been read.
-type drained struct {
-	io.ReadCloser
-	end  chan struct{}
-	once *sync.Once
-}
-
-func (r drained) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err != nil {
-		r.once.Do(func() { close(r.end) })
-	}
-	return n, err //nolint:wrapcheck // it is the reader's
 }
 
 // greet takes the answer to hello.
@@ -407,15 +392,16 @@ type opened struct {
 // Settle waits until no request for a lock is open, or until one was left without an answer
 // for longer than that, as [Driver.Silent] has it, or the driver can't be used.
 func (d *Driver) Settle(longer time.Duration) {
-	for tick := time.NewTicker(settlePause); ; {
+	tick := time.NewTicker(settlePause)
+	defer tick.Stop()
+	for open, late := 1, false; open > 0 && !late; {
 		select {
 		case <-tick.C:
 		case <-d.stopped.Done():
-			tick.Stop()
 			return
 		}
 		d.mu.Lock()
-		open, late := 0, false
+		open = 0
 		for _, q := range d.open {
 			if q.op != opHello && q.op != opPing {
 				open++
@@ -423,10 +409,6 @@ func (d *Driver) Settle(longer time.Duration) {
 			}
 		}
 		d.mu.Unlock()
-		if open == 0 || late {
-			tick.Stop()
-			return
-		}
 	}
 }
 
@@ -656,7 +638,7 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	case *r.Re == 0:
 		r.line = bytes.Clone(line)
 		d.to = from
-	case !known(r.Result):
+	case !slices.Contains([]string{resultOK, resultFail, resultInfo, resultUnsupported}, r.Result):
 		return fmt.Errorf("it answered request %d with the result %q: give ok, fail, info or unsupported", *r.Re, r.Result)
 	}
 	delete(d.open, *r.Re)
@@ -668,10 +650,6 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	}
 	asked.answer <- r // there is room for one
 	return nil
-}
-
-func known(result string) bool {
-	return result == resultOK || result == resultFail || result == resultInfo || result == resultUnsupported
 }
 
 // event takes what the driver said unasked.

@@ -344,12 +344,12 @@ func (d *Driver) enter(ctx context.Context, client string) (leave func(), err er
 // client is asked only between its requests, and a request that begins right after the ping may
 // delay the answer.
 func (d *Driver) measureLag() {
-	pings := int64(0)
-	for tick := time.NewTicker(pingPause); ; {
+	pings, tick := int64(0), time.NewTicker(pingPause)
+	defer tick.Stop()
+	for {
 		select {
 		case <-tick.C:
 		case <-d.stopped.Done():
-			tick.Stop()
 			return
 		}
 		if cap(d.slots) == 1 {

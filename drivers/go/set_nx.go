@@ -25,20 +25,14 @@ const (
 func main() {
 	serve("set-nx", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
 		// Each request has a connection of its own, so that no late reply is taken for that of another one.
-		ask := func(want string, words ...any) error {
+		ask := func(want, command string, words ...any) error {
 			conn, err := net.DialTimeout("tcp", servers[0], timeout)
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(timeout))
-			line := fmt.Sprintf("*%d\r\n", len(words))
-			for _, w := range words {
-				line += fmt.Sprintf("$%d\r\n%v\r\n", len(fmt.Sprint(w)), w)
-			}
-			if _, err := conn.Write([]byte(line)); err != nil {
-				return err
-			}
+			_, _ = fmt.Fprintf(conn, command+"\r\n", words...) // else the reply is an error
 			switch reply, err := bufio.NewReader(conn).ReadString('\n'); {
 			case err != nil:
 				return err
@@ -52,11 +46,11 @@ func main() {
 		return func(_ context.Context, _, name string, lease time.Duration) (grant, error) {
 			token := rand.Text()
 			return grant{
-				release: func(context.Context) error { return ask(":1", "EVAL", releases, 1, name, token) },
+				release: func(context.Context) error { return ask(":1", "EVAL %q 1 %q %q", releases, name, token) },
 				extend: func(_ context.Context, lease time.Duration) error {
-					return ask(":1", "EVAL", extends, 1, name, token, lease.Milliseconds())
+					return ask(":1", "EVAL %q 1 %q %q %d", extends, name, token, lease.Milliseconds())
 				},
-			}, ask("+OK", "SET", name, token, "NX", "PX", lease.Milliseconds())
+			}, ask("+OK", "SET %q %q NX PX %d", name, token, lease.Milliseconds())
 		}
 	})
 }
