@@ -279,13 +279,12 @@ func TestDriver_Broken(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, d.Close()) }()
 			var last error
-			eventually(t, func() bool {
-				_, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
-				last = err
-				return err != nil
-			})
+			require.Eventually(t, func() bool {
+				_, last = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+				return last != nil
+			}, time.Minute, time.Millisecond)
 			require.NotErrorIs(t, last, lock.ErrNotAcquired, "a broken driver refuses nothing for certain")
-			eventually(t, func() bool { return d.Err() != nil })
+			require.Eventually(t, func() bool { return d.Err() != nil }, time.Minute, time.Millisecond)
 			require.ErrorIs(t, d.Err(), driver.ErrBroken)
 			requireTold(t, role, d.Err().Error())
 			_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
@@ -443,12 +442,6 @@ func TestDriver_ExpiresFromTheRequest(t *testing.T) {
 	require.False(t, h.Lease().Expires.Before(before.Add(time.Hour)))
 	require.False(t, h.Lease().Expires.After(after.Add(time.Hour)))
 	require.NoError(t, h.Release(t.Context()))
-}
-
-// eventually awaits a condition.
-func eventually(t *testing.T, ready func() bool) {
-	t.Helper()
-	require.Eventually(t, ready, time.Minute, time.Millisecond)
 }
 
 // What drivers of several languages log as they end, and which lines of it are told.

@@ -45,19 +45,13 @@ func languages() []language {
 	const right, wrong = "if redis.call('GET',KEYS[1]) == ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0", "return redis.call('DEL',KEYS[1])"
 	quoted := strings.NewReplacer("'", `"`)
 	return []language{
-		{
-			name: "python", file: "python/redis_py.py", start: "./redis_py.py", needs: "/usr/bin/python3 -c 'import redis'",
-			right: "lock.release()", wrong: "self.client.delete(lock.name)",
-		},
+		{name: "python", file: "python/redis_py.py", start: "./redis_py.py", needs: "/usr/bin/python3 -c 'import redis'", right: "lock.release()", wrong: "self.client.delete(lock.name)"},
 		{
 			name: "php", file: "symfony/driver.php", start: "./driver.php", needs: "php --version && ls /usr/share/php/Symfony/Component/Lock/autoload.php",
 			right: "(new RedisStore($redis))->delete($holds[$q['hold']]);", wrong: "$redis->del((string) $holds[$q['hold']]);",
 			silent: true, topology: topologies.Sentinels,
 		},
-		{
-			name: "shell", file: "shell/driver.sh", start: "./driver.sh", needs: "redis-cli --version",
-			right: quoted.Replace(right), wrong: quoted.Replace(wrong),
-		},
+		{name: "shell", file: "shell/driver.sh", start: "./driver.sh", needs: "redis-cli --version", right: quoted.Replace(right), wrong: quoted.Replace(wrong)},
 		{name: "node", file: "node/set_nx.js", start: "node set_nx.js", needs: "node --version", toolchain: true, right: right, wrong: wrong},
 		{name: "java", file: "java/SetNx.java", build: "javac -d . Lockchaos.java SetNx.java", start: "java SetNx", needs: "javac -version", toolchain: true, right: right, wrong: wrong},
 		{name: "rust", file: "rust/set_nx.rs", build: "rustc --edition 2021 -O set_nx.rs", start: "./set_nx", needs: "rustc --version", toolchain: true, right: right, wrong: wrong},
@@ -323,19 +317,12 @@ func TestDrivers_NotCertain(t *testing.T) {
 func TestDrivers_OwnVersions(t *testing.T) {
 	t.Parallel()
 	runtest.NeedStore(t, topologies.StoreRedis)
-	path := replaced(t, "go/set_nx.go", "serve(\"set-nx\"", "_ = library.Lock\n\tserve(\"example.com/library\"")
-	dir := filepath.Dir(path)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(read(t, path), `import (`, "import (\n\t\"example.com/library\"", 1)), 0o600))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "library"), 0o700))
-	for file, text := range map[string]string{
-		"library/library.go": "package library\n\nconst Lock = 1\n",
-		"library/go.mod":     "module example.com/library\n",
-		"go.mod":             "module driver\n\ngo 1.26\n\nrequire example.com/library v1.2.3\n\nreplace example.com/library => ./library\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
-	}
-	command := language{build: "go build -o driver lockchaos.go set_nx.go && go list -m all > modules", start: "./driver"}.command(t, path)
-	require.Equal(t, "driver\nexample.com/library v1.2.3 => ./library\n", read(t, filepath.Join(dir, "modules")))
+	path := replaced(t, "go/set_nx.go", `serve("set-nx"`, "serve(library.Path")
+	command := language{start: "./driver", build: `mkdir library && echo 'package library; const Path = "example.com/library"' > library/library.go &&
+		(cd library && go mod init example.com/library) && go mod init driver && sed -i 's/^import (/&"example.com\/library"/' set_nx.go &&
+		go mod edit -require example.com/library@v1.2.3 -replace example.com/library=./library &&
+		go build -o driver lockchaos.go set_nx.go && go list -m all > modules`}.command(t, path)
+	require.Equal(t, "driver\nexample.com/library v1.2.3 => ./library\n", read(t, filepath.Join(filepath.Dir(path), "modules")))
 	told, _, _ := run(t, 1, command, topologies.Single, "contended", faults.MixNone, time.Second)
 	require.Equal(t, "v1.2.3 => ./library (devel)", told.Servers["example.com/library"])
 }
