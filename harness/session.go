@@ -276,7 +276,9 @@ func (st *Session) watch(ctx context.Context) {
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
 	st.before, _ = Requests(st.deployment)
-	st.run.Watchdog = l.LeaseOf(0, o.Watchdog)
+	if l.Lease > 0 || !l.Connects { // else a driver has another one than it is told of
+		st.run.Watchdog = l.LeaseOf(0, o.Watchdog)
+	}
 	maps.Copy(st.run.Servers, l.Wraps)
 }
 
