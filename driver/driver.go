@@ -21,6 +21,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	strict "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
 )
@@ -60,11 +63,14 @@ var (
 	ErrRefused    = errors.New("the driver refused")
 )
 
-// A startError is what a driver did instead of starting.
-type startError struct{ error }
+// A marked error says what a driver did, and is another one as well.
+type marked struct {
+	error
+	mark error
+}
 
-// Unwrap returns what it did, and that it did not start.
-func (e startError) Unwrap() []error { return []error{e.error, ErrNotStarted} }
+// Unwrap returns both.
+func (e marked) Unwrap() []error { return []error{e.error, e.mark} }
 
 // Config says how to start a driver.
 type Config struct {
@@ -160,7 +166,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 	d.stopped, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.start(ctx, c); err != nil {
 		_ = d.Close() //nolint:contextcheck // an end has a bound of its own
-		return nil, startError{fmt.Errorf("start driver %q: %w", c.name(), err)}
+		return nil, marked{fmt.Errorf("start driver %q: %w", c.name(), err), ErrNotStarted}
 	}
 	d.slots = make(chan struct{}, max(d.hello.Parallel, 1))
 	d.wait.Go(d.write)
@@ -229,10 +235,7 @@ func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn))
 
 func (d *Driver) start(ctx context.Context, c Config) error {
 	d.log = &limitedLog{to: c.Log, left: logLimit}
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
+	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	hello, err := json.Marshal(request{
 		Op: opHello, Protocol: Version, Zone: c.Zone, Topology: c.Topology, Master: c.Master,
 		Servers: c.Servers, TimeoutMS: timeout.Milliseconds(), WatchdogMS: c.Watchdog.Milliseconds(),
@@ -243,11 +246,14 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 	hello = append(hello, '\n')
 	answered := make(chan response, 1)
 	d.open[0] = opened{answer: answered, at: time.Now()}
+	read := make(chan struct{}) // closed when all that there was to read has been read
 	if c.Remote != nil {
-		read := drained{c.Remote.Out, make(chan struct{}), new(sync.Once)}
 		d.remote = true
-		d.wait.Go(func() { d.fail(d.awaitEnd(c.Remote.Wait, read.end)) })
-		d.wait.Go(func() { d.talk(hello, c.Remote.In, read, d.take) })
+		d.wait.Go(func() { d.fail(d.awaitEnd(c.Remote.Wait, read)) })
+		d.wait.Go(func() {
+			defer close(read)
+			d.talk(hello, c.Remote.In, c.Remote.Out, d.take)
+		})
 	} else {
 		in, out, err := d.launch(ctx, c, func(conn net.Conn) {
 			d.wait.Go(func() { d.talk(hello, conn, conn, d.take) })
@@ -255,9 +261,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 		if err != nil {
 			return err
 		}
-		read := drained{out, make(chan struct{}), new(sync.Once)}
 		d.wait.Go(func() {
-			err := d.awaitEnd(d.process.Wait, read.end)
+			err := d.awaitEnd(d.process.Wait, read)
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
@@ -270,7 +275,8 @@ func (d *Driver) start(ctx context.Context, c Config) error {
 			d.fail(fmt.Errorf("it ended%s: %w%s", when, err, d.log.lastWords()))
 		})
 		d.wait.Go(func() {
-			d.talk(hello, in, read, func(line []byte, from io.WriteCloser) error {
+			defer close(read)
+			d.talk(hello, in, out, func(line []byte, from io.WriteCloser) error {
 				if to := d.writesTo(); to != nil && to != from {
 					_, _ = d.log.Write(append(line, '\n')) // a log that is full is cut off
 					return nil
@@ -323,36 +329,15 @@ func (d *Driver) awaitEnd(wait func() error, read <-chan struct{}) error {
 	return err
 }
 
-// drained tells when all that there was to read has been read.
-type drained struct {
-	io.ReadCloser
-	end  chan struct{}
-	once *sync.Once
-}
-
-func (r drained) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err != nil {
-		r.once.Do(func() { close(r.end) })
-	}
-	return n, err //nolint:wrapcheck // it is the reader's
-}
-
-// A refusalError is how a driver refused hello.
-type refusalError struct{ error }
-
-// Unwrap returns how, and that it refused.
-func (e refusalError) Unwrap() []error { return []error{e.error, ErrRefused} }
-
 // greet takes the answer to hello.
 func (d *Driver) greet(r response) error {
 	var h Hello
-	if err := json.Unmarshal(r.line, &h); err != nil {
-		return fmt.Errorf("its answer to hello, %s, can't be read: %s", quote(r.line), plain(err))
+	if err := read(r.line, &h); err != nil {
+		return fmt.Errorf("its answer to hello, %s, %s", quote(r.line), plain(err))
 	}
 	switch {
 	case r.Result != "" && r.Result != resultOK:
-		return refusalError{fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why))}
+		return marked{fmt.Errorf("it refused hello with %q%s", r.Result, because(r.Why)), ErrRefused}
 	case h.Protocol < 1 || h.Protocol > Version:
 		return fmt.Errorf("it speaks protocol %d: say \"protocol\":%d in the answer to hello", h.Protocol, Version)
 	case h.Name == "":
@@ -407,15 +392,16 @@ type opened struct {
 // Settle waits until no request for a lock is open, or until one was left without an answer
 // for longer than that, as [Driver.Silent] has it, or the driver can't be used.
 func (d *Driver) Settle(longer time.Duration) {
-	for tick := time.NewTicker(settlePause); ; {
+	tick := time.NewTicker(settlePause)
+	defer tick.Stop()
+	for open, late := 1, false; open > 0 && !late; {
 		select {
 		case <-tick.C:
 		case <-d.stopped.Done():
-			tick.Stop()
 			return
 		}
 		d.mu.Lock()
-		open, late := 0, false
+		open = 0
 		for _, q := range d.open {
 			if q.op != opHello && q.op != opPing {
 				open++
@@ -423,10 +409,6 @@ func (d *Driver) Settle(longer time.Duration) {
 			}
 		}
 		d.mu.Unlock()
-		if open == 0 || late {
-			tick.Stop()
-			return
-		}
 	}
 }
 
@@ -535,10 +517,11 @@ func (d *Driver) Close() error {
 	return errors.Join(err, os.RemoveAll(d.socket))
 }
 
-// fail notes how the driver broke, once, and ends all that waits for it.
+// fail notes how the driver broke, once, and ends all that waits for it. Where [Driver.Close] was called in the meantime, only that it had
+// closed its side before.
 func (d *Driver) fail(err error) {
 	d.mu.Lock()
-	if d.broken == nil && !d.closing {
+	if d.broken == nil && (!d.closing || errors.Is(err, errClosed)) {
 		d.broken = fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	d.mu.Unlock()
@@ -584,21 +567,11 @@ func (d *Driver) talk(hello []byte, to io.WriteCloser, from io.ReadCloser, take 
 	case <-d.stopped.Done():
 	case <-time.After(finishLimit):
 	}
-	d.closed() // before the run had ended, also where [Driver.Close] was called in the meantime
-	d.stop()
+	d.fail(errClosed)
 }
 
 // errClosed says that a driver can't answer any more.
 var errClosed = errors.New("it closed its side of the connection")
-
-// closed notes that the driver closed its connection before the run had ended.
-func (d *Driver) closed() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.broken == nil {
-		d.broken = fmt.Errorf("%w: %w", ErrBroken, errClosed)
-	}
-}
 
 // writesTo is where requests go; nil before hello was answered.
 func (d *Driver) writesTo() io.WriteCloser {
@@ -648,11 +621,8 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	if !utf8.Valid(line) {
 		return fmt.Errorf("it sent the line %s, which is not UTF-8", quote(line))
 	}
-	if err := json.Unmarshal(line, &r); err != nil {
-		return fmt.Errorf("it sent the line %s, which is no message: %s", quote(line), plain(err))
-	}
-	if twice := fieldTwice(line); twice != "" {
-		return fmt.Errorf("it sent the line %s, which has the field %q twice", quote(line), twice)
+	if err := read(line, &r); err != nil {
+		return fmt.Errorf("it sent the line %s, which %s", quote(line), plain(err))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -668,7 +638,7 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	case *r.Re == 0:
 		r.line = bytes.Clone(line)
 		d.to = from
-	case !known(r.Result):
+	case !slices.Contains([]string{resultOK, resultFail, resultInfo, resultUnsupported}, r.Result):
 		return fmt.Errorf("it answered request %d with the result %q: give ok, fail, info or unsupported", *r.Re, r.Result)
 	}
 	delete(d.open, *r.Re)
@@ -680,39 +650,6 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	}
 	asked.answer <- r // there is room for one
 	return nil
-}
-
-// fieldTwice is the name of a field that a JSON object has twice, in any spelling; empty if there
-// is none. It is not clear which of the two counts.
-func fieldTwice(object []byte) string {
-	tokens, seen, depth, name := json.NewDecoder(bytes.NewReader(object)), map[string]bool{}, 0, false
-	for {
-		token, err := tokens.Token()
-		if err != nil {
-			return ""
-		}
-		text, isText := token.(string)
-		brace, isBrace := token.(json.Delim)
-		switch {
-		case isBrace && (brace == '{' || brace == '['):
-			depth++
-		case isBrace:
-			depth--
-		}
-		if name && isText && depth == 1 {
-			if text = strings.ToLower(text); seen[text] {
-				return text
-			}
-			seen[text] = true
-			name = false
-			continue
-		}
-		name = depth == 1 // the next token in the object itself is a name
-	}
-}
-
-func known(result string) bool {
-	return result == resultOK || result == resultFail || result == resultInfo || result == resultUnsupported
 }
 
 // event takes what the driver said unasked.
@@ -747,13 +684,28 @@ func because(why string) string {
 	return ": " + quote([]byte(why))
 }
 
-// plain says in the protocol's words why a line can't be read.
-func plain(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return "it is a JSON " + wrong.Value + " and no object"
-		}
-		return fmt.Sprintf("the field %q is a %s", wrong.Field, wrong.Value)
-	}
-	return "it is no JSON object (a library that prints to stdout needs a driver that uses LOCKCHAOS_SOCKET)"
+// read takes a JSON object with names in any spelling, none of them twice. What Python writes of bytes that are no text is half a character,
+// and is taken for one that is not known.
+func read(line []byte, v any) error {
+	return strict.Unmarshal(line, v, strict.MatchCaseInsensitiveNames(true), jsontext.AllowInvalidUTF8(true))
 }
+
+// plain says in the protocol's words what is wrong with a line: a field that is there twice, in any spelling, for example, of which it is not
+// clear which one counts.
+func plain(err error) string {
+	wrong, typed := errors.AsType[*strict.SemanticError](err)
+	broken, _ := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return fmt.Sprintf("has the field %q twice", strings.ToLower(broken.JSONPointer.LastToken()))
+	case typed && wrong.JSONPointer == "":
+		return fmt.Sprintf("is no message: it is a JSON %s and no object", kinds[wrong.JSONKind])
+	case typed:
+		return fmt.Sprintf("is no message: the field %q is a %s", wrong.JSONPointer.LastToken(), kinds[wrong.JSONKind])
+	default:
+		return "is no message: it is no JSON object (a library that prints to stdout needs a driver that uses LOCKCHAOS_SOCKET)"
+	}
+}
+
+// kinds are those of JSON in words.
+var kinds = map[jsontext.Kind]string{'n': "null", 'f': "bool", 't': "bool", '"': "string", '0': "number", '{': "object", '[': "array"} //nolint:gochecknoglobals // a constant

@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -157,7 +156,7 @@ func grants() map[string]string {
 		"no-address":  `{"result":"ok"}`,
 		"array":       "[1]",
 		"long":        strings.Repeat("x", 1<<21),
-		"info":        `{"re":N,"result":"info","why":"read timeout"}`,
+		"info":        `{"re":N,"result":"info","why":"read timeout \udc80"}`,
 		"lost-first":  `{"event":"lost","hold":"hN"}` + "\n" + `{"event":"news","hold":"x"}` + "\n" + grant,
 	}
 }
@@ -280,13 +279,12 @@ func TestDriver_Broken(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, d.Close()) }()
 			var last error
-			eventually(t, func() bool {
-				_, err := d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
-				last = err
-				return err != nil
-			})
+			require.Eventually(t, func() bool {
+				_, last = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
+				return last != nil
+			}, time.Minute, time.Millisecond)
 			require.NotErrorIs(t, last, lock.ErrNotAcquired, "a broken driver refuses nothing for certain")
-			eventually(t, func() bool { return d.Err() != nil })
+			require.Eventually(t, func() bool { return d.Err() != nil }, time.Minute, time.Millisecond)
 			require.ErrorIs(t, d.Err(), driver.ErrBroken)
 			requireTold(t, role, d.Err().Error())
 			_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
@@ -377,7 +375,7 @@ func TestDriver_LostBeforeItsGrant(t *testing.T) {
 // A driver's log neither stops the driver nor fills the disk.
 func TestDriver_FloodedLog(t *testing.T) {
 	t.Parallel()
-	var log counted
+	var log bytes.Buffer
 	c := config(t, "floods")
 	c.Log = &log
 	d, err := driver.Start(t.Context(), c)
@@ -386,7 +384,7 @@ func TestDriver_FloodedLog(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, d.Close())
-	require.EqualValues(t, 8<<20, log.Load())
+	require.Equal(t, 8<<20, log.Len())
 }
 
 // Close leaves no process behind, also of a driver that does not exit.
@@ -446,12 +444,6 @@ func TestDriver_ExpiresFromTheRequest(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 }
 
-// eventually awaits a condition.
-func eventually(t *testing.T, ready func() bool) {
-	t.Helper()
-	require.Eventually(t, ready, time.Minute, time.Millisecond)
-}
-
 // What drivers of several languages log as they end, and which lines of it are told.
 func TestLastWords(t *testing.T) {
 	files, err := filepath.Glob("testdata/ended/*.log")
@@ -465,12 +457,4 @@ func TestLastWords(t *testing.T) {
 	golden, err := os.ReadFile("testdata/ended.golden")
 	require.NoError(t, err)
 	require.Equal(t, string(golden), got.String())
-}
-
-// counted counts the bytes that it is given.
-type counted struct{ atomic.Int64 }
-
-func (c *counted) Write(b []byte) (int, error) {
-	c.Add(int64(len(b)))
-	return len(b), nil
 }

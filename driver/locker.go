@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -344,12 +344,12 @@ func (d *Driver) enter(ctx context.Context, client string) (leave func(), err er
 // client is asked only between its requests, and a request that begins right after the ping may
 // delay the answer.
 func (d *Driver) measureLag() {
-	pings := int64(0)
-	for tick := time.NewTicker(pingPause); ; {
+	pings, tick := int64(0), time.NewTicker(pingPause)
+	defer tick.Stop()
+	for {
 		select {
 		case <-tick.C:
 		case <-d.stopped.Done():
-			tick.Stop()
 			return
 		}
 		if cap(d.slots) == 1 {
@@ -390,16 +390,12 @@ type keeper struct {
 	id     string
 	client string
 	hold   *lock.Hold
-
-	mu   sync.Mutex
-	gone bool // the library said that the hold is lost
+	gone   atomic.Bool // the library said that the hold is lost
 }
 
 // markLost ends the hold, since its library said that it is lost.
 func (k *keeper) markLost() {
-	k.mu.Lock()
-	k.gone = true
-	k.mu.Unlock()
+	k.gone.Store(true)
 	// A refused extension is how a hold learns that it is lost. It is not sent, also where the
 	// hold is over: it would shorten what another hold of its owner has on the server.
 	_ = k.hold.Extend(context.WithValue(k.driver.stopped, lossKey{}, true), time.Millisecond)
@@ -407,12 +403,6 @@ func (k *keeper) markLost() {
 
 // lossKey is the key under which the context of an extension says that none is to be sent.
 type lossKey struct{}
-
-func (k *keeper) isGone() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.gone
-}
 
 // over forgets the hold.
 func (k *keeper) over() {
@@ -423,7 +413,7 @@ func (k *keeper) over() {
 
 // Extend implements [lock.Keeper].
 func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (time.Time, error) {
-	if k.isGone() {
+	if k.gone.Load() {
 		return time.Time{}, lock.ErrNotHeld
 	}
 	return k.extend(ctx, by)
@@ -485,7 +475,7 @@ func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
 		return fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
 		k.over()
-		over := k.isGone() || !l.Expires.IsZero() && !time.Now().Before(l.Expires)
+		over := k.gone.Load() || !l.Expires.IsZero() && !time.Now().Before(l.Expires)
 		if over && !k.driver.hello.Promises.ReleaseTells {
 			return errors.New("the hold is over, and the library does not tell whether there was something to release")
 		}

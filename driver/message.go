@@ -123,17 +123,17 @@ func (w Way) of(kind string) Way {
 
 // A response is a line of a driver: an answer if Re is there, else an event.
 type response struct {
-	Re     *int64 `json:"re"`
-	Result string `json:"result"`
-	Why    string `json:"why"`
-	Event  string `json:"event"`
-	Hold   string `json:"hold"`
+	Re     *int64 `json:"re,omitempty"`
+	Result string `json:"result,omitempty"`
+	Why    string `json:"why,omitempty"`
+	Event  string `json:"event,omitempty"`
+	Hold   string `json:"hold,omitempty"`
 	// ValidMS is for how long the library says that the grant may be believed,
 	// counted from the request; nil if it says nothing.
-	ValidMS *int64 `json:"valid_ms"`
-	Token   int64  `json:"token"`
+	ValidMS *int64 `json:"valid_ms,omitempty"`
+	Token   int64  `json:"token,omitempty"`
 	// Holds is how often the owner holds a re-entrant lock; 0 means once.
-	Holds int `json:"holds"`
+	Holds int `json:"holds,omitempty"`
 
 	line json.RawMessage // as it came, for hello
 }

@@ -130,17 +130,6 @@ type held struct {
 	over context.CancelFunc
 }
 
-// An answer is a response as it is written.
-type answer struct {
-	Re      int64  `json:"re"`
-	Result  string `json:"result"`
-	Why     string `json:"why,omitempty"`
-	Hold    string `json:"hold,omitempty"`
-	ValidMS *int64 `json:"valid_ms,omitempty"`
-	Token   int64  `json:"token,omitempty"`
-	Holds   int    `json:"holds,omitempty"`
-}
-
 func (s *server) say(v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +138,8 @@ func (s *server) say(v any) {
 
 // answer answers a request, whose context ends with it, or where its client gives it up. That of a grant goes on until the release: a
 // watchdog may depend on it.
-func (s *server) answer(ctx context.Context, q request) answer {
-	a := answer{Re: q.ID, Result: resultOK}
+func (s *server) answer(ctx context.Context, q request) response {
+	a := response{Re: &q.ID, Result: resultOK}
 	var err error
 	defer s.cancel(q.ID)
 	switch q.Op {
@@ -181,15 +170,15 @@ func (s *server) answer(ctx context.Context, q request) answer {
 			}
 		}
 	default:
-		return answer{Re: q.ID, Result: resultUnsupported}
+		return response{Re: &q.ID, Result: resultUnsupported}
 	}
 	switch {
 	case err == nil:
 		return a
 	case errors.Is(err, lock.ErrNotAcquired), errors.Is(err, lock.ErrNotHeld), errors.Is(err, lock.ErrNotReplicated):
-		return answer{Re: q.ID, Result: resultFail, Why: err.Error()}
+		return response{Re: &q.ID, Result: resultFail, Why: err.Error()}
 	default:
-		return answer{Re: q.ID, Result: resultInfo, Why: err.Error()}
+		return response{Re: &q.ID, Result: resultInfo, Why: err.Error()}
 	}
 }
 
@@ -212,10 +201,7 @@ func (s *server) add(ctx context.Context, request int64, h *lock.Hold) string {
 	s.wait.Go(func() {
 		select {
 		case <-h.Lost():
-			s.say(struct {
-				Event string `json:"event"`
-				Hold  string `json:"hold"`
-			}{eventLost, id})
+			s.say(response{Event: eventLost, Hold: id})
 		case <-ctx.Done():
 		}
 	})

@@ -2,8 +2,8 @@
 package drivers_test
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,68 +28,73 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// A language is a driver, and what makes it a lock that deletes whatever lock
-// is there when it releases its own.
+// A language is a driver, how it is built and started in a folder that has it and the file of its language, and what makes it a
+// lock that deletes whatever lock is there when it releases its own.
 type language struct {
-	name, file, needs string
-	right, wrong      string // in the driver's text
-	silent            bool   // a release does not tell whether the lock was held
-	topology          string // on which it is driven
+	name, file, build, start string
+	needs                    string // a command that succeeds where the driver can be played
+	toolchain                bool   // make test does not install it
+	right, wrong             string // in the driver's text
+	silent                   bool   // a release does not tell whether the lock was held
+	topology                 string // on which it is driven; empty: on one server
 }
 
 func TestMain(m *testing.M) { runtest.Main(m) }
 
 func languages() []language {
+	const right, wrong = "if redis.call('GET',KEYS[1]) == ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0", "return redis.call('DEL',KEYS[1])"
+	quoted := strings.NewReplacer("'", `"`)
 	return []language{
+		{name: "python", file: "python/redis_py.py", start: "./redis_py.py", needs: "/usr/bin/python3 -c 'import redis'", right: "lock.release()", wrong: "self.client.delete(lock.name)"},
 		{
-			name: "python", file: "python/redis_py.py", needs: "import redis",
-			right: "lock.release()", wrong: "self.client.delete(lock.name)", topology: topologies.Single,
-		},
-		{
-			name: "php", file: "symfony/driver.php", needs: "Symfony", silent: true, topology: topologies.Sentinels,
+			name: "php", file: "symfony/driver.php", start: "./driver.php", needs: "php --version && ls /usr/share/php/Symfony/Component/Lock/autoload.php",
 			right: "(new RedisStore($redis))->delete($holds[$q['hold']]);", wrong: "$redis->del((string) $holds[$q['hold']]);",
+			silent: true, topology: topologies.Sentinels,
 		},
-		{
-			name: "shell", file: "shell/driver.sh", needs: "redis-cli",
-			right: `release='if redis.call("GET",KEYS[1]) == ARGV[1] then return redis.call("DEL",KEYS[1]) end return 0'`,
-			wrong: `release='return redis.call("DEL",KEYS[1])'`, topology: topologies.Single,
-		},
+		{name: "shell", file: "shell/driver.sh", start: "./driver.sh", needs: "redis-cli --version", right: quoted.Replace(right), wrong: quoted.Replace(wrong)},
+		{name: "node", file: "node/set_nx.js", start: "node set_nx.js", needs: "node --version", toolchain: true, right: right, wrong: wrong},
+		{name: "java", file: "java/SetNx.java", build: "javac -d . Lockchaos.java SetNx.java", start: "java SetNx", needs: "javac -version", toolchain: true, right: right, wrong: wrong},
+		{name: "rust", file: "rust/set_nx.rs", build: "rustc --edition 2021 -O set_nx.rs", start: "./set_nx", needs: "rustc --version", toolchain: true, right: right, wrong: wrong},
+		{name: "go", file: "go/set_nx.go", build: "go mod init driver && go build -o driver lockchaos.go set_nx.go", start: "./driver", needs: "go version", right: right, wrong: wrong},
 	}
 }
 
-// need skips a test whose language is not on this machine, unless all are required.
+// need skips a test whose language is not on this machine, unless all that make test installs are required.
 func need(t *testing.T, l language) {
 	t.Helper()
 	runtest.NeedStore(t, topologies.StoreRedis)
-	var err error
-	switch l.name {
-	case "python":
-		err = exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import redis").Run()
-	case "php":
-		_, err = os.Stat("/usr/share/php/Symfony/Component/Lock/autoload.php")
-		_, missing := exec.LookPath("php")
-		err = errors.Join(err, missing)
-	case "shell":
-		_, err = exec.LookPath("redis-cli")
-	default:
+	err := exec.CommandContext(t.Context(), "/bin/sh", "-c", l.needs).Run()
+	switch {
+	case err != nil && l.toolchain:
+		t.Skipf("%s: %v", l.needs, err)
+	case err != nil:
+		runtest.Lacks(t, fmt.Errorf("%s: %w (make drivers installs it)", l.needs, err))
 	}
-	if err == nil {
-		return
-	}
-	runtest.Lacks(t, fmt.Errorf("%s is missing (make drivers installs it): %w", l.needs, err))
 }
 
-// replaced is a copy of a driver with a bug in place of what is right.
+// command is that of a driver in its folder, built.
+func (l language) command(t *testing.T, driver string) string {
+	t.Helper()
+	dir := filepath.Dir(driver)
+	build := exec.CommandContext(t.Context(), "/bin/sh", "-c", l.build)
+	build.Dir = dir
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return "env -C " + dir + " " + l.start
+}
+
+// replaced is a copy of a driver with a bug in place of what is right, beside the file of its language.
 func replaced(t *testing.T, file, right, wrong string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), right), "the driver has changed: plant the bug again")
+	text := read(t, file)
+	require.Equal(t, 1, strings.Count(text, right), "the driver has changed: plant the bug again")
 	path := filepath.Join(t.TempDir(), filepath.Base(file))
-	if filepath.Ext(file) == ".py" {
-		require.NoError(t, os.Symlink(absolute(t, "python/lockchaos.py"), filepath.Join(filepath.Dir(path), "lockchaos.py")))
+	shared, err := filepath.Glob("*/[lL]ockchaos" + filepath.Ext(file))
+	require.NoError(t, err)
+	for _, beside := range shared {
+		require.NoError(t, os.Symlink(absolute(t, beside), filepath.Join(filepath.Dir(path), filepath.Base(beside))))
 	}
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), right, wrong, 1)), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(text, right, wrong, 1)), 0o755)) //nolint:gosec // a program
 	return path
 }
 
@@ -168,15 +173,15 @@ func TestDrivers(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			need(t, l)
-			command, bug := absolute(t, l.file), replaced(t, l.file, l.right, l.wrong)
+			command, bug := l.command(t, replaced(t, l.file, l.right, l.right)), l.command(t, replaced(t, l.file, l.right, l.wrong))
 			few := some("refused to another process", "late release", "exits")
-			if l.name == "python" {
+			if l.name == "python" || l.toolchain {
 				few = some("given back", "refused to another process", "late release", "late extension", "reply is lost is unknown", "unsupported", "exits")
 			}
 			require.Empty(t, check(t, command, topologies.Single, few...))
 			require.Contains(t, strings.Join(check(t, bug, topologies.Single, "late release"), "\n"), "late release")
 
-			told := judged(t, checker.Valid, command, l.topology, "late-release", faults.MixNone, 4*time.Second)
+			told := judged(t, checker.Valid, command, cmp.Or(l.topology, topologies.Single), "late-release", faults.MixNone, 4*time.Second)
 			if l.silent {
 				require.Contains(t, told.Unpromised, promises.NoReleaseTells)
 			}
@@ -185,7 +190,7 @@ func TestDrivers(t *testing.T) {
 			}
 			// A late release does harm if another client was granted the lock before it: a matter
 			// of chance, and a slow driver has few grants in a run.
-			judged(t, checker.Invalid, bug, l.topology, "late-release", faults.MixNone, 4*time.Second)
+			judged(t, checker.Invalid, bug, cmp.Or(l.topology, topologies.Single), "late-release", faults.MixNone, 4*time.Second)
 		})
 	}
 }
@@ -307,14 +312,32 @@ func TestDrivers_NotCertain(t *testing.T) {
 	}
 }
 
+// A driver in Go is a module of its own: no module of lockchaos lifts the versions under test, and the record of a run says which
+// these were.
+func TestDrivers_OwnVersions(t *testing.T) {
+	t.Parallel()
+	runtest.NeedStore(t, topologies.StoreRedis)
+	path := replaced(t, "go/set_nx.go", `serve("set-nx"`, "serve(library.Path")
+	command := language{start: "./driver", build: `mkdir library && echo 'package library; const Path = "example.com/library"' > library/library.go &&
+		(cd library && go mod init example.com/library) && go mod init driver && sed -i 's/^import (/&"example.com\/library"/' set_nx.go &&
+		go mod edit -require example.com/library@v1.2.3 -replace example.com/library=./library &&
+		go build -o driver lockchaos.go set_nx.go && go list -m all > modules`}.command(t, path)
+	require.Equal(t, "driver\nexample.com/library v1.2.3 => ./library\n", read(t, filepath.Join(filepath.Dir(path), "modules")))
+	told, _, _ := run(t, 1, command, topologies.Single, "contended", faults.MixNone, time.Second)
+	require.Equal(t, "v1.2.3 => ./library (devel)", told.Servers["example.com/library"])
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
 // The document shows one driver whole.
 func TestDrivers_Document(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("python/redis_py.py")
-	require.NoError(t, err)
-	document, err := os.ReadFile("../docs/your-own-lock.md")
-	require.NoError(t, err)
-	require.Contains(t, string(document), "```python\n"+string(text)+"```")
+	require.Contains(t, read(t, "../docs/your-own-lock.md"), "```python\n"+read(t, "python/redis_py.py")+"```")
 }
 
 // A lock of which a process keeps what the server granted, and hands it over among its

@@ -47,7 +47,7 @@ func (l Library) check(where string) error {
 // A Subject is a lock that can be run by name, on some topologies.
 type Subject struct {
 	Library `yaml:",inline"`
-	// Topologies are those that its driver can be on, the first by default.
+	// Topologies are those that its driver can be on.
 	Topologies []string `yaml:"topologies"`
 }
 

@@ -143,7 +143,7 @@ func (p Player) Install(ctx context.Context, l Library, packages []string) (comm
 			return "", err
 		}
 	}
-	return started(dir, m.start(file), arguments), nil
+	return started(dir, l.Version, m.start(file), arguments), nil
 }
 
 // hold waits until no other process installs into the cache folder, and keeps others from it until release is called.
@@ -168,9 +168,9 @@ func (p Player) hold(ctx context.Context) (release func() error, err error) {
 	}
 }
 
-// started is the command that starts a driver in a folder, as a shell reads it.
-func started(dir, start, arguments string) string {
-	return strings.TrimSpace("env -C '" + strings.ReplaceAll(dir, "'", `'\''`) + "' " + start + " " + arguments)
+// started is the command that starts a driver in a folder, as a shell reads it. A run says the version.
+func started(dir, version, start, arguments string) string {
+	return strings.TrimSpace("env -C '" + strings.ReplaceAll(dir, "'", `'\''`) + "' LOCKCHAOS_VERSION=" + version + " " + start + " " + arguments)
 }
 
 // make runs commands in a folder, and writes a mark once all of them came to their end.
@@ -280,6 +280,7 @@ func (p Player) Play(ctx context.Context, f Finding, runs int, control bool) (r 
 	var err, other error
 	r.Found, err = library(f.Packages, rounds)
 	if f.FixedRate != nil && ctx.Err() == nil {
+		f.Version = f.Fixed
 		r.Fixed, other = library(f.FixedPackages, 1)
 		err = errors.Join(err, other)
 	}

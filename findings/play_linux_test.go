@@ -19,10 +19,10 @@ import (
 func TestStarted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b's $x")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver"), []byte("#!/bin/sh\npwd\necho $1\n"), 0o700)) //nolint:gosec // it is run
-	out, err := exec.Command("/bin/sh", "-c", started(dir, "./driver", "none")).Output()                       //nolint:gosec // made here
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "driver"), []byte("#!/bin/sh\npwd\necho $1 $LOCKCHAOS_VERSION\n"), 0o700)) //nolint:gosec // it is run
+	out, err := exec.Command("/bin/sh", "-c", started(dir, "4.7.0", "./driver", "none")).Output()                                 //nolint:gosec // made here
 	require.NoError(t, err)
-	require.Equal(t, dir+"\nnone\n", string(out))
+	require.Equal(t, dir+"\nnone 4.7.0\n", string(out))
 }
 
 // One of two that install the same packages at once does so, and the other one waits and finds them. The lock between them is one
@@ -81,6 +81,7 @@ func TestPlay_Again(t *testing.T) {
 	_, installed := p.folder(f.Library, f.Packages)
 	require.NoError(t, os.MkdirAll(installed, 0o755))
 	r := p.Play(t.Context(), f, 2, true)
+	r.Seconds = 0
 	require.Equal(t, Result{Found: Rate{1, 4}, Control: Rate{0, 2}}, r)
 	require.Equal(t, checker.Valid, r.Verdict())
 }

@@ -39,6 +39,8 @@ type LockSpec struct {
 	// Lease is that of a grant for which none was asked, where it is not [LockOptions.Watchdog],
 	// as of a library with a default of its own. Zero: it is.
 	Lease time.Duration
+	// Wraps is the version of the library that a driver wraps, by its name.
+	Wraps map[string]string
 	// Together says that one request can be for several locks: the locker is a
 	// [workload.Service].
 	Together bool

@@ -98,10 +98,14 @@ func Program(command string, tell func(string)) (LockSpec, error) {
 	if stores := topologies.Stores(); hello.Promises.Store != "" && !slices.Contains(stores, hello.Promises.Store) {
 		return LockSpec{}, fmt.Errorf("the driver's promise of a store: %w", names.Unknown("store", hello.Promises.Store, stores))
 	}
+	wraps := map[string]string{}
+	if hello.Version != "" {
+		wraps[hello.Name] = hello.Version
+	}
 	l := LockSpec{
 		Name: ProgramPrefix + command, About: strings.TrimSpace(hello.Name + " " + hello.Version + ", a driver in " + hello.Language),
 		Promises: hello.Promises, Commands: OwnCommands(), Foreign: true, Connects: true,
-		Sends: hello.Commands, Lease: time.Duration(hello.WatchdogMS) * time.Millisecond,
+		Wraps: wraps, Sends: hello.Commands, Lease: time.Duration(hello.WatchdogMS) * time.Millisecond,
 		Open: func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
 			if o.At == nil {
 				return nil, nil, errors.New("a lock that is a program can't be used here: it connects to the servers by itself")

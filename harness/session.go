@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"runtime"
@@ -275,6 +276,10 @@ func (st *Session) watch(ctx context.Context) {
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
 	st.before, _ = Requests(st.deployment)
+	if l.Lease > 0 || !l.Connects { // else a driver has another one than it is told of
+		st.run.Watchdog = l.LeaseOf(0, o.Watchdog)
+	}
+	maps.Copy(st.run.Servers, l.Wraps)
 }
 
 // Declare records what the lock under test promises under these names.

@@ -63,8 +63,10 @@ type Run struct {
 	// Backend is what the servers ran in: process, container, attach, or [Simulated].
 	Backend  string   `json:"backend,omitempty"`
 	Topology Topology `json:"topology"`
-	// Servers are the server versions, by what they run: "redis": "7.0.15", "valkey": "8.0.1".
+	// Servers are the server versions, by what they run: "redis": "7.0.15", "valkey": "8.0.1"; and that of what a driver wraps.
 	Servers map[string]string `json:"servers,omitempty"`
+	// Watchdog is the lease that a watchdog renews, of a hold for which none was asked; 0: it is not known.
+	Watchdog time.Duration `json:"watchdog,omitempty"`
 	// Machine is what the clients ran on, and servers that are local processes; nil
 	// where that was not recorded.
 	Machine *Machine `json:"machine,omitempty"`

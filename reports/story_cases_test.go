@@ -155,12 +155,14 @@ func TestStories(t *testing.T) {
 		{
 			name: "a hold that its watchdog did not keep, and did not tell", watched: true,
 			script: func(s *script) {
+				s.fault(history.Inject, "stall", "zone-a>redis-1", 50, 51, history.OK, "silent", "")
+				s.fault(history.Heal, "stall", "zone-a>redis-1", 1150, 1151, history.OK, "", "")
 				s.acquire(1, "orders", "a#1", "redis-1", 0, 1, 0)
 				s.acquire(2, "orders", "b#1", "redis-1", 1100, 1101, 0)
 				s.release(2, "orders", "b#1", "redis-1", 1200, 1201)
 				s.attempt(1, history.Release, "orders", "a#1", 3000, 3001, history.Fail, "not held")
 			},
-			told: "client a was granted orders by redis-1 (left to the watchdog, asked to release at 3.000 s)", cure: "watchdog-tells",
+			told: "client a was granted orders by redis-1 (left to the watchdog, which renews a lease of 1,000 ms, asked to release at 3.000 s)|stall zone-a>redis-1 lasted longer than the lease of 1,000 ms that the watchdog renews", cure: "watchdog-tells",
 		},
 		{
 			name: "an extension without an answer, whose clean-up freed the lock",
@@ -319,7 +321,7 @@ func TestStories(t *testing.T) {
 			r.Topology.Name = cmp.Or(tt.topology, r.Topology.Name)
 			in := judged(r, s.history())
 			if tt.watched {
-				in.Report.Results[0].Met = map[string]int{history.MetUnleased: 2}
+				in.Report.Results[0].Met, in.Run.Watchdog = map[string]int{history.MetUnleased: 2}, ms(1000)
 			}
 			results := reports.Summarize(in)
 			told, marked := paragraph(results), ""

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +14,10 @@ import (
 
 	"github.com/lockchaos/lockchaos/adapters/zookeeper"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
 // An ensemble is one for all tests: to boot it costs more than they do.
@@ -26,17 +25,10 @@ type ensemble struct{ topologies.Deployment }
 
 func start(t *testing.T) ensemble {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs real servers; -short leaves them out")
-	}
-	_, err := process.Find(t.Context(), topologies.StoreZooKeeper)
-	if err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") != "1" {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
+	runtest.NeedStore(t, topologies.StoreZooKeeper)
 	topology, err := topologies.ByName(topologies.ZooKeeperEnsemble)
 	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), topology)
+	d, err := runtest.Backend{}.Start(t.Context(), topology)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return ensemble{d}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -39,7 +40,21 @@ type fields map[string]any
 // An asker asks for a lock once, for a client.
 type asker func(ctx context.Context, client, lock string, lease time.Duration) (grant, error)
 
-// serve answers until the run is over. open is given the addresses of the servers and the time that clients wait for one.
+// version is that of the library with which this program was built; empty where its module is none of those.
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, m := range info.Deps {
+		if m.Path == module && m.Replace != nil {
+			return m.Version + " => " + m.Replace.Path + " " + m.Replace.Version
+		} else if m.Path == module {
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// serve answers until the run is over. The name of a library is the path of its module. open is given the addresses of the servers and
+// the time that clients wait for one.
 func serve(name string, promises fields, open func(servers []string, timeout time.Duration) asker) {
 	conn, err := net.Dial("unix", os.Getenv("LOCKCHAOS_SOCKET"))
 	if err != nil {
@@ -101,6 +116,6 @@ func serve(name string, promises fields, open func(servers []string, timeout tim
 			}
 			ask = open(at, time.Duration(q.Timeout)*time.Millisecond)
 		}
-		answers <- fields{"re": q.ID, "protocol": 2, "name": name, "language": "go", "parallel": 32, "keys": []string{"{name}"}, "promises": promises}
+		answers <- fields{"re": q.ID, "protocol": 2, "name": name, "version": version(name), "language": "go", "parallel": 32, "keys": []string{"{name}"}, "promises": promises}
 	}
 }

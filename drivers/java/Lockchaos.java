@@ -57,7 +57,8 @@ abstract class Lockchaos {
                 List<String> servers = new ArrayList<>();
                 for (Matcher m = Pattern.compile("\"addr\":\\s*\"([^\"]+)\"").matcher(line); m.find(); ) servers.add("redis://" + m.group(1));
                 if (!servers.isEmpty()) open(line, servers);
-                say(id, "\"protocol\":2,\"language\":\"java\",\"parallel\":32," + hello());
+                String version = System.getenv().getOrDefault("LOCKCHAOS_VERSION", "");
+                say(id, "\"protocol\":2,\"language\":\"java\",\"version\":\"" + version + "\",\"parallel\":32," + hello());
             } else if (op.equals("ping")) {
                 say(id, "\"result\":\"ok\"");
             } else if (op.equals("cancel")) {

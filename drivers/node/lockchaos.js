@@ -51,7 +51,7 @@ function serve (hello, open) {
     const q = JSON.parse(line)
     if (q.op === 'hello') {
       if (q.servers) lock = await open(q, hold => say({ event: 'lost', hold }))
-      return say({ protocol: 2, language: 'node', parallel: 32, keys: ['{name}'], ...hello, re: q.id })
+      return say({ protocol: 2, language: 'node', version: process.env.LOCKCHAOS_VERSION, parallel: 32, keys: ['{name}'], ...hello, re: q.id })
     }
     if (q.op === 'cancel') return asked.get(q.id)?.abort()
     let said = { result: 'ok' }
@@ -71,4 +71,4 @@ function serve (hello, open) {
   }).on('close', () => process.exit())
 }
 
-module.exports = { serve, No, ioredis, nodeRedis, within }
+module.exports = { serve, No, address, ioredis, nodeRedis, within }

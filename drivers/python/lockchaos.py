@@ -106,7 +106,7 @@ def serve(lock):
             try:
                 if q.get("servers"):
                     call(q, lock.open, q)
-                say(q, **dict({"protocol": 2, "language": "python", "parallel": 32, "keys": ["{name}"]}, **lock.hello))
+                say(q, **dict({"protocol": 2, "language": "python", "version": os.environ.get("LOCKCHAOS_VERSION", ""), "parallel": 32, "keys": ["{name}"]}, **lock.hello))
             except ValueError as e:
                 say(q, result="fail", why=str(e))
         elif q["op"] == "cancel":

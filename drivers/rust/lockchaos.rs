@@ -1,6 +1,5 @@
 //! The driver protocol for a lock in Rust of which the calls block, so that a driver is the lock and nothing else: copy this file
-//! beside it. Each request is answered by a thread of its own.
-use serde_json::{json, Value};
+//! beside it. It needs no crate. Each request is answered by a thread of its own.
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -11,6 +10,16 @@ pub enum Outcome<T> {
     Done(T),
     No(String),
     Unknown(String),
+}
+
+impl<T> Outcome<T> {
+    pub fn map<U>(self, done: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Outcome::Done(t) => Outcome::Done(done(t)),
+            Outcome::No(why) => Outcome::No(why),
+            Outcome::Unknown(why) => Outcome::Unknown(why),
+        }
+    }
 }
 
 pub trait Library: Send + Sync + 'static {
@@ -28,87 +37,79 @@ pub trait Library: Send + Sync + 'static {
     }
 }
 
-pub fn serve<L: Library>(says: Value, open: impl Fn(Vec<String>) -> L) {
-    let mut hello = json!({"protocol": 2, "language": "rust", "parallel": 16, "keys": ["{name}"]});
-    hello.as_object_mut().unwrap().extend(says.as_object().unwrap().clone());
+/// The text of a field of a message, or its number; "" where it is not there.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let Some(at) = line.find(&format!("\"{name}\":")) else { return "" };
+    let value = &line[at + name.len() + 3..];
+    match value.strip_prefix('"') {
+        Some(text) => &text[..text.find('"').unwrap_or(text.len())],
+        None => &value[..value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len())],
+    }
+}
+
+fn valid(ms: i64) -> String {
+    if ms == i64::MAX { String::new() } else { format!(",\"valid_ms\":{ms}") }
+}
+
+/// Answers until the run is over. hello has the fields of the answer to hello as JSON, its name and promises; open is given the addresses
+/// of the servers.
+pub fn serve<L: Library>(hello: &str, open: impl Fn(Vec<String>) -> L) {
     let stream = UnixStream::connect(std::env::var("LOCKCHAOS_SOCKET").unwrap()).unwrap();
     let out = Arc::new(Mutex::new(stream.try_clone().unwrap()));
+    let write = move |message: String| {
+        let _ = out.lock().unwrap().write_all(format!("{{{message}}}\n").as_bytes()); // else the run is over
+    };
     let holds: Arc<Mutex<HashMap<String, Arc<L::Grant>>>> = Arc::default();
     let mut library: Option<Arc<L>> = None;
+    let tells = hello.contains("\"lost\":true");
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { break };
-        let q: Value = serde_json::from_str(&line).unwrap();
-        let out = out.clone();
-        let write = move |a: Value| {
-            let _ = out.lock().unwrap().write_all(format!("{a}\n").as_bytes());
-        };
-        let say = {
-            let write = write.clone();
-            move |mut a: Value, id: &Value| {
-                a["re"] = id.clone();
-                write(a);
+        let id = field(&line, "id").to_string();
+        match field(&line, "op") {
+            "hello" => {
+                let servers: Vec<String> = line.match_indices("\"addr\":").map(|(at, _)| field(&line[at..], "addr").to_string()).collect();
+                if !servers.is_empty() {
+                    library = Some(Arc::new(open(servers)));
+                }
+                let keys = if hello.contains("\"keys\":") { "" } else { "\"keys\":[\"{name}\"]," };
+                let version = std::env::var("LOCKCHAOS_VERSION").unwrap_or_default();
+                write(format!("\"re\":{id},\"protocol\":2,\"language\":\"rust\",\"version\":\"{version}\",\"parallel\":16,{keys}{hello}"));
+                continue;
             }
-        };
-        if q["op"] == "hello" {
-            if let Some(servers) = q["servers"].as_array() {
-                library = Some(Arc::new(open(servers.iter().map(|s| s["addr"].as_str().unwrap().into()).collect())));
+            "acquire" | "extend" | "release" => {}
+            op => {
+                write(format!("\"re\":{id},\"result\":\"{}\"", if op == "ping" { "ok" } else { "unsupported" }));
+                continue;
             }
-            say(hello.clone(), &q["id"]);
-            continue;
         }
-        if q["op"] == "ping" || !["acquire", "extend", "release"].iter().any(|op| q["op"] == *op) {
-            say(json!({"result": if q["op"] == "ping" { "ok" } else { "unsupported" }}), &q["id"]);
-            continue;
-        }
-        let (library, holds) = (library.clone().unwrap(), holds.clone());
-        let tells = hello["promises"]["lost"] == true;
+        let (library, holds, write) = (library.clone().unwrap(), holds.clone(), write.clone());
         std::thread::spawn(move || {
-            let mut watched = None;
-            let outcome = if q["op"] == "acquire" {
-                match library.acquire(q["lock"].as_str().unwrap(), q["lease_ms"].as_u64().unwrap_or(0)) {
-                    Outcome::Done((grant, valid)) => {
-                        let hold = format!("h{}", q["id"]);
-                        let grant = Arc::new(grant);
-                        holds.lock().unwrap().insert(hold.clone(), grant.clone());
-                        watched = Some((hold.clone(), grant));
-                        let mut answer = json!({"result": "ok", "hold": hold});
-                        if valid != i64::MAX {
-                            answer["valid_ms"] = valid.into();
-                        }
-                        Outcome::Done(answer)
-                    }
-                    Outcome::No(why) => Outcome::No(why),
-                    Outcome::Unknown(why) => Outcome::Unknown(why),
-                }
-            } else {
-                let grant = holds.lock().unwrap()[q["hold"].as_str().unwrap()].clone();
-                let outcome = if q["op"] == "extend" {
-                    library.extend(&grant, q["lease_ms"].as_u64().unwrap_or(0))
-                } else {
-                    match library.release(&grant) {
-                        Outcome::Done(()) => Outcome::Done(i64::MAX),
-                        Outcome::No(why) => Outcome::No(why),
-                        Outcome::Unknown(why) => Outcome::Unknown(why),
-                    }
-                };
-                match outcome {
-                    Outcome::Done(i64::MAX) => Outcome::Done(json!({"result": "ok"})),
-                    Outcome::Done(valid) => Outcome::Done(json!({"result": "ok", "valid_ms": valid})),
-                    Outcome::No(why) => Outcome::No(why),
-                    Outcome::Unknown(why) => Outcome::Unknown(why),
-                }
+            let lease = field(&line, "lease_ms").parse().unwrap_or(0);
+            let op = field(&line, "op");
+            let hold = if op == "acquire" { format!("h{id}") } else { field(&line, "hold").to_string() };
+            let held = |hold: &str| holds.lock().unwrap()[hold].clone();
+            let outcome = match op {
+                "acquire" => library.acquire(field(&line, "lock"), lease).map(|(grant, ms)| {
+                    holds.lock().unwrap().insert(hold.clone(), Arc::new(grant));
+                    format!(",\"hold\":\"{hold}\"{}", valid(ms))
+                }),
+                "extend" => library.extend(&held(&hold), lease).map(valid),
+                _ => library.release(&held(&hold)).map(|()| String::new()),
             };
-            let answer = match outcome {
-                Outcome::Done(answer) => answer,
-                Outcome::No(why) => json!({"result": "fail", "why": why}),
-                Outcome::Unknown(why) => json!({"result": "info", "why": why}),
+            let (result, more) = match outcome {
+                Outcome::Done(more) => ("ok", more),
+                Outcome::No(why) => ("fail", format!(",\"why\":\"{}\"", plain(&why))),
+                Outcome::Unknown(why) => ("info", format!(",\"why\":\"{}\"", plain(&why))),
             };
-            say(answer, &q["id"]);
-            if let (true, Some((hold, grant))) = (tells, watched) {
-                if library.lost(&grant) {
-                    write(json!({"event": "lost", "hold": hold}));
-                }
+            write(format!("\"re\":{id},\"result\":\"{result}\"{more}"));
+            if tells && op == "acquire" && result == "ok" && library.lost(&held(&hold)) {
+                write(format!("\"event\":\"lost\",\"hold\":\"{hold}\""));
             }
         });
     }
+}
+
+/// A text without what JSON escapes.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '\'' } else { c }).collect()
 }

@@ -2,6 +2,7 @@
 package adapt
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,14 +23,7 @@ func Lease(ctx context.Context, name string, o lock.Options, long time.Duration)
 	if err := errors.Join(errs...); err != nil {
 		return lock.Lease{}, fmt.Errorf("acquire lock %q: %w", name, err)
 	}
-	l := lock.Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: 1, Length: o.Lease}
-	if l.Owner == "" {
-		l.Owner = rand.Text()
-	}
-	if l.Length == 0 {
-		l.Length = long
-	}
-	return l, nil
+	return lock.Lease{Name: name, Owner: cmp.Or(o.Owner, rand.Text()), Request: rand.Text(), Holds: 1, Length: cmp.Or(o.Lease, long)}, nil
 }
 
 // Expires is the last instant at which a holder may believe in a lease whose

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	logx.Disable()
-	serve("go-zero", fields{"extend": true, "release_tells": true}, func(servers []string, _ time.Duration) asker {
+	serve("github.com/zeromicro/go-zero", fields{"extend": true, "release_tells": true}, func(servers []string, _ time.Duration) asker {
 		store, err := redis.NewRedis(redis.RedisConf{Host: servers[0], Type: redis.NodeType, NonBlock: true})
 		if err != nil {
 			panic(err)

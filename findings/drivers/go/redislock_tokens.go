@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	serve("redislock", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
+	serve("github.com/bsm/redislock", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
 		locks := redislock.New(redis.NewClient(&redis.Options{
 			Addr: servers[0], MaxRetries: -1, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 		}))

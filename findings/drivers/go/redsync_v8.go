@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	serve("redsync", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
+	serve("github.com/go-redsync/redsync/v4", fields{"extend": true, "release_tells": true}, func(servers []string, timeout time.Duration) asker {
 		rs := redsync.New(goredis.NewPool(redis.NewClient(&redis.Options{
 			Addr: servers[0], MaxRetries: -1, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 		})))

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	setnx := os.Args[1] == "setnx"
-	serve("redsync", fields{"extend": true, "release_tells": setnx, "quorum": !setnx}, func(servers []string, timeout time.Duration) asker {
+	serve("github.com/go-redsync/redsync/v4", fields{"extend": true, "release_tells": setnx, "quorum": !setnx}, func(servers []string, timeout time.Duration) asker {
 		var pools []lib.Pool
 		for _, s := range servers {
 			pools = append(pools, goredis.NewPool(redis.NewClient(&redis.Options{

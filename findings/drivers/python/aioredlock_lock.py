@@ -9,7 +9,7 @@ from lockchaos import addresses, serve
 
 
 class Lock:
-    hello = {"name": "aioredlock", "version": importlib.metadata.version("aioredlock"), "watchdog_ms": 1500,
+    hello = {"name": "aioredlock", "version": importlib.metadata.version("aioredlock"),
              "promises": {"extend": True, "watchdog": True}}
 
     async def open(self, q):

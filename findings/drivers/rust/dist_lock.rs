@@ -4,7 +4,6 @@ mod lockchaos;
 use dist_lock::core::{DistLock, LockConfig};
 use dist_lock::provider::RedisDriver;
 use redis::Client;
-use serde_json::json;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use lockchaos::{serve, Library, Outcome};
@@ -55,7 +54,6 @@ impl Library for Locks {
 
 fn main() {
     let extend = std::env::args().any(|a| a == "extend");
-    let hello = json!({"name": "dist_lock", "keys": ["dist_lock:{name}"],
-        "promises": {"extend": extend}});
-    serve(hello, |servers| Locks(Box::leak(Box::new(Client::open(format!("redis://{}/", servers[0])).unwrap())), extend));
+    let hello = format!(r#""name":"dist_lock","keys":["dist_lock:{{name}}"],"promises":{{"extend":{extend}}}"#);
+    serve(&hello, |servers| Locks(Box::leak(Box::new(Client::open(format!("redis://{}/", servers[0])).unwrap())), extend));
 }

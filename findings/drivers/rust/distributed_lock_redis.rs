@@ -3,7 +3,6 @@
 mod lockchaos;
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
-use serde_json::json;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::{runtime::Runtime, sync::watch};
@@ -44,9 +43,10 @@ impl Library for Locks {
 
 fn main() {
     let quorum = std::env::args().any(|a| a == "quorum");
-    let hello = json!({"name": "distributed-lock-redis",
-        "keys": ["distributed-lock:{name}"], "promises": {"watchdog": true, "lost": true, "quorum": quorum}});
-    serve(hello, |servers| {
+    let hello = format!(
+        r#""name":"distributed-lock-redis","keys":["distributed-lock:{{name}}"],"promises":{{"watchdog":true,"lost":true,"quorum":{quorum}}}"#
+    );
+    serve(&hello, |servers| {
         let rt = Runtime::new().unwrap();
         let provider = RedisLockProvider::builder()
             .urls(&servers.iter().map(|a| format!("redis://{a}")).collect::<Vec<_>>())

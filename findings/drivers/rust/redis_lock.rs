@@ -1,7 +1,6 @@
 //! MultiResourceLock of redis-lock, for one resource on one server.
 mod lockchaos;
 use redis_lock::{setup, MultiResourceLock};
-use serde_json::json;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use lockchaos::{serve, Library, Outcome};
@@ -29,9 +28,7 @@ impl Library for RedisLock {
 }
 
 fn main() {
-    let hello = json!({"name": "redis-lock", "keys": ["lock:{name}"],
-        "promises": {"release_tells": true}});
-    serve(hello, |servers| {
+    serve(r#""name":"redis-lock","keys":["lock:{name}"],"promises":{"release_tells":true}"#, |servers| {
         let (client, rt) = (redis::Client::open(format!("redis://{}/", servers[0])).unwrap(), Runtime::new().unwrap());
         rt.block_on(setup(&client)).unwrap();
         RedisLock(client, rt)

@@ -1,7 +1,6 @@
 //! RedLock of redlock-rs, on one server. A validity of more than nine leases is told as nine: the protocol takes no more.
 mod lockchaos;
 use redlock::{Lock, RedLock};
-use serde_json::json;
 use lockchaos::{serve, Library, Outcome};
 
 struct Redlock(RedLock);
@@ -25,8 +24,7 @@ impl Library for Redlock {
 }
 
 fn main() {
-    let hello = json!({"name": "redlock", "promises": {}});
-    serve(hello, |servers| {
+    serve(r#""name":"redlock","promises":{}"#, |servers| {
         let mut l = RedLock::new(servers.iter().map(|a| format!("redis://{a}/")).collect::<Vec<_>>());
         l.set_retry(1, 1);
         Redlock(l)

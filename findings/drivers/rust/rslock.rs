@@ -1,7 +1,6 @@
 //! LockManager of rslock, on one server. A validity of more than nine leases is told as nine: the protocol takes no more.
 mod lockchaos;
 use rslock::{Lock, LockError, LockManager};
-use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use lockchaos::{serve, Library, Outcome};
 
@@ -27,8 +26,7 @@ impl Library for Rslock {
 }
 
 fn main() {
-    let hello = json!({"name": "rslock", "promises": {}});
-    serve(hello, |servers| {
+    serve(r#""name":"rslock","promises":{}"#, |servers| {
         let mut m = LockManager::new(servers.iter().map(|a| format!("redis://{a}/")).collect::<Vec<_>>());
         m.set_retry(1, 1);
         Rslock(m, Builder::new_current_thread().enable_all().build().unwrap())

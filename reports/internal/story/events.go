@@ -50,6 +50,9 @@ func grantEvent(r *facts.Facts, h *holding.Grant) Event {
 		lease = "lease " + say.Span(asked.Lease)
 	} else if r.Met(history.MetUnleased) && facts.Unleased(h) {
 		lease = "left to the watchdog"
+		if r.Run.Watchdog > 0 {
+			lease += ", which renews a lease of " + say.Span(r.Run.Watchdog)
+		}
 	}
 	ev.Detail = joined(", ", token, lease, entitled(h))
 	return ev

@@ -77,7 +77,7 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 		}
 	}
 	t.freeing = t.freed()
-	s := Story{Headline: t.headline(), InEffect: t.inEffect(), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
+	s := Story{Headline: t.headline(), InEffect: joined(" ", t.inEffect(), t.outlasted()), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
 	switch {
 	case r.Shared(v.Lock):
 		s.Look = t.row.SharedLook
@@ -362,6 +362,18 @@ func (t *telling) wrongly(op history.Op) bool {
 // unextended reports whether a hold of the violation was left to a watchdog, which is to extend it until its release.
 func (t *telling) unextended() bool {
 	return t.r.Met(history.MetUnleased) && slices.ContainsFunc(t.holds, facts.Unleased)
+}
+
+// outlasted says which fault was longer than the lease that a watchdog renews: a lock that does not tell its holder can't survive that.
+func (t *telling) outlasted() string {
+	lease := t.r.Run.Watchdog
+	for _, f := range t.effective {
+		keeps := slices.ContainsFunc([]history.Effect{history.Isolates, history.Cuts, history.Stalls, history.Stops, history.Withholds}, f.Has)
+		if lease > 0 && keeps && f.End-f.At() > lease && t.unextended() {
+			return fmt.Sprintf("%s lasted longer than the lease of %s that the watchdog renews: while it keeps the renewals back, only a notice at the end of that lease helps.", f.Label(), say.Span(lease))
+		}
+	}
+	return ""
 }
 
 // replicated reports whether the servers have replicas, or it is not known.
