@@ -63,9 +63,6 @@ const (
 	// Extended ends an extension that the holder asked for: Err is nil, [ErrNotHeld],
 	// or what kept the answer away.
 	Extended
-	// Detached follows [Hold.Detach]: the lock is held, and this client has no part in it
-	// any more. The client that attaches it is told of an Acquired.
-	Detached
 	// Warned tells once of what costs time or safety on this server: Err says what. There is no lease.
 	Warned
 )
@@ -82,7 +79,7 @@ func endOf(err error) EventKind {
 
 // String returns the kind's name in lower case.
 func (k EventKind) String() string {
-	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended", "detached", "warned"}
+	names := [...]string{"acquired", "waited", "renewing", "renewed", "lost", "released", "refused", "failed", "extended", "warned"}
 	if k < Acquired || k > Warned {
 		return fmt.Sprintf("event %d", int(k))
 	}

@@ -82,21 +82,6 @@ func ExampleDo() { //nolint:testableexamples // needs a server
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
 }
 
-func ExampleHold_Detach() { //nolint:testableexamples // needs a server
-	ctx := context.Background()
-	locks, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
-	h, _ := locks.Mutex("orders").Acquire(ctx, lock.Options{Lease: time.Minute, Wait: lock.Forever})
-	text, _ := h.Detach(ctx)
-
-	// Another process, which was given the text:
-	others, _ := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
-	h, err := others.Attach(ctx, text)
-	if errors.Is(err, lock.ErrNotHeld) {
-		return // it took longer than a minute
-	}
-	_ = h.Release(ctx)
-}
-
 func ExampleFencedMutex() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})

@@ -134,14 +134,6 @@ func TestLateCopyOfAGrantThatHasEnded(t *testing.T) {
 			require.ErrorIs(t, h.Extend(t.Context(), time.Minute), ErrNotHeld)
 			<-h.Lost()
 		},
-		"detached": func(t *testing.T, c *Client, h *Hold) {
-			t.Helper()
-			text, err := h.Detach(t.Context())
-			require.NoError(t, err)
-			h, err = c.Attach(t.Context(), text)
-			require.NoError(t, err)
-			require.NoError(t, h.Release(t.Context()))
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,8 +57,6 @@ func TestWhatAnObjectHasIsTold(t *testing.T) {
 	require.Equal(t, [2]string{"a", "b"}, [2]string{parts[0].Name, parts[1].Name})
 	require.Nil(t, both.Leases(nil))
 	require.Nil(t, both.Leases(acquire(t, c, "x", long)))
-	_, err = h.Detach(t.Context())
-	require.ErrorContains(t, err, "only holds of a Mutex, FencedMutex or SpinMutex can be detached")
 
 	rw := c.RWMutex("rw", lock.RWOptions{})
 	left, err := rw.TTL(t.Context())
