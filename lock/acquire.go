@@ -41,10 +41,8 @@ type grant struct {
 	displaced bool           // it was lost once, and given back
 	refused   refused        // when the server last did
 	waiter    *wakeup.Waiter // that messages reach; nil while none do
-	failures  int            // of requests, one after the other, that the wait outlived
 	tried     bool           // to release it while it was held, and the answer is lost
-	ending    bool           // the server was asked to release it
-	moved     bool           // or to extend it by its owner
+	changed   bool           // the server was asked to release or to extend it
 	late      bool           // copies of its first request may come, which know no mark
 	round     *round         // of a Redlock, the last one,
 	doubt     error          // and why one before may have left something
@@ -61,8 +59,7 @@ type identity struct {
 // held is what a plain lock is while this request holds it alone.
 func (c *identity) held() string { return "held " + c.request + " " + c.owner }
 
-// answer is the server's to one try. The zero answer is a refusal, and so is one without an
-// answer for a reason that may pass: the outcome is unknown then.
+// answer is the server's to one try. The zero answer is a refusal.
 type answer struct {
 	granted bool
 	handed  bool // by the release before, and for a short lease at first
@@ -70,7 +67,6 @@ type answer struct {
 	token   int64
 	expires time.Time
 	ttl     time.Duration // of a refusal: until the lock runs out
-	failed  error         // why there was no answer, if a waiter is to ask again
 }
 
 // refused is a refusal: what a waiter knows for sure about its place in the queue.
@@ -143,14 +139,10 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			g.withdrawLater(ctx, g.client.tasks.Go)
 		}
 		if panicked != nil {
-			if g.waiter != nil {
-				c.wakeups.Leave(g.waiter, false)
-			}
 			panic(panicked)
 		}
 	}()
 	a, err = g.askFirst(ctx)
-	callers := ctx
 	ctx, cancel := bounded(ctx, begin, opt.Wait)
 	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
@@ -164,19 +156,11 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 		}
 	}
 	if err == nil && !a.granted {
-		a, err = g.begin(ctx)
-		switch {
-		case err != nil || a.granted:
-		case g.waits:
-			waited = true
-			a, err = g.wait(ctx, a, begin, opt.Wait)
-		case g.copied: // a copy would be granted the lock later
-			err = g.undo(ctx, false, ErrNotAcquired, errors.New("refused, and a copy of the request may be on its way"))
-		default:
-			err = ErrNotAcquired
-		}
+		var on bool
+		a, on, err = g.askOn(ctx, begin, opt.Wait)
+		waited = waited || on
 	}
-	return g, a, waited, refusal(unanswered(callers, ctx, err))
+	return g, a, waited, refusal(unanswered(ctx, err))
 }
 
 // bounded is a context that ends a while after the end of a wait, in which a request that is in flight then is answered.
@@ -184,13 +168,16 @@ func bounded(ctx context.Context, begin time.Time, wait time.Duration) (context.
 	if wait <= 0 || wait > Forever-answerLimit {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, begin.Add(wait+answerLimit))
+	return context.WithDeadlineCause(ctx, begin.Add(wait+answerLimit), errNoAnswer)
 }
 
-// unanswered says of an error whether the bounded context of a caller is why.
-func unanswered(callers, bounded context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && callers.Err() == nil && bounded.Err() != nil {
-		return fmt.Errorf("no answer within %v of the end of the wait: %w", answerLimit, err)
+// errNoAnswer is why a bounded context has ended before that of the caller.
+var errNoAnswer = fmt.Errorf("no answer within %v of the end of the wait", answerLimit)
+
+// unanswered says of an error whether the end of a bounded context is why.
+func unanswered(bounded context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(bounded), errNoAnswer) {
+		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	return err
 }
@@ -225,20 +212,53 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 	return answer{}, nil
 }
 
-// begin asks for the first time.
-func (g *grant) begin(ctx context.Context) (answer, error) {
-	wakeups := g.client.wakeups
-	if g.handsOver() { // a message may come right behind the refusal
-		g.waiter = wakeups.Attend(g.client.inbox, g.request)
+// askOn asks until the lock is granted or the wait is over.
+func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) (a answer, waited bool, err error) {
+	c := g.client
+	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit}
+	switch {
+	case g.handsOver():
+		g.waiter = c.wakeups.Attend(c.inbox, g.request) // a message may come right behind the refusal
+		p.waiter = g.waiter
+		p.listen = func() *wakeup.Waiter {
+			g.waiter = c.wakeups.Join(c.inbox, g.request)
+			return g.waiter
+		}
+	case p.spin == nil:
+		p.listen = func() *wakeup.Waiter { return c.wakeups.Join(g.keys.channel, g.request) }
 	}
-	a, err := g.try(ctx)
-	if err == nil && a.granted {
-		g.client.isContended(g.name).Store(false)
+	granted, err := c.wait(ctx, p, func(ctx context.Context, message string) (bool, time.Duration, error) {
+		if h, ok := g.handed(message); ok {
+			a = h
+			return true, 0, nil
+		}
+		var err error
+		a, err = g.try(ctx)
+		if a.granted && !p.waited {
+			c.isContended(g.name).Store(false)
+		}
+		return a.granted, a.ttl, err
+	})
+	waited = p.waited && g.waits
+	left := p.waited && (g.queued() || g.copied) // something of it may have reached the server
+	switch {
+	case granted:
+		return a, waited, nil
+	case g.kind.redlock != nil: // each round takes back what it was granted
+		return answer{}, waited, err
+	case errors.As(err, &again{}):
+		if left {
+			g.withdrawLater(ctx, g.client.tasks.Go)
+		}
+	case err == nil && left:
+		err = g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
+	case err == nil:
+		err = ErrNotAcquired
+	case left && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired)):
+		err = g.undo(ctx, false, err, err)
+	default: // of a request, which is being undone already
 	}
-	if g.waiter != nil && (err != nil || a.granted) {
-		wakeups.Leave(g.waiter, false)
-	}
-	return a, err
+	return answer{}, waited, err
 }
 
 // try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
@@ -263,8 +283,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	switch {
 	case g.waits && transport.IsPassing(err):
 		g.displaced = g.displaced || g.place != 0 // it may have been granted unheard, and have lost its place since
-		g.failures++
-		return answer{failed: err, ttl: pauseAfter(g.failures - 1)}, nil // and the wait goes on
+		return answer{}, again{err}
 	case err != nil:
 		if r.Sent {
 			g.withdrawLater(ctx, g.client.tasks.Go)
@@ -281,7 +300,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		return answer{}, err
 	case numbers[0] == 0:
 		c.isContended(g.name).Store(true)
-		g.failures, g.place, g.refused = 0, numbers[2], refused{sent, numbers[3]}
+		g.place, g.refused = numbers[2], refused{sent, numbers[3]}
 		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
 	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}
@@ -296,50 +315,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 }
 
 // queued reports whether a refused request may have left something in a queue.
-func (g *grant) queued() bool { return g.kind.queued || g.drawn() != "" }
-
-// wait asks again until the lock is granted or the wait is over. a is the
-// refusal of the first try.
-func (g *grant) wait(ctx context.Context, a answer, begin time.Time, limit time.Duration) (answer, error) {
-	c := g.client
-	p := pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, waiter: g.waiter}
-	switch {
-	case p.waiter != nil || p.spin != nil:
-	case g.handsOver():
-		g.waiter = c.wakeups.Join(c.inbox, g.request)
-		p.waiter = g.waiter
-	default:
-		p.waiter = c.wakeups.Join(g.keys.channel, g.request)
-	}
-	granted, err := c.wait(ctx, p, a.ttl, func(ctx context.Context, message string) (granted bool, after time.Duration, err error) {
-		if h, ok := g.handed(message); ok {
-			a = h
-			return true, 0, nil
-		}
-		a, err = g.try(ctx)
-		return a.granted, a.ttl, err
-	})
-	left := g.queued() || g.copied // something of it may have reached the server
-	switch {
-	case granted:
-		return a, nil
-	case g.kind.redlock != nil: // each round takes back what it was granted
-		return answer{}, cmp.Or(err, a.failed)
-	case err == nil && a.failed != nil:
-		if left {
-			g.withdrawLater(ctx, g.client.tasks.Go)
-		}
-		return answer{}, a.failed
-	case err == nil && left:
-		return answer{}, g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
-	case err == nil:
-		return answer{}, ErrNotAcquired
-	case (left || a.failed != nil) && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired)):
-		return answer{}, g.undo(ctx, false, err, err)
-	default: // of a request, which is being undone already
-		return answer{}, err
-	}
-}
+func (g *grant) queued() bool { return g.waits && g.kind.queued || g.drawn() != "" }
 
 // errForgotten says that a server which was to take permits back found none.
 var errForgotten = errors.New("the server has forgotten the request: its permits may still be taken")
@@ -355,11 +331,10 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) er
 		return fmt.Errorf("%w: %w", reason, err)
 	}
 	released := false
-	failed, err := await(ctx, g.client, nil, func() (err error) {
+	err := g.client.await(ctx, nil, func() (err error) {
 		released, err = g.withdraw(ctx)
 		return err
 	})
-	err = cmp.Or(err, failed)
 	if granted && err == nil && !released && g.kind.hasNoLease {
 		err = errForgotten
 	}
@@ -460,18 +435,13 @@ func (g *grant) tell(ctx context.Context, kind EventKind, l Lease, took time.Dur
 	g.client.tell(ctx, kind, l, took, err)
 }
 
-func (g *grant) expires(sent time.Time, lease time.Duration) time.Time {
-	return g.client.expires(sent, lease)
-}
-
 // Extend is for the hold. An end that a watchdog keeps becomes no sooner.
 func (g *grant) Extend(ctx context.Context, l Lease, d time.Duration) (time.Time, error) {
-	g.moved = true
+	g.changed = true
 	sent := time.Now()
 	err := g.extend(ctx, d)
-	g.tell(ctx, Extended, l, time.Since(sent), err)
-	expires := g.expires(sent, d)
-	if err == nil && g.watched && l.Expires.After(expires) {
+	expires := g.client.expires(sent, d)
+	if g.watched && l.Expires.After(expires) {
 		expires = l.Expires
 	}
 	return expires, err
@@ -512,7 +482,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 // release ends the grant, which may be believed in until then, on the server.
 func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
-	g.ending = true
+	g.changed = true
 	if g.late {
 		g.withdrawLater(ctx, g.client.background)
 	}

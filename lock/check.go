@@ -17,7 +17,7 @@ const checkLimit = 5 * time.Second
 // worth calling once at the start. The client also works where Check finds something; that its user may not publish it tells its
 // Observer then, once ([Warned]).
 func (c *Client) Check(ctx context.Context) error {
-	found, err := await(ctx, c, c.closing, func() error {
+	err := c.await(ctx, c.closing, func() error {
 		memory := error(nil)
 		if cluster, ok := c.rdb.(interface {
 			ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
@@ -28,10 +28,7 @@ func (c *Client) Check(ctx context.Context) error {
 		}
 		return errors.Join(memory, c.checkMessages(ctx))
 	})
-	if err = errors.Join(err, found); err != nil {
-		return fmt.Errorf("check the servers: %w", err)
-	}
-	return nil
+	return wrap(err, "check the servers")
 }
 
 // checkMemory says whether a server may evict keys.

@@ -174,17 +174,21 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
-	c = c.withDefaults()
-	client := &Client{
-		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
-	}
+	client := newClient(rdb, c.withDefaults())
 	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
 		client.node = one.Options().Addr
 	}
-	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
-	client.queues = newLocalQueues()
-	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout, client.background)
 	return client, nil
+}
+
+func newClient(rdb redis.UniversalClient, c Config) *Client {
+	client := &Client{
+		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
+		queues: &localQueues{of: map[queueKey]*localQueue{}},
+	}
+	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
+	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout, client.background)
+	return client
 }
 
 // failoverAddr is what go-redis calls the address of a failover client.

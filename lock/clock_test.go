@@ -22,8 +22,6 @@ func (w willing) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time,
 func (w willing) Release(context.Context, Lease) error                         { return nil }
 func (w willing) taskGroup() *taskGroup                                        { return w.life }
 func (w willing) onLost(Lease)                                                 { time.Sleep(w.slow) }
-func (w willing) extend(context.Context, time.Duration) error                  { return nil }
-func (w willing) expires(sent time.Time, d time.Duration) time.Time            { return sent.Add(d) }
 func (w willing) tell(context.Context, EventKind, Lease, time.Duration, error) {}
 
 func timed(lease time.Duration, w willing) *Hold {
@@ -72,7 +70,7 @@ func TestHoldsEndInTime(t *testing.T) {
 		require.Len(t, life.held(), 0)
 		for i, h := range holds {
 			if ends[i] == 0 {
-				h.end(false) // its goroutine waits
+				close(h.lost) // its goroutine waits
 			}
 		}
 		time.Sleep(time.Hour)
@@ -109,10 +107,10 @@ type counting struct {
 	renewals int
 }
 
-func (c *counting) extend(context.Context, time.Duration) error {
+func (c *counting) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time, error) {
 	c.renewals++
 	time.Sleep(5 * time.Millisecond)
-	return nil
+	return time.Now().Add(d), nil
 }
 
 // A hold whose lease is over by the local clock is lost, also where an extension is

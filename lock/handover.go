@@ -76,7 +76,10 @@ func (g *grant) tokenLife() int64 {
 func (g *grant) handed(message string) (answer, bool) {
 	var ticket, ms, token int64
 	var key string
-	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket == 0 || ticket != g.refused.ticket {
+	if g.refused.ticket == 0 {
+		return answer{}, false
+	}
+	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket != g.refused.ticket {
 		return answer{}, false
 	}
 	lease := time.Duration(ms) * time.Millisecond

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,10 @@ type Hold struct {
 	timer    *time.Timer // of its end, and of its next renewal
 	watch    *watch      // nil: no watchdog keeps it
 	isLost   bool
-	ending   bool // a release was asked for
-	gone     bool // the service said that the grant is over,
-	answered bool // in answer to a release,
-	released bool // which ended it
-	untold   bool // in the background, which its owner wasn't told yet
+	ending   bool  // a release was asked for
+	over     error // once the service said that the grant is over: what a release returns from then on
+	answered bool  // it said so in answer to a release,
+	untold   bool  // in the background, which ended the grant, and its owner wasn't told yet
 	watchers map[*watcher]struct{}
 }
 
@@ -62,10 +62,6 @@ type watcher struct {
 
 // Its holdHooks are the grant of a lock of this package.
 type holdHooks interface {
-	// extend asks for that lease from now on.
-	extend(ctx context.Context, lease time.Duration) error
-	// expires is the end of a lease that was asked for then.
-	expires(sent time.Time, lease time.Duration) time.Time
 	tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error)
 	// taskGroup is that of the client, in which the hold may be released in the background.
 	taskGroup() *taskGroup
@@ -166,7 +162,7 @@ func (h *Hold) notify(w *watcher) (stop func()) {
 }
 
 // isOver reports whether the hold is lost, or a release was asked for.
-func (h *Hold) isOver() bool { return h.isLost || h.ending || h.gone }
+func (h *Hold) isOver() bool { return h.isLost || h.ending }
 
 // Extend makes the lease end d from now, at least a millisecond; where a
 // watchdog keeps the hold it never ends sooner than before. On the server the
@@ -196,27 +192,36 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 		return ErrNotHeld
 	}
 	sent := time.Now()
+	err := h.moveEnd(ctx, l, d)
+	if h.hooks != nil {
+		h.hooks.tell(ctx, Extended, l, time.Since(sent), err)
+	}
+	if h.watch != nil { // it is renewed soon, because its end may have moved
+		h.renewAt(time.Now().Add(min(h.watch.lease/3, time.Until(h.Lease().Expires)/2)))
+	}
+	return err
+}
+
+// moveEnd asks for the lease l to end d from now. It is the caller's turn.
+func (h *Hold) moveEnd(ctx context.Context, l Lease, d time.Duration) error {
+	sent := time.Now()
 	expires, err := h.keeper.Extend(ctx, l, d)
 	switch {
-	case errors.Is(err, ErrNotHeld):
-		h.end(h.ends == nil) // of several holds, others are there to be released
-	case err != nil: // it may end then already
+	case err == nil:
+		return h.move(func(now *Lease) { now.Expires, now.Length = expires, l.Length })
+	case !errors.Is(err, ErrNotHeld): // it may end then already
 		if expires.IsZero() {
 			expires = sent.Add(d)
 		}
-		_ = h.move(func(l *Lease) {
-			if l.Expires.IsZero() || expires.Before(l.Expires) {
-				l.Expires = expires
+		_ = h.move(func(now *Lease) {
+			if now.Expires.IsZero() || expires.Before(now.Expires) {
+				now.Expires = expires
 			}
 		})
-	default:
-		err = h.move(func(l *Lease) { l.Expires = expires })
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.watch != nil && !h.isOver() { // it is renewed soon, because its end may have moved
-		h.watch.next = time.Now().Add(min(h.watch.lease/3, time.Until(h.lease.Expires)/2))
-		h.arm()
+	case h.ends == nil:
+		h.end(ErrNotHeld)
+	default: // of several holds, others are there to be released
+		h.end(nil)
 	}
 	return err
 }
@@ -239,21 +244,16 @@ func (h *Hold) Release(ctx context.Context) error {
 		}
 	}
 	h.beginEnd()
-	gone, err := h.release(ctx, false)
+	err := h.release(ctx, false)
 	if err == nil {
 		return nil
 	}
-	if !gone {
-		h.end(errors.Is(err, ErrNotHeld))
-		if ctx.Err() != nil && h.hooks != nil {
-			life := h.hooks.taskGroup()
-			life.background(func() {
-				_ = life.retryForAWhile(ctx, func(ctx context.Context) error {
-					_, err := h.release(ctx, true)
-					return err
-				})
-			})
-		}
+	h.end(nil)
+	if !errors.Is(err, ErrNotHeld) && ctx.Err() != nil && h.hooks != nil {
+		life := h.hooks.taskGroup()
+		life.background(func() {
+			_ = life.retryForAWhile(ctx, func(ctx context.Context) error { return h.release(ctx, true) })
+		})
 	}
 	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
 }
@@ -261,7 +261,7 @@ func (h *Hold) Release(ctx context.Context) error {
 // beginEnd ends the watchdog, the clock, and the contexts of the hold.
 func (h *Hold) beginEnd() {
 	h.mu.Lock()
-	h.ending, h.watch = true, nil
+	h.ending = true
 	h.stop()
 	var told []func()
 	for w := range h.watchers {
@@ -276,39 +276,42 @@ func (h *Hold) beginEnd() {
 	}
 }
 
-// release asks the service to end the grant, unless that is over already. The error is [ErrNotHeld] then.
+// release asks the service to end the grant, unless that is over already.
 // later says that it runs in the background: the next call of its owner is told of a success.
-func (h *Hold) release(ctx context.Context, later bool) (gone bool, err error) {
+func (h *Hold) release(ctx context.Context, later bool) error {
 	if err := h.take(ctx); err != nil {
-		return false, err
+		return err
 	}
 	defer h.give()
 	h.mu.Lock()
-	l, gone, untold, released, answered := h.lease, h.gone, h.untold, h.released, h.answered
+	l, over, answered, untold := h.lease, h.over, h.answered, h.untold
 	h.untold = untold && later
 	h.mu.Unlock()
 	k, late := h.keeper.(lateKeeper)
+	var err error
 	switch {
 	case untold:
-		return true, nil
-	case !gone:
+		return nil
+	case over == nil:
 		err = h.keeper.Release(ctx, l)
-	case late:
+	case !late:
+		return over
+	default:
 		if err = k.ReleaseLate(ctx, l); err == nil && answered {
 			err = fmt.Errorf("%w: %w", ErrNotHeld, probe.ErrConfirmedAgain)
 		}
-	case released:
-		err = ErrReleased
-	default:
-		err = ErrNotHeld
 	}
 	if err == nil || errors.Is(err, ErrNotHeld) { // in one step, and before the next caller's turn
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.gone, h.answered, h.released = true, true, h.released || err == nil && !gone
-		h.untold = later && err == nil
+		h.answered, h.untold = true, later && err == nil
+		if h.over == nil && err == nil {
+			h.over = ErrReleased
+		} else if h.over == nil {
+			h.over = ErrNotHeld
+		}
 	}
-	return gone, err
+	return err
 }
 
 // take waits for the right to talk to the service about this grant, until give. It is given also where ctx has ended.
@@ -330,8 +333,7 @@ func (h *Hold) give() { <-h.turn }
 
 // arm sets the timer to the next renewal or to the end of the lease, whichever comes first.
 func (h *Hold) arm() {
-	if h.isLost || h.ending || h.ends != nil || h.lease.Expires.IsZero() {
-		h.stop()
+	if h.isOver() || h.ends != nil || h.lease.Expires.IsZero() {
 		return
 	}
 	at := h.lease.Expires
@@ -377,7 +379,7 @@ func (h *Hold) expire() {
 	over := !h.ending && h.ends == nil && !h.lease.Expires.IsZero() && !time.Now().Before(h.lease.Expires)
 	h.mu.Unlock()
 	if over {
-		h.end(false)
+		h.end(nil)
 	}
 }
 
@@ -397,15 +399,15 @@ func (h *Hold) move(change func(l *Lease)) error {
 	return nil
 }
 
-// end loses the hold; gone says that the service confirmed it.
-func (h *Hold) end(gone bool) {
+// end loses the hold, unless it was released; over is why, if the service said so.
+func (h *Hold) end(over error) {
 	h.mu.Lock()
-	h.gone = h.gone || gone
-	if h.isLost {
+	h.over = cmp.Or(h.over, over)
+	if h.isLost || errors.Is(h.over, ErrReleased) {
 		h.mu.Unlock()
 		return
 	}
-	h.isLost, h.watch = true, nil
+	h.isLost = true
 	h.stop()
 	l, watchers := h.lease, h.watchers
 	h.watchers = nil

@@ -10,8 +10,7 @@ import (
 // A release in the background is known to the next one as soon as that has its turn.
 func TestReleaseAfterOneInTheBackground(t *testing.T) {
 	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(time.Hour)}, willing{})
-	_, err := h.release(t.Context(), true)
-	require.NoError(t, err)
+	require.NoError(t, h.release(t.Context(), true))
 	require.NoError(t, h.Release(t.Context()), "the owner wasn't told yet")
 	require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
+	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
 // latchLife is how long a latch that has reached 0 is remembered.
@@ -69,34 +70,25 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 	if err := l.check(Options{Wait: wait}); err != nil {
 		return false, err
 	}
-	begin, round, failures := time.Now(), "", 0
-	callers := ctx
+	begin, round := time.Now(), ""
 	ctx, cancel := bounded(ctx, begin, wait)
 	defer cancel()
-	var failed error
 	look := func(ctx context.Context, _ string) (bool, time.Duration, error) {
 		left, now, err := l.look(ctx, l.client.closing)
-		if failed = nil; wait > 0 && transport.IsPassing(err) {
-			failed = err
-			failures++
-			return false, pauseAfter(failures - 1), nil
+		if wait > 0 && transport.IsPassing(err) {
+			return false, 0, again{err}
 		}
-		failures = 0
 		if round = cmp.Or(round, now); err == nil && now != round {
 			err = fmt.Errorf("%w: deleted, and set again", ErrNotSet)
 		}
 		return err == nil && left == 0, 0, err
 	}
-	zero, after, err := look(ctx, "")
-	if err != nil || zero || wait == 0 {
-		return zero, unanswered(callers, ctx, err)
-	}
-	p := pending{begin: begin, limit: wait, waiter: l.client.wakeups.Join(l.keys.channel, "")}
-	zero, err = l.client.wait(ctx, p, after, look)
-	if err == nil && !zero { // the message may have been lost
+	listen := func() *wakeup.Waiter { return l.client.wakeups.Join(l.keys.channel, "") }
+	zero, err := l.client.wait(ctx, &pending{begin: begin, limit: wait, listen: listen}, look)
+	if err == nil && !zero && wait > 0 { // the message may have been lost
 		zero, _, err = look(ctx, "")
 	}
-	return zero, cmp.Or(unanswered(callers, ctx, err), failed)
+	return zero, unanswered(ctx, err)
 }
 
 // Delete removes the latch, and reports whether there was one.

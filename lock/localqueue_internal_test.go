@@ -73,7 +73,7 @@ func contended(t *testing.T, c *Client, o Options) *Hold {
 	h, err := c.Acquire(t.Context(), "orders", Options{Owner: "before", Lease: time.Minute, Wait: time.Minute})
 	require.NoError(t, err)
 	next, _ := takes(t.Context(), c, o)
-	redistest.Await(t, "the refusal", func() bool { return c.wakeups.Waiting(c.inbox) == 1 })
+	tickets(t, c.rdb.(*redis.Client), 1)
 	require.NoError(t, h.Release(t.Context()))
 	h = <-next
 	c.queues.batchLasts(t, grantOf(t, h))
@@ -202,15 +202,15 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	waits, _ := takes(t.Context(), c, o)
 	c.queues.wait(t, 2)
 	c.queues.mu.Lock()
-	grantOf(t, h).moved = true // it is released on the server
+	grantOf(t, h).changed = true // it is released on the server
 	c.queues.mu.Unlock()
 	require.NoError(t, h.Release(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g := c.Mutex("orders").grant(o)
-	redistest.Await(t, "its turn", func() bool { return len(first.turn) == 1 })
-	turn := <-first.turn
-	first.turn <- turn
+	redistest.Await(t, "its turn", func() bool { return len(first) == 1 })
+	turn := <-first
+	first <- turn
 	_, asks, _ := g.waitLocally(ctx, first, time.Now(), time.Minute)
 	require.True(t, asks)
 	c.queues.asked(g, false, true)

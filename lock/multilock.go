@@ -244,7 +244,7 @@ func (b *bundle) hold(name string, o Options) *Hold {
 	h := newHold(l, b)
 	h.ends = b.ends
 	for _, part := range b.holds {
-		part.notify(&watcher{lost: func() { h.end(false) }})
+		part.notify(&watcher{lost: func() { h.end(nil) }})
 	}
 	return h
 }

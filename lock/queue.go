@@ -49,22 +49,20 @@ type queueKey struct {
 // localQueue is the queue for one lock. It is there while a caller waits in it or
 // asks the server, and while a grant that callers contended for is held.
 type localQueue struct {
-	waiters []*localWaiter // in the order of arrival
+	waiters []localWaiter // in the order of arrival
 	asking  bool           // a caller asks the server
 	holder  string         // the request that the server granted, and that may be passed on
 	ends    time.Time      // when that may be done no longer, and the first waiter asks the server
 }
 
-// localWaiter is a caller that waits in a queue.
-type localWaiter struct{ turn chan localTurn } // holds one
+// localWaiter is a caller that waits in a queue for its turn. It holds one.
+type localWaiter chan localTurn
 
 // localTurn ends the wait: with a grant, or with the right to ask the server.
 type localTurn struct {
 	identity identity
 	answer   answer
 }
-
-func newLocalQueues() *localQueues { return &localQueues{of: map[queueKey]*localQueue{}} }
 
 // shares reports whether a grant may be passed on in memory.
 func (g *grant) shares() bool {
@@ -76,7 +74,7 @@ func (g *grant) queueKey() queueKey { return queueKey{g.keys.lock, g.lease, g.wa
 
 // join puts a caller into the queue for its lock. It returns nil if the caller is to
 // ask the server at once.
-func (s *localQueues) join(key queueKey) *localWaiter {
+func (s *localQueues) join(key queueKey) localWaiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[key]
@@ -88,7 +86,7 @@ func (s *localQueues) join(key queueKey) *localWaiter {
 		q.asking = true
 		return nil
 	}
-	w := &localWaiter{turn: make(chan localTurn, 1)}
+	w := make(localWaiter, 1)
 	q.waiters = append(q.waiters, w)
 	return w
 }
@@ -105,7 +103,7 @@ func (s *localQueues) next(key queueKey, q *localQueue) {
 
 // give ends the wait of the first waiter.
 func (q *localQueue) give(t localTurn) {
-	q.waiters[0].turn <- t
+	q.waiters[0] <- t
 	q.waiters = slices.Delete(q.waiters, 0, 1)
 }
 
@@ -137,7 +135,7 @@ func (s *localQueues) asked(g *grant, granted, waited bool) {
 // pass gives a grant that its holder releases to the first waiter, if that may be,
 // and reports whether it did.
 func (s *localQueues) pass(g *grant, expires time.Time) bool {
-	if !g.shares() || g.ending || g.moved || g.client.isClosing() {
+	if !g.shares() || g.changed || g.client.isClosing() {
 		return false
 	}
 	s.mu.Lock()
@@ -186,7 +184,7 @@ func (s *localQueues) leave(g *grant) {
 }
 
 // withdraw takes a waiter out of its queue; false if its turn has come.
-func (s *localQueues) withdraw(key queueKey, w *localWaiter) bool {
+func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[key]
@@ -194,13 +192,13 @@ func (s *localQueues) withdraw(key queueKey, w *localWaiter) bool {
 		return false
 	}
 	before := len(q.waiters)
-	q.waiters = slices.DeleteFunc(q.waiters, func(other *localWaiter) bool { return other == w })
+	q.waiters = slices.DeleteFunc(q.waiters, func(other localWaiter) bool { return other == w })
 	return len(q.waiters) < before
 }
 
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
-	ctx context.Context, w *localWaiter, begin time.Time, limit time.Duration,
+	ctx context.Context, w localWaiter, begin time.Time, limit time.Duration,
 ) (a answer, asks bool, err error) {
 	var over <-chan time.Time
 	if limit != Forever {
@@ -210,7 +208,7 @@ func (g *grant) waitLocally(
 	}
 	var t localTurn
 	select {
-	case t = <-w.turn:
+	case t = <-w:
 	case <-over:
 		err = ErrNotAcquired
 	case <-ctx.Done():
@@ -222,7 +220,7 @@ func (g *grant) waitLocally(
 		if g.client.queues.withdraw(g.queueKey(), w) {
 			return answer{}, false, err
 		}
-		t = <-w.turn
+		t = <-w
 	}
 	switch {
 	case !t.answer.granted: // with an error, the turn goes to the next

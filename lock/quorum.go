@@ -79,7 +79,7 @@ func (g *grant) askServers(ctx context.Context) (answer, error) {
 		err = doubt
 	}
 	if g.waits && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !t.isMajority(t.refused) {
-		return answer{failed: err}, nil
+		err = again{err}
 	}
 	return answer{}, err
 }

@@ -137,14 +137,11 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
 	}
-	config := Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}
+	config := Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}.withDefaults()
 	for i, rdb := range servers {
-		client, err := New(rdb, config)
-		if err != nil {
-			return nil, err
-		}
-		client.taskGroup, client.node = r.taskGroup, ""
-		r.client, r.nodes[i].Client = client, client
+		r.client = newClient(rdb, config)
+		r.client.taskGroup = r.taskGroup // but for its transport: Close waits for no server that is silent
+		r.nodes[i].Client = r.client
 	}
 	k := *kinds.mutex
 	k.usesMutexScripts, k.tickets, k.redlock = false, false, r
@@ -171,20 +168,16 @@ func suitNumber(n int) error {
 // can't be one of several.
 func independent(rdb redis.UniversalClient) (addr string, err error) {
 	switch rdb := rdb.(type) {
-	case nil:
-		return "", errors.New("no Redis client")
 	case *redis.Client:
 		if addr = rdb.Options().Addr; addr == failoverAddr {
-			return "", errors.New("a failover client moves on to a replica, which may not have the newest grants: pass a client of one server")
+			err = errors.New("a failover client moves on to a replica, which may not have the newest grants: pass a client of one server")
 		}
-		return addr, nil
 	case *redis.ClusterClient:
-		return "", errors.New("a cluster keeps a lock on one of its servers, whatever client asks: pass clients of independent servers")
-	case *redis.Ring:
-		return "", errors.New("a ring moves a lock to another server when a shard is down: pass a client of one server")
+		err = errors.New("a cluster keeps a lock on one of its servers, whatever client asks: pass clients of independent servers")
 	default:
-		return "", nil
+		err = suits(rdb, Config{})
 	}
+	return addr, err
 }
 
 // Check asks every server who it is, and joins what is wrong: a server that is
@@ -196,20 +189,21 @@ func (r *Redlock) Check(ctx context.Context) error {
 	var asked sync.WaitGroup
 	for i, v := range r.nodes {
 		asked.Go(func() {
-			infos[i], errs[i] = await(ctx, v.Client, r.closing, func() *redis.InfoCmd { return v.rdb.InfoMap(ctx) })
-			if errs[i] == nil {
-				errs[i] = infos[i].Err()
-			}
+			errs[i] = r.await(ctx, r.closing, func() error {
+				infos[i] = v.rdb.InfoMap(ctx)
+				return infos[i].Err()
+			})
 		})
 	}
 	asked.Wait()
 	first := map[string]string{} // address by run ID
-	for i, info := range infos {
+	for i := range infos {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("server %s: %w", r.nodes[i].addr, errs[i])
 			continue
 		}
-		addr, id, mode := r.nodes[i].addr, info.Item("Server", "run_id"), info.Item("Server", "redis_mode")
+		addr, info := r.nodes[i].addr, infos[i]
+		id, mode := info.Item("Server", "run_id"), info.Item("Server", "redis_mode")
 		switch {
 		case id == "":
 			errs[i] = fmt.Errorf("server %s doesn't say who it is: let the user run INFO", addr)

@@ -184,18 +184,18 @@ func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {
 
 // await runs f, which Close awaits, in a goroutine of its own, and returns what it returns; or the context's error soon after
 // that ends, or [ErrClosed] soon after abort is closed.
-func await[T any](ctx context.Context, c *Client, abort <-chan struct{}, f func() T) (v T, err error) {
+func (l *taskGroup) await(ctx context.Context, abort <-chan struct{}, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return v, err
+		return err
 	}
-	answer := make(chan T, 1)
-	c.background(func() { answer <- f() })
+	answer := make(chan error, 1)
+	l.background(func() { answer <- f() })
 	select {
-	case v = <-answer:
-		return v, nil
+	case err := <-answer:
+		return err
 	case <-ctx.Done():
-		return v, ctx.Err()
+		return ctx.Err()
 	case <-abort:
-		return v, ErrClosed
+		return ErrClosed
 	}
 }

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
@@ -22,42 +23,69 @@ type pending struct {
 	spin   func(tries int) time.Duration // the pauses, if there are no messages
 	begin  time.Time
 	limit  time.Duration
-	waiter *wakeup.Waiter // that messages reach, if there are some
+	listen func() *wakeup.Waiter // begins to listen to messages, once it has to wait; nil: there are none
+	waiter *wakeup.Waiter        // that messages reach; nil while none do
+	waited bool                  // what it waits for was not there at once
 }
 
-// wait calls ask whenever what is waited for may have come: when a message says
+// again is an error that may pass: a call that may wait asks again.
+type again struct{ error }
+
+func (e again) Unwrap() error { return e.error }
+
+// wait calls ask at once, and then whenever what is waited for may have come: when a message says
 // so, and at the latest when it is due by itself, for an end by expiry sends no
 // message. after is when that is, as ask returns it: 0 if it isn't known. The
-// result is false if the limit was reached.
+// result is false if the limit was reached, with the error of the last request if that was an [again].
 func (c *Client) wait(
-	ctx context.Context, p pending, after time.Duration,
-	ask func(ctx context.Context, message string) (done bool, after time.Duration, err error),
+	ctx context.Context, p *pending, ask func(ctx context.Context, message string) (done bool, after time.Duration, err error),
 ) (bool, error) {
-	var wake chan string
+	message, failures := "", 0
 	unused := false // a wake-up that we took and that came to nothing
-	if p.waiter != nil {
-		wake = p.waiter.Wake
-		defer func() { c.wakeups.Leave(p.waiter, unused) }()
-	}
+	defer func() {
+		if p.waiter != nil {
+			c.wakeups.Leave(p.waiter, unused)
+		}
+	}()
 	for tries := 0; ; tries++ {
+		done, after, err := ask(ctx, message)
+		switch {
+		case done:
+			unused = false
+			return true, nil
+		case err == nil:
+			failures = 0
+		case !errors.As(err, &again{}):
+			return false, err
+		default:
+			after = pauseAfter(failures)
+			failures++
+		}
+		p.waited, unused, message = true, false, ""
 		left := p.limit
 		if p.limit != Forever {
 			if left -= time.Since(p.begin); left <= 0 {
-				return false, nil
+				return false, err
 			}
+		}
+		if p.waiter == nil && p.listen != nil {
+			p.waiter = p.listen()
+		}
+		var wake chan string
+		if p.waiter != nil {
+			wake = p.waiter.Wake
 		}
 		poll := p.pause(tries, after)
 		if p.spin == nil && c.denied.Load() {
 			poll = min(poll, deniedPoll)
 		}
 		timer := time.NewTimer(min(poll, left))
-		message := ""
 		select {
 		case message = <-wake:
 			unused = true
 		case <-timer.C:
 			if left <= poll {
-				return false, nil
+				return false, err
 			}
 		case <-ctx.Done():
 			timer.Stop()
@@ -67,13 +95,6 @@ func (c *Client) wait(
 			return false, ErrClosed
 		}
 		timer.Stop()
-		done, next, err := ask(ctx, message)
-		if err != nil {
-			return false, err
-		}
-		if unused, after = false, next; done {
-			return true, nil
-		}
 	}
 }
 

@@ -34,7 +34,7 @@ func together(at time.Time, period time.Duration) time.Time {
 
 // renew renews the hold, which is due.
 func (h *Hold) renew() {
-	life := h.hooks.taskGroup()
+	life, w := h.hooks.taskGroup(), h.watch
 	if !life.enter() { // the client is closed
 		return
 	}
@@ -42,54 +42,43 @@ func (h *Hold) renew() {
 	select { // it doesn't wait for its turn
 	case h.turn <- struct{}{}:
 	default:
-		h.schedule(func(w *watch) { w.next = time.Now().Add(w.period / 10) })
+		h.renewAt(time.Now().Add(w.lease / 30))
 		return
 	}
 	defer h.give()
 	h.mu.Lock()
-	if h.isOver() || h.watch == nil {
-		h.mu.Unlock()
+	l, over := h.lease, h.isOver()
+	h.mu.Unlock()
+	if over {
 		return
 	}
-	l, w := h.lease, *h.watch
-	h.mu.Unlock()
 	l.Length = w.lease // a shorter one was handed over
 	background := context.Background()
 	h.hooks.tell(background, Renewing, l, 0, nil)
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(background, max(w.period/2, 5*time.Millisecond))
 	defer cancel()
-	err := h.hooks.extend(ctx, w.lease)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotHeld) {
+	err := h.moveEnd(ctx, l, w.lease)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrLost) {
 		err = fmt.Errorf("no answer in time: %w", err)
 	}
 	answered := time.Now()
-	switch {
-	case err == nil:
+	var next time.Time
+	if err == nil {
 		w.pause, w.period = 0, w.lease/3
-		w.next = together(sent.Add(w.period), w.period)
-		err = h.move(func(l *Lease) {
-			l.Length = w.lease
-			if end := h.hooks.expires(sent, w.lease); end.After(l.Expires) {
-				l.Expires = end
-			}
-		})
-	case errors.Is(err, ErrNotHeld):
-		h.end(true)
-	default:
+		next = together(sent.Add(w.period), w.period)
+	} else {
 		w.pause = min(max(2*w.pause, w.period/20), w.period/2)
-		w.next = answered.Add(w.pause)
+		next = answered.Add(w.pause)
 	}
 	h.hooks.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
-	h.schedule(func(now *watch) { *now = w })
+	h.renewAt(next)
 }
 
-// schedule changes when the next renewal is due.
-func (h *Hold) schedule(change func(*watch)) {
+// renewAt sets when the next renewal is due.
+func (h *Hold) renewAt(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.watch != nil {
-		change(h.watch)
-	}
+	h.watch.next = at
 	h.arm()
 }
