@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/probe"
 )
 
 // A Member is one of the locks of a [MultiLock].
@@ -126,10 +128,9 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 		if err == nil {
 			return b.hold(m.name, o), nil
 		}
-		stuck := b.giveBack(ctx)
-		if stuck != nil && !errors.Is(stuck, ErrNotHeld) {
-			if errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReplicated) {
-				err = opaque{err}
+		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
+			if endOf(err) == Refused { // which isn't the whole truth
+				err = errors.New(err.Error())
 			}
 			return nil, fmt.Errorf("%w; take the grants back: %w", err, stuck)
 		}
@@ -141,11 +142,6 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 
 // errAged says that the first members ran out while the others were asked for.
 var errAged = fmt.Errorf("%w: a lease ran out before the last lock was granted", ErrNotAcquired)
-
-// opaque hides what an error is, because it is not the whole truth.
-type opaque struct{ err error }
-
-func (o opaque) Error() string { return o.err.Error() }
 
 // remaining is what is left of a wait.
 func remaining(begin time.Time, wait time.Duration) time.Duration {
@@ -195,11 +191,7 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 
 // A bundle is what the members of a MultiLock granted, and the keeper of the
 // hold that stands for them.
-type bundle struct {
-	holds []*Hold // of the first members
-	over  []error // what became of a release, by hold; nil after a success too
-	known []bool  // that it is over
-}
+type bundle struct{ holds []*Hold } // of the first members
 
 // ask asks for one more member. A hold that a watchdog keeps has no end by which
 // to bound the wait, so the wait ends when it is lost.
@@ -213,7 +205,7 @@ func (b *bundle) ask(ctx context.Context, member Member, o Options) (*Hold, erro
 	}
 	h, err := member.Locker.Acquire(asking, member.Name, o)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(asking), ErrLost) {
-		err = fmt.Errorf("%w while another was waited for: %w", ErrLost, opaque{err})
+		err = fmt.Errorf("%w while another was waited for: %v", ErrLost, err) //nolint:errorlint // an end of the context that is not the caller's
 	}
 	return h, err
 }
@@ -251,30 +243,30 @@ func (b *bundle) hold(name string, o Options) *Hold {
 
 // Extend is for the hold.
 func (b *bundle) Extend(ctx context.Context, _ Lease, d time.Duration) (time.Time, error) {
-	errs := make([]error, len(b.holds))
-	b.each(func(i int) { errs[i] = b.holds[i].Extend(ctx, d) })
+	errs := b.each(func(h *Hold) error { return h.Extend(ctx, d) })
 	return b.ends(), errors.Join(errs...)
 }
 
 // each calls f for every hold at once. Where a call panics, so does each, after the others
 // have returned.
-func (b *bundle) each(f func(i int)) {
+func (b *bundle) each(f func(h *Hold) error) []error {
 	var calls sync.WaitGroup
-	panics := make(chan any, len(b.holds))
-	for i := range b.holds {
+	errs, panics := make([]error, len(b.holds)), make(chan any, len(b.holds))
+	for i, h := range b.holds {
 		calls.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
 					panics <- v
 				}
 			}()
-			f(i)
+			errs[i] = f(h)
 		})
 	}
 	calls.Wait()
 	if len(panics) > 0 {
 		panic(<-panics)
 	}
+	return errs
 }
 
 // giveBack releases all also where the context has ended.
@@ -287,23 +279,16 @@ func (b *bundle) giveBack(ctx context.Context) error {
 // Release is for the hold. It releases all that aren't known to be over. Its error is
 // [ErrNotHeld] only if all are over now.
 func (b *bundle) Release(ctx context.Context, _ Lease) error {
-	if b.over == nil {
-		b.over, b.known = make([]error, len(b.holds)), make([]bool, len(b.holds))
-	}
-	b.each(func(i int) {
-		if !b.known[i] {
-			b.over[i] = b.holds[i].Release(ctx)
-			b.known[i] = b.over[i] == nil || errors.Is(b.over[i], ErrNotHeld)
+	errs := b.each(func(h *Hold) error {
+		err := h.Release(ctx)
+		if errors.Is(err, ErrReleased) || errors.Is(err, probe.ErrConfirmedAgain) { // by a call before
+			return nil
 		}
+		return err
 	})
-	if !slices.Contains(b.known, false) {
-		return errors.Join(b.over...)
-	}
-	errs := slices.Clone(b.over)
-	for i, err := range errs {
-		if err != nil && b.known[i] {
-			errs[i] = opaque{err}
-		}
+	over := func(err error) bool { return err == nil || errors.Is(err, ErrNotHeld) }
+	if unknown := slices.DeleteFunc(slices.Clone(errs), over); len(unknown) > 0 {
+		return errors.Join(unknown...)
 	}
 	return errors.Join(errs...)
 }
