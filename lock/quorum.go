@@ -38,7 +38,7 @@ type round struct {
 type vote struct {
 	state    voteState
 	asks     int  // how often it was asked for a grant,
-	replies  int  // and how often that came to something
+	replies  int  // and how often that came to something: else it is under way, or no caller awaits it
 	copied   bool // a copy of that may be on its way
 	tried    bool // to release it, and the answer is lost
 	answered bool // a release, which
@@ -91,27 +91,24 @@ func (q *round) request(ctx context.Context) (time.Time, quorumCount, error) {
 	t := quorumCount{nodes: r.nodes}
 	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, func(ctx context.Context, i int) (bool, error) {
 		return q.ask(ctx, i, lease)
-	}, t.count)
+	}, t.count, t.enough)
 	if err == nil && t.won() && time.Now().Before(expires) {
 		return expires, t, nil
 	}
-	confirmed := 0
+	confirmed, reason := 0, t.failure()
 	if err == nil {
 		confirmed, err = q.undo(ctx, t.no)
 	}
-	definite := t.isMajority(t.no + confirmed)
-	late := fmt.Errorf("granted when the lease of %v was over already", lease)
+	if t.won() {
+		reason = fmt.Errorf("granted when the lease of %v was over already", lease)
+	}
 	switch {
 	case err != nil: // perhaps before anything was sent
 		q.undoLater(ctx)
-	case t.won() && definite:
-		err = fmt.Errorf("%w: %w", ErrNotAcquired, late)
-	case t.won():
-		err = fmt.Errorf("%w, and taken back on %d of %d servers", late, confirmed, t.yes)
-	case definite:
-		err = t.withErrors(ErrNotAcquired)
+	case t.isMajority(t.no + confirmed):
+		err = fmt.Errorf("%w: %w", ErrNotAcquired, reason)
 	default:
-		err = t.failure()
+		err = reason
 	}
 	return time.Time{}, t, err
 }
@@ -213,42 +210,33 @@ func (q *round) undo(ctx context.Context, no int) (confirmed int, err error) {
 	q.closed = true
 	before := slices.Clone(q.votes)
 	q.mu.Unlock()
-	granted, asked := 0, make([]bool, len(before))
-	for i, v := range before {
-		switch {
-		case v.state == absent:
-		case v.asks != v.replies:
-			q.redlock.background(func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.redlock.config.NodeTimeout)
-				defer cancel()
-				_, _ = q.releaseOn(ctx, i, true)
-			})
-		default:
-			asked[i] = true
-		}
+	granted, awaited := 0, 0
+	tally := func(v vote, n int) {
 		if v.state == present {
-			granted++
+			granted += n
+		}
+		if v.state != absent && v.asks == v.replies {
+			awaited += n
 		}
 	}
-	if !slices.Contains(asked, true) {
-		return 0, nil
+	for _, v := range before {
+		tally(v, 1)
 	}
 	err = q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil,
-		func(ctx context.Context, i int) (released bool, err error) {
-			if asked[i] {
-				_, err = q.releaseOn(ctx, i, true)
+		func(ctx context.Context, i int) (bool, error) {
+			if before[i].state == absent {
+				return false, nil
 			}
-			return asked[i], err
+			_, err := q.releaseOn(ctx, i, true)
+			return true, err
 		},
-		func(i int, had bool, err error) bool {
-			if before[i].state == present {
-				granted--
-			}
+		func(i int, had bool, err error) {
+			tally(before[i], -1)
 			if had && err == nil {
 				confirmed++
 			}
-			return granted == 0 && len(before)/2 < no+confirmed
-		})
+		},
+		func() bool { return awaited == 0 || granted == 0 && len(before)/2 < no+confirmed })
 	return confirmed, err
 }
 
@@ -262,7 +250,7 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 	r := q.redlock
 	t := quorumCount{nodes: r.nodes}
 	gaveUp := r.askAll(ctx, r.config.NodeTimeout, nil,
-		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, d) }, t.count)
+		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, d) }, t.count, t.enough)
 	switch {
 	case t.won():
 		return nil
@@ -291,11 +279,11 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 		q.mu.Lock()
 		v := q.votes[i]
 		q.mu.Unlock()
-		if v.answered || v.state == absent { // known to be over
+		if v.answered { // known to be over
 			return v.released, nil
 		}
 		return q.releaseOn(ctx, i, v.state != present)
-	}, t.count)
+	}, t.count, t.enough)
 	switch {
 	case err != nil:
 		return err
@@ -316,14 +304,14 @@ func (r *Redlock) send(ctx context.Context, i int, s transport.Call) transport.R
 }
 
 // askAll asks every server at once, with a context that ends after the limit or when
-// all have answered, and passes the answers to hear, one after the other, until that returns
-// true. The requests for which the caller no longer waits go on.
+// all have answered, and passes the answers to hear, one after the other, until they are enough.
+// The requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
 // as abort is closed.
 func (r *Redlock) askAll(
 	ctx context.Context, limit time.Duration, abort <-chan struct{},
-	ask func(ctx context.Context, i int) (bool, error), hear func(i int, yes bool, err error) (enough bool),
+	ask func(ctx context.Context, i int) (bool, error), hear func(i int, yes bool, err error), enough func() bool,
 ) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -351,18 +339,15 @@ func (r *Redlock) askAll(
 			answered()
 		})
 	}
-	for range r.nodes {
+	for n := 0; n < len(r.nodes) && !enough(); n++ {
 		select {
 		case a := <-replies:
-			if !hear(a.i, a.yes, a.err) {
-				continue
-			}
+			hear(a.i, a.yes, a.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-abort:
 			return ErrClosed
 		}
-		break
 	}
 	if r.isClosing() { // the process may be about to end
 		select {
@@ -381,9 +366,8 @@ type quorumCount struct {
 	refused int     // of those, that answered with an error
 }
 
-// count counts one more, and reports whether the outcome is known: a majority
-// either way, or none, and whether a majority said anything.
-func (t *quorumCount) count(i int, yes bool, err error) bool {
+// count counts one more.
+func (t *quorumCount) count(i int, yes bool, err error) {
 	switch {
 	case err != nil:
 		t.errs = append(t.errs, fmt.Errorf("%s: %w", t.nodes[i].addr, err))
@@ -395,6 +379,11 @@ func (t *quorumCount) count(i int, yes bool, err error) bool {
 	default:
 		t.no++
 	}
+}
+
+// enough reports whether the outcome is known: a majority
+// either way, or none, and whether a majority said anything.
+func (t *quorumCount) enough() bool {
 	said := t.yes + t.no
 	left := len(t.nodes) - said - len(t.errs)
 	tied := !t.isMajority(t.yes+left) && !t.isMajority(t.no+left)
