@@ -24,20 +24,16 @@ type keys struct {
 // Further keys have their part after the name where the braces end it,
 // "lock:{cart}:token", and else before it, "lock:token:{user:1}:cart".
 func keysOf(prefix, name string) keys {
-	if hasTag(name) {
-		lock := prefix + "::" + name
-		k := keys{name: name, lock: lock, part: lock[:len(prefix)+1], end: lock[len(prefix)+1:]}
-		k.channel = k.of("released")
-		return k
+	k := keys{name: name, lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
+	if !hasTag(name) {
+		k.lock = prefix + ":{" + escaped.Replace(name) + "}"
+		k.part, k.end = k.lock+":", ""
 	}
-	tag := name
-	if strings.ContainsAny(name, "%{}") { // most names have none, and a replacer is dear
-		tag = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
-	}
-	channel := prefix + ":{" + tag + "}:released"
-	part := strings.TrimSuffix(channel, "released")
-	return keys{name: name, lock: strings.TrimSuffix(part, ":"), channel: channel, part: part}
+	k.channel = k.of("released")
+	return k
 }
+
+var escaped = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D") //nolint:gochecknoglobals // a constant
 
 // parts are what the names of further keys have after the prefix.
 var parts = []string{ //nolint:gochecknoglobals // a constant
