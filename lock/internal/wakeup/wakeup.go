@@ -4,7 +4,6 @@ package wakeup
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -107,21 +106,11 @@ func (u *Wakeups) Leave(w *Waiter, unused bool) {
 	t := u.topics[w.channel]
 	t.waiters = slices.DeleteFunc(t.waiters, func(other *Waiter) bool { return other == w })
 	if (unused || len(w.Wake) > 0) && w.channel != u.inbox { // what is in the inbox is for one alone
-		t.wakeFirst(1)
+		t.wake(1)
 	}
 	if len(t.waiters) == 0 {
 		u.mark()
 	}
-}
-
-// Waiting returns how many wait for messages on a channel.
-func (u *Wakeups) Waiting(channel string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if t := u.topics[channel]; t != nil {
-		return len(t.waiters)
-	}
-	return 0
 }
 
 // mark tells run that topics changed.
@@ -132,18 +121,26 @@ func (u *Wakeups) mark() {
 	}
 }
 
-// wake wakes a waiter, unless it is woken already.
+// wake wakes a waiter, and reports whether it was not woken already. What is for it alone takes the place of
+// a wake-up that says less. The mutex is held, so no other message comes in between.
 func (w *Waiter) wake(message string) bool {
 	select {
 	case w.Wake <- message:
 		return true
 	default:
-		return false
 	}
+	if message != "" {
+		select {
+		case <-w.Wake:
+		default:
+		}
+		w.Wake <- message
+	}
+	return false
 }
 
-// wakeFirst wakes the first n waiters that aren't woken already.
-func (t *topic) wakeFirst(n int) {
+// wake wakes the first n waiters that aren't woken already.
+func (t *topic) wake(n int) {
 	for _, w := range t.waiters {
 		if n > 0 && w.wake("") {
 			n--
@@ -176,7 +173,7 @@ func (u *Wakeups) run() {
 	}
 }
 
-// receive wakes those for whom a message is: "3" is for the first three waiters,
+// receive wakes those for whom a message is: "1" is for the first waiter,
 // "all" for every one, and "=X" for the one whose request is X, which gets what follows that
 // after a space.
 func (u *Wakeups) receive(message any) {
@@ -184,33 +181,26 @@ func (u *Wakeups) receive(message any) {
 	defer u.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
-		t := u.topics[m.Channel]
-		if t == nil {
-			return
-		}
+		t, ok := u.topics[m.Channel]
 		to, one := strings.CutPrefix(m.Payload, "=")
-		if !one {
-			n, err := strconv.Atoi(to)
-			if err != nil {
-				n = len(t.waiters)
-			}
-			t.wakeFirst(n)
-			return
-		}
-		request, rest, _ := strings.Cut(to, " ")
-		for _, w := range t.waiters {
-			if w.request == request && !w.wake(rest) {
-				select { // in place of a wake-up that says less
-				case <-w.Wake:
-				default:
+		switch {
+		case !ok:
+		case one:
+			request, rest, _ := strings.Cut(to, " ")
+			for _, w := range t.waiters {
+				if w.request == request {
+					w.wake(rest)
 				}
-				w.wake(rest)
 			}
+		case to == "1":
+			t.wake(1)
+		default:
+			t.wake(len(t.waiters))
 		}
 	case *redis.Subscription:
 		if t := u.topics[m.Channel]; t != nil && m.Kind == "subscribe" {
 			t.confirmed = t.asked
-			t.wakeFirst(len(t.waiters))
+			t.wake(len(t.waiters))
 		}
 	}
 }
