@@ -76,10 +76,10 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	require.NoError(t, err)
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
-	require.False(t, a.granted)
+	require.True(t, !a.granted)
 	locked, err := m.IsLocked(t.Context())
 	require.NoError(t, err)
-	require.False(t, locked)
+	require.True(t, !locked)
 }
 
 // closedClient is a client that starts nothing.
