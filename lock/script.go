@@ -17,9 +17,9 @@ var scriptFiles embed.FS
 // them ahead of their first use with SCRIPT LOAD.
 func Scripts() map[string]string {
 	parts := map[string]string{ // the files of each, in the order in which they are sent
-		"acquire": "free kind hash tickets acquire", "extend": "extend", "release": "sole kind hash tickets release",
+		"acquire": "free kind hash tickets acquire", "extend": "kind extend", "release": "kind sole hash tickets release",
 		"acquire_one": "kind acquire_one", "release_one": "kind release_one",
-		"force": "kind hash tickets force", "inspect": "inspect",
+		"force": "kind hash tickets force", "inspect": "kind inspect",
 		"fair_acquire": "kind hash fair_queue fair_acquire", "fair_release": "kind hash fair_queue fair_release",
 		"fair_force": "kind hash fair_queue fair_force", "fair_waiters": "fair_waiters",
 	}

@@ -3,6 +3,7 @@ package locktests
 import (
 	"context"
 	"crypto/rand"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -106,4 +107,10 @@ func TestAdviceForAUserWithTooFewCommands(t *testing.T) {
 	c := newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "few", "few" }), lock.Config{})
 	_, err := c.Acquire(t.Context(), "orders", lock.Options{Lease: long})
 	require.ErrorContains(t, err, "let the user run")
+	calls := regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+	for name, source := range lock.Scripts() {
+		for _, call := range calls.FindAllStringSubmatch(source, -1) {
+			require.Regexp(t, `\b`+call[1]+`\b`, err.Error(), "%s sends it", name)
+		}
+	}
 }

@@ -7,7 +7,7 @@
 -- Returns 1, or {0, ms until the lock runs out, 0, 0}.
 local request, owner = string.match(ARGV[1], '^held (%S+) (.*)$')
 local holder, last = nil, 0
-if kind == 'hash' then
+if not plain then
   local fields = redis.call('HGETALL', KEYS[1])
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -19,8 +19,8 @@ if kind == 'hash' then
     end
   end
   if last <= 0 then holder = nil end
-elseif kind ~= 'none' then
-  holder = string.match(redis.call('GET', KEYS[1]), '^held %S+ (.*)$')
+else
+  holder = string.match(plain, '^held %S+ (.*)$')
   if not holder then return redis.error_reply('WRONGTYPE the key is no lock') end
   last = math.max(redis.call('PTTL', KEYS[1]), 0)
 end

@@ -6,14 +6,14 @@
 -- KEYS: the lock
 -- ARGV: request, ms from now
 -- Returns 1, or 0 if the grant is not held (any longer).
-if redis.call('TYPE', KEYS[1]).ok == 'string' then -- one grant: see free.lua
-  local v, mine = redis.call('GET', KEYS[1]), 'held ' .. ARGV[1] .. ' '
-  if string.sub(v, 1, #mine) == mine then
+if plain then -- one grant: see free.lua
+  local mine = 'held ' .. ARGV[1] .. ' '
+  if string.sub(plain, 1, #mine) == mine then
     -- Always a write, which a replica refuses: it may not know of a grant since.
     redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
     return 1
   end
-  if string.match(v, '^held %S+ ') then return 0 end
+  if string.match(plain, '^held %S+ ') then return 0 end
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -9,8 +9,8 @@
 -- KEYS: the lock
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if kind == 'string' then
-  local request, owner = string.match(redis.call('GET', KEYS[1]), '^held (%S+) (.*)$')
+if plain then
+  local request, owner = string.match(plain, '^held (%S+) (.*)$')
   if request then -- else it is the key of another program, and using it as a hash fails
     -- In this order, so that a pause in between makes the end no sooner.
     local left, since = redis.call('PTTL', KEYS[1]), redis.call('TIME')

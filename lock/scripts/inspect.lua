@@ -2,8 +2,8 @@
 --
 -- KEYS: the lock
 -- Returns {owner, its grants, ms until the last of them ends}, or {"", 0, 0}.
-if redis.call('TYPE', KEYS[1]).ok == 'string' then -- one grant: see free.lua
-  local owner = string.match(redis.call('GET', KEYS[1]), '^held %S+ (.*)$')
+if plain then -- one grant: see free.lua
+  local owner = string.match(plain, '^held %S+ (.*)$')
   if owner then return {owner, 1, redis.call('PTTL', KEYS[1])} end
 end
 local time = redis.call('TIME')

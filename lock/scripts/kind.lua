@@ -1,2 +1,3 @@
--- What is under the key of the lock: these lines stand before those of hash.lua.
-local kind = redis.call('TYPE', KEYS[1]).ok
+-- The lock if it is a string, else false: these lines stand before those of sole.lua and hash.lua.
+-- MGET gives nothing for a key of another type, where GET fails.
+local plain = redis.call('MGET', KEYS[1])[1]

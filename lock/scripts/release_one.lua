@@ -9,8 +9,8 @@
 -- grant isn't there, only its mark can say whether it was released before.
 local request = ARGV[1]
 local function notHeld() return ARGV[2] == '1' and 0 or redis.error_reply('TRYAGAIN it is not held') end
-if kind == 'string' then
-  if string.match(redis.call('GET', KEYS[1]), '^held (%S+) ') ~= request then return notHeld() end
+if plain then
+  if string.match(plain, '^held (%S+) ') ~= request then return notHeld() end
 else
   local mine = redis.call('HGET', KEYS[1], request)
   local time = redis.call('TIME')

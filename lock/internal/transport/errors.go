@@ -86,7 +86,7 @@ var advice = []struct{ text, help string }{ //nolint:gochecknoglobals // a const
 }
 
 // commands are those that a user must be allowed.
-const commands = "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, TYPE, PTTL, WAIT, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
+const commands = "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE, HDEL, HGET, HEXISTS, HLEN, PEXPIREAT, EXISTS, GET, MGET, SET, DEL, TIME, ZADD, ZCARD, ZCOUNT, ZPOPMIN, ZRANGE, ZRANGEBYSCORE, ZREM, ZREMRANGEBYSCORE, ZREVRANGE, ZSCORE, PTTL, WAIT, PUBLISH, PUBSUB, SUBSCRIBE and UNSUBSCRIBE on the prefix"
 
 // explain adds what can be done about an error of a server that concerns a key.
 func explain(err error, key string) error {
