@@ -163,15 +163,13 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 	for _, member := range m.members {
 		o.Wait = remaining(begin, wait)
 		short := false // the lease ends before the wait
-		if len(b.holds) > 0 && o.Lease > 0 && o.Wait > 0 {
-			if ends := b.ends(); !ends.IsZero() {
-				left := time.Until(ends)
-				if left <= 0 {
-					return errAged
-				}
-				short = left < o.Wait
-				o.Wait = min(o.Wait, left)
+		if ends := b.ends(); o.Lease > 0 && o.Wait > 0 && !ends.IsZero() {
+			left := time.Until(ends)
+			if left <= 0 {
+				return errAged
 			}
+			short = left < o.Wait
+			o.Wait = min(o.Wait, left)
 		}
 		h, err := b.ask(ctx, member, o)
 		switch {

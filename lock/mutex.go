@@ -22,10 +22,11 @@ func newMutexKind(fenced bool) *kind {
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
+			ticket := ""
 			if withdraw {
-				return g.orOne(on("release", g.keys.plain(g.request), g.held(), markAlways, g.drawn()), withdraw)
+				ticket = g.drawn()
 			}
-			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(), ""), withdraw)
+			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(withdraw), ticket), withdraw)
 		},
 		force: func(o *object) transport.Call {
 			return on("force", o.keys.plain(rand.Text()))
@@ -64,19 +65,12 @@ func (k keys) plain(request string) []string {
 	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
 }
 
-// What a release leaves for copies of the request to acquire.
-const (
-	noMark = iota
-	markAlways
-	markIfHeld
-)
-
-// mark is what the release leaves: nothing where there can't be a copy.
-func (g *grant) mark() int {
-	if g.copied {
-		return markIfHeld
+// mark is what a release leaves for copies of the request to acquire, as release.lua says: nothing where there can't be one.
+func (g *grant) mark(withdraw bool) int {
+	if g.copied && !withdraw {
+		return 2
 	}
-	return noMark
+	return flag(withdraw)
 }
 
 // flag is how a script is told yes or no.
