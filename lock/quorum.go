@@ -39,6 +39,7 @@ type vote struct {
 	state    voteState
 	asks     int  // how often it was asked for a grant,
 	replies  int  // and how often that came to something: else it is under way, or no caller awaits it
+	refused  bool // the last time
 	copied   bool // a copy of that may be on its way
 	tried    bool // to release it, and the answer is lost
 	answered bool // a release, which
@@ -57,9 +58,8 @@ const (
 // back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
 func (g *grant) askServers(ctx context.Context) (answer, error) {
 	r := g.kind.redlock
-	doubt := error(nil) // why an earlier round may have left something
 	if g.round != nil {
-		g.request, doubt = rand.Text(), g.doubt
+		g.request = rand.Text()
 		g.id = g.request
 	}
 	same := *g
@@ -75,8 +75,8 @@ func (g *grant) askServers(ctx context.Context) (answer, error) {
 		g.doubt = nil
 	case !errors.Is(err, ErrNotAcquired):
 		g.doubt = err
-	case doubt != nil:
-		err = doubt
+	case g.doubt != nil: // an earlier round may have left something
+		err = g.doubt
 	}
 	if g.waits && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !t.isMajority(t.refused) {
 		err = again{err}
@@ -143,6 +143,7 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	if !r.Left {
 		v.replies++
 	}
+	v.refused = err == nil && !granted
 	v.copied = v.copied || v.asks > 1 || r.Copies
 	switch {
 	case granted:
@@ -232,7 +233,7 @@ func (q *round) undo(ctx context.Context, no int) (confirmed int, err error) {
 		},
 		func(i int, had bool, err error) {
 			tally(before[i], -1)
-			if had && err == nil {
+			if had && err == nil && !before[i].refused { // which is counted already
 				confirmed++
 			}
 		},

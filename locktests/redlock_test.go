@@ -189,6 +189,30 @@ func TestRedlockReleasesWhatItDidNotKnowOf(t *testing.T) {
 	}
 }
 
+// A server that refused a request which was sent twice is one of three, also once the request is taken back there: two
+// others, which don't answer, may have granted the lock.
+func TestRedlockRefusalOfARepeatedRequestCountsOnce(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	link := &redistest.Link{}
+	r := q.redlock(t, lock.RedlockConfig{NodeTimeout: time.Second}, func(i int, o *redis.Options) {
+		if i == 0 {
+			o.MaxRetries = 1
+			link.Use(o)
+		}
+	})
+	warm(t, q, r)
+	acquire(t, open(t, q[0], lock.Config{}), "other", long)
+	dropped := link.DropReply(digest(t, "acquire"))
+	for _, s := range q[1:] {
+		defer s.Pause(t)()
+	}
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	happened(t, dropped)
+	require.ErrorContains(t, err, "0 said yes and 1 no")
+	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+}
+
 func TestRedlockClose(t *testing.T) {
 	t.Parallel()
 	q := startQuorum(t, 3)
