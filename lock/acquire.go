@@ -275,10 +275,8 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	r := c.send(ctx, s)
 	g.copied = g.copied || r.Copies
 	numbers, err := [4]int64{}, r.Err
-	if err == nil {
-		if numbers, err = outcomeOf(r.Value); err == nil {
-			c.noteDenied(ctx, r.Value, len(numbers))
-		}
+	if c.noteDenied(ctx, r.Value); err == nil {
+		numbers, err = outcomeOf(r.Value)
 	}
 	switch {
 	case g.waits && transport.IsPassing(err):
@@ -330,32 +328,28 @@ func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) er
 		}
 		return fmt.Errorf("%w: %w", reason, err)
 	}
-	released := false
-	err := g.client.await(ctx, nil, func() (err error) {
-		released, err = g.withdraw(ctx)
-		return err
-	})
-	if granted && err == nil && !released && g.kind.hasNoLease {
-		err = errForgotten
-	}
-	if err != nil {
+	if err := g.client.await(ctx, nil, func() error { return g.withdraw(ctx, granted) }); err != nil {
 		return fmt.Errorf("%w; take the grant back: %w", reason, err)
 	}
 	return undone
 }
 
-// withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries for a
-// bounded time.
-func (g *grant) withdraw(ctx context.Context) (released bool, err error) {
+// withdraw makes sure that nothing is left of the request, even if it is still on its way; granted says that it was
+// granted. It outlives ctx, and tries for a bounded time.
+func (g *grant) withdraw(ctx context.Context, granted bool) error {
 	if g.round != nil { // which has taken it back
-		return false, nil
+		return nil
 	}
-	err = g.client.retryForAWhile(ctx, func(ctx context.Context) error {
+	released := false
+	err := g.client.retryForAWhile(ctx, func(ctx context.Context) error {
 		r := g.client.transport.Run(ctx, g.kind.release(g, true))
 		released = g.client.isReleased(ctx, r.Value)
 		return r.Err
 	})
-	return released, err
+	if err == nil && granted && !released && g.kind.hasNoLease {
+		err = errForgotten
+	}
+	return err
 }
 
 // withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
@@ -366,7 +360,7 @@ func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
 		for _, pause := range copiesComeLate {
 			closed := transport.Sleep(context.WithoutCancel(ctx), pause, same.client.closing)
-			if _, _ = same.withdraw(ctx); closed != nil || !same.late {
+			if _ = same.withdraw(ctx, false); closed != nil || !same.late {
 				return
 			}
 		}
@@ -405,7 +399,7 @@ func (g *grant) leased(a answer) Lease {
 
 func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	h := newHold(g.leased(a), g)
-	h.hooks = g
+	h.client = g.client
 	switch {
 	case !g.watched:
 	case a.handed && g.lease > handedLease:
@@ -418,8 +412,7 @@ func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
 	return h
 }
 
-func (g *grant) taskGroup() *taskGroup { return g.client.taskGroup }
-
+// onLost is called once, after the hold was lost.
 func (g *grant) onLost(l Lease) {
 	if g.round != nil {
 		g.kind.redlock.count(g.round, -1)
@@ -428,11 +421,7 @@ func (g *grant) onLost(l Lease) {
 	if g.copied {
 		g.withdrawLater(context.Background(), g.client.background)
 	}
-	g.tell(context.Background(), Lost, l, 0, nil)
-}
-
-func (g *grant) tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error) {
-	g.client.tell(ctx, kind, l, took, err)
+	g.client.tell(context.Background(), Lost, l, 0, nil)
 }
 
 // Extend is for the hold. An end that a watchdog keeps becomes no sooner.
@@ -475,7 +464,7 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	case !g.client.queues.pass(g, l.Expires):
 		err = g.release(ctx, l.Expires)
 	}
-	g.tell(ctx, Released, l, time.Since(begin), err)
+	g.client.tell(ctx, Released, l, time.Since(begin), err)
 	return err
 }
 

@@ -58,20 +58,17 @@ func (c *Client) checkMessages(ctx context.Context) error {
 
 // isReleased reads the reply to a release: 1 if the grant was released.
 func (c *Client) isReleased(ctx context.Context, reply any) bool {
-	if values, ok := reply.([]any); ok && len(values) > 0 {
-		c.noteDenied(ctx, reply, 1)
-		reply = values[0]
-	}
-	return reply == int64(1)
+	return c.noteDenied(ctx, reply) == int64(1)
 }
 
-// noteDenied notes what a reply may say at that place: why the user may not publish. Waiters then ask more often.
-func (c *Client) noteDenied(ctx context.Context, reply any, at int) {
+// noteDenied returns the first value of a reply. The last one may say why the user may not publish: waiters then ask more often.
+func (c *Client) noteDenied(ctx context.Context, reply any) any {
 	values, _ := reply.([]any)
-	if len(values) <= at {
-		return
+	if len(values) == 0 {
+		return reply
 	}
-	if why, ok := values[at].(string); ok && c.denied.CompareAndSwap(false, true) {
+	if why, ok := values[len(values)-1].(string); ok && c.denied.CompareAndSwap(false, true) {
 		c.tell(ctx, Warned, Lease{}, 0, fmt.Errorf("a release wakes no waiter, so they poll: let the user run PUBLISH on the prefix: %s", why))
 	}
+	return values[0]
 }

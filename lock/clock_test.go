@@ -11,22 +11,17 @@ import (
 )
 
 // willing keeps any grant, and is slow to hear of its loss.
-type willing struct {
-	life *taskGroup
-	slow time.Duration
-}
+type willing struct{ slow time.Duration }
 
 func (w willing) Extend(_ context.Context, _ Lease, d time.Duration) (time.Time, error) {
 	return time.Now().Add(d), nil
 }
-func (w willing) Release(context.Context, Lease) error                         { return nil }
-func (w willing) taskGroup() *taskGroup                                        { return w.life }
-func (w willing) onLost(Lease)                                                 { time.Sleep(w.slow) }
-func (w willing) tell(context.Context, EventKind, Lease, time.Duration, error) {}
+func (w willing) Release(context.Context, Lease) error { return nil }
+func (w willing) onLost(Lease)                         { time.Sleep(w.slow) }
 
-func timed(lease time.Duration, w willing) *Hold {
+func timed(c *Client, lease time.Duration, w willing) *Hold {
 	h := newHold(Lease{Name: "orders", Expires: time.Now().Add(lease)}, w)
-	h.hooks = w
+	h.client = c
 	h.start()
 	return h
 }
@@ -40,19 +35,19 @@ func TestHoldsEndInTime(t *testing.T) {
 	some := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
 	lease := func() time.Duration { return time.Second + time.Duration(some.Int64N(int64(time.Minute))) }
 	synctest.Test(t, func(t *testing.T) {
-		life := newTaskGroup()
+		c := &Client{taskGroup: newTaskGroup()}
 		began := time.Now()
 		holds, ends, lost := make([]*Hold, n), make([]time.Duration, n), make([]time.Duration, n)
 		for i := range holds {
 			ends[i] = lease()
-			holds[i] = timed(ends[i], willing{life, time.Hour}) // which the others must not feel
+			holds[i] = timed(c, ends[i], willing{time.Hour}) // which the others must not feel
 			go func() {
 				<-holds[i].Lost()
 				lost[i] = time.Since(began)
 			}()
 		}
 		time.Sleep(time.Second - 1)
-		require.Len(t, life.held(), n)
+		require.Len(t, c.held(), n)
 		for i, h := range holds {
 			switch some.IntN(3) {
 			case 0:
@@ -67,7 +62,7 @@ func TestHoldsEndInTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, ends, lost)
-		require.Len(t, life.held(), 0)
+		require.Len(t, c.held(), 0)
 		for i, h := range holds {
 			if ends[i] == 0 {
 				close(h.lost) // its goroutine waits
@@ -85,7 +80,7 @@ func TestRenewalsEndWithTheRelease(t *testing.T) {
 		for _, at := range []time.Duration{5 * time.Second, 10 * time.Second, 10*time.Second + time.Millisecond, 25 * time.Second} {
 			seen := &counting{}
 			h := newHold(Lease{Name: "orders", Expires: time.Now().Add(30 * time.Second)}, seen)
-			h.hooks, seen.life = seen, newTaskGroup()
+			h.client = &Client{taskGroup: newTaskGroup()}
 			h.watch = newWatch(30*time.Second, 10*time.Second, 10*time.Second)
 			h.start()
 			time.Sleep(at)

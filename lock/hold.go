@@ -35,7 +35,7 @@ type lateKeeper interface {
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
 	keeper Keeper
-	hooks  holdHooks // optional
+	client *Client // of a lock of this package, which has one: it is told, and its end awaits what runs in the background
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
@@ -58,15 +58,6 @@ type Hold struct {
 type watcher struct {
 	lost     func()
 	released func() // when a release begins; optional
-}
-
-// Its holdHooks are the grant of a lock of this package.
-type holdHooks interface {
-	tell(ctx context.Context, kind EventKind, l Lease, took time.Duration, err error)
-	// taskGroup is that of the client, in which the hold may be released in the background.
-	taskGroup() *taskGroup
-	// onLost is called once, after lost was closed.
-	onLost(l Lease)
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -97,8 +88,8 @@ var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
 
 // start begins to watch the clock.
 func (h *Hold) start() {
-	if h.hooks != nil {
-		h.hooks.taskGroup().keep(h)
+	if h.client != nil {
+		h.client.keep(h)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,8 +184,8 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	sent := time.Now()
 	err := h.moveEnd(ctx, l, d)
-	if h.hooks != nil {
-		h.hooks.tell(ctx, Extended, l, time.Since(sent), err)
+	if h.client != nil {
+		h.client.tell(ctx, Extended, l, time.Since(sent), err)
 	}
 	if h.watch != nil { // it is renewed soon, because its end may have moved
 		h.renewAt(time.Now().Add(min(h.watch.lease/3, time.Until(h.Lease().Expires)/2)))
@@ -249,10 +240,9 @@ func (h *Hold) Release(ctx context.Context) error {
 		return nil
 	}
 	h.end(nil)
-	if !errors.Is(err, ErrNotHeld) && ctx.Err() != nil && h.hooks != nil {
-		life := h.hooks.taskGroup()
-		life.background(func() {
-			_ = life.retryForAWhile(ctx, func(ctx context.Context) error { return h.release(ctx, true) })
+	if !errors.Is(err, ErrNotHeld) && ctx.Err() != nil && h.client != nil {
+		h.client.background(func() {
+			_ = h.client.retryForAWhile(ctx, func(ctx context.Context) error { return h.release(ctx, true) })
 		})
 	}
 	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
@@ -352,8 +342,8 @@ func (h *Hold) stop() {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	if h.hooks != nil {
-		h.hooks.taskGroup().forget(h)
+	if h.client != nil {
+		h.client.forget(h)
 	}
 }
 
@@ -416,7 +406,7 @@ func (h *Hold) end(over error) {
 	for w := range watchers {
 		w.lost()
 	}
-	if h.hooks != nil {
-		h.hooks.onLost(l)
+	if k, ok := h.keeper.(interface{ onLost(l Lease) }); ok {
+		k.onLost(l)
 	}
 }

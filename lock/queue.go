@@ -50,9 +50,9 @@ type queueKey struct {
 // asks the server, and while a grant that callers contended for is held.
 type localQueue struct {
 	waiters []localWaiter // in the order of arrival
-	asking  bool           // a caller asks the server
-	holder  string         // the request that the server granted, and that may be passed on
-	ends    time.Time      // when that may be done no longer, and the first waiter asks the server
+	asking  bool          // a caller asks the server
+	holder  string        // the request that the server granted, and that may be passed on
+	ends    time.Time     // when that may be done no longer, and the first waiter asks the server
 }
 
 // localWaiter is a caller that waits in a queue for its turn. It holds one.
@@ -235,7 +235,7 @@ func (g *grant) waitLocally(
 	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
-			_, _ = late.withdraw(ctx)
+			_ = late.withdraw(ctx, false)
 		}
 	})
 	return answer{}, false, err

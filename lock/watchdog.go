@@ -34,11 +34,11 @@ func together(at time.Time, period time.Duration) time.Time {
 
 // renew renews the hold, which is due.
 func (h *Hold) renew() {
-	life, w := h.hooks.taskGroup(), h.watch
-	if !life.enter() { // the client is closed
+	c, w := h.client, h.watch
+	if !c.enter() { // the client is closed
 		return
 	}
-	defer life.tasks.Done()
+	defer c.tasks.Done()
 	select { // it doesn't wait for its turn
 	case h.turn <- struct{}{}:
 	default:
@@ -54,7 +54,7 @@ func (h *Hold) renew() {
 	}
 	l.Length = w.lease // a shorter one was handed over
 	background := context.Background()
-	h.hooks.tell(background, Renewing, l, 0, nil)
+	c.tell(background, Renewing, l, 0, nil)
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(background, max(w.period/2, 5*time.Millisecond))
 	defer cancel()
@@ -71,7 +71,7 @@ func (h *Hold) renew() {
 		w.pause = min(max(2*w.pause, w.period/20), w.period/2)
 		next = answered.Add(w.pause)
 	}
-	h.hooks.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
+	c.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
 	h.renewAt(next)
 }
 
