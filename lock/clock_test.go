@@ -90,7 +90,7 @@ func TestRenewalsEndWithTheRelease(t *testing.T) {
 			require.True(t, int((at-1)/(10*time.Second)) <= renewed, renewed)
 			time.Sleep(time.Hour)
 			require.Equal(t, renewed, seen.renewals)
-			require.True(t, !h.isLost)
+			require.False(t, h.isLost)
 		}
 	})
 }

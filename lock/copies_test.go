@@ -260,7 +260,7 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 	s, link := redistest.Start(t), &redistest.Link{}
 	h := acquireBy(t, s, func(o *redis.Options) { link.Use(o); o.MaxRetries = -1 }, Config{})
 	dropped := link.DropReply("evalsha")
-	require.True(t, h.Release(t.Context()) != nil)
+	require.Error(t, h.Release(t.Context()))
 	<-dropped
 	leaves(t, s.Client(t, nil), h, false)
 }

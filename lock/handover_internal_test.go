@@ -48,7 +48,7 @@ func TestWhenALockWasHandedOver(t *testing.T) {
 	}
 	t.Run("without a ticket", func(t *testing.T) {
 		_, ok := c.Mutex("orders").grant(Options{Wait: Forever}).handed("0 5000 7 lock:{orders}")
-		require.True(t, !ok)
+		require.False(t, ok)
 	})
 }
 

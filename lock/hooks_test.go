@@ -127,7 +127,7 @@ func seesEachRequest(t *testing.T, set func(*redis.Options)) {
 	require.Len(t, behind, len(before))
 	for i := range before {
 		require.Equal(t, before[i].digest, behind[i].digest)
-		require.True(t, !before[i].told)
+		require.False(t, before[i].told)
 		require.True(t, behind[i].told)
 	}
 }
@@ -256,7 +256,7 @@ func TestHooksSeeTheContextOfTheCaller(t *testing.T) {
 		all.Go(func() { cycles(i, 20) })
 	}
 	all.Wait()
-	require.True(t, foreign.Load() == 0)
+	require.Zero(t, foreign.Load())
 }
 
 // contexts is a hook that is told of the context of each.

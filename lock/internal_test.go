@@ -75,10 +75,10 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	require.NoError(t, g.withdraw(t.Context(), false))
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
-	require.True(t, !a.granted)
+	require.False(t, a.granted)
 	locked, err := m.IsLocked(t.Context())
 	require.NoError(t, err)
-	require.True(t, !locked)
+	require.False(t, locked)
 }
 
 // closedClient is a client that starts nothing.

@@ -39,7 +39,7 @@ func TestStrangeNamesAndOwners(t *testing.T) {
 					require.NoError(t, again.Release(ctx))
 					locked, err := m.IsLocked(ctx)
 					require.NoError(t, err)
-					require.True(t, !locked)
+					require.False(t, locked)
 				}
 			})
 		}

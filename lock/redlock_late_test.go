@@ -195,7 +195,7 @@ func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 	is("the grant", func(v vote) bool { return v.state == present })
 	require.ErrorIs(t, <-end, ErrNotAcquired)
 	r.Close()
-	require.True(t, endless.Load() == 0)
+	require.Zero(t, endless.Load())
 	require.Len(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"), 0)
 }
 

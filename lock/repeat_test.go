@@ -105,7 +105,7 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	deliver()
 	err = <-outcome
 	require.ErrorContains(t, err, "may still be taken")
-	require.True(t, !errors.Is(err, ErrNotAcquired))
+	require.False(t, errors.Is(err, ErrNotAcquired))
 	taken, err := permits.AcquiredPermits(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, taken)
@@ -146,7 +146,7 @@ func TestWithdrawalOutlivesARefusalThatPasses(t *testing.T) {
 	other, err := New(rdb, Config{}) // whose requests take no step
 	require.NoError(t, err)
 	defer other.Close()
-	require.True(t, permits.Acquire(ctx, 1, 0) != nil)
+	require.Error(t, permits.Acquire(ctx, 1, 0))
 	redistest.Await(t, "the permit to be back", func() bool {
 		n, err := other.Semaphore("orders").AcquiredPermits(t.Context())
 		return len(taken) == 0 && err == nil && n == 0

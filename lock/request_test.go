@@ -82,7 +82,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 			require.True(t, time.Since(begin) < gone)
 			deliver()
 			c.Close()
-			require.True(t, !exists(t, rdb), "Close waited until the grant was taken back")
+			require.False(t, exists(t, rdb), "Close waited until the grant was taken back")
 		})
 	}
 }
@@ -193,10 +193,10 @@ func TestCopiesOfARequest(t *testing.T) {
 	}
 	r := ask(0) // the server doesn't know the script
 	require.NoError(t, r.Err)
-	require.True(t, !r.Copies)
+	require.False(t, r.Copies)
 	r = ask(0) // it refuses
 	require.NoError(t, r.Err)
-	require.True(t, !r.Copies)
+	require.False(t, r.Copies)
 
 	dropped := link.DropReply("evalsha")
 	r = ask(0)
@@ -206,7 +206,7 @@ func TestCopiesOfARequest(t *testing.T) {
 	dropped = link.DropReply("evalsha")
 	r = ask(-1)
 	<-dropped
-	require.True(t, r.Err != nil)
+	require.Error(t, r.Err)
 	require.True(t, r.Copies, "not known")
 
 	require.NoError(t, rdb.Set(t.Context(), "lock:{orders}", "", 0).Err())
@@ -214,7 +214,7 @@ func TestCopiesOfARequest(t *testing.T) {
 	r = ask(-1)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	require.True(t, transport.IsRefusal(r.Err), "%v", r.Err)
-	require.True(t, !r.Copies, "it was refused")
+	require.False(t, r.Copies, "it was refused")
 }
 
 // Requests are repeated as often as the options of the Redis client say, and only
@@ -242,7 +242,7 @@ func TestRepetitionsAreThoseOfTheOptions(t *testing.T) {
 		r := c.transport.Run(t.Context(), requestFor(c.Mutex("orders")))
 		require.ErrorContains(t, r.Err, "NOREPLICAS")
 		require.Equal(t, want, sent.count(), "with MaxRetries %d", retries)
-		require.True(t, !r.Copies)
+		require.False(t, r.Copies)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestReplicasAreAwaitedOnce(t *testing.T) {
 	}
 	stats, err := rdb.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
-	require.True(t, !strings.Contains(stats, "cmdstat_eval:"), "the second goes by digest")
+	require.False(t, strings.Contains(stats, "cmdstat_eval:"), "the second goes by digest")
 }
 
 // A server that was quick and is gone: a caller that gives up doesn't wait until there

@@ -38,7 +38,7 @@ func takeMany(tb testing.TB, c *Client, n int) []*Hold {
 		})
 	}
 	takers.Wait()
-	require.True(tb, !tb.Failed())
+	require.False(tb, tb.Failed())
 	return holds
 }
 
@@ -92,7 +92,7 @@ func (r *renewals) inTime(t *testing.T) time.Duration {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	require.True(t, r.lost == 0)
+	require.Zero(t, r.lost)
 	require.True(t, 0 < r.left)
 	t.Logf("%d failed, an answer took %v at most, and %v were left of a lease at least", r.failed, r.longest, r.left)
 	return r.longest

@@ -25,7 +25,7 @@ func TestSeed(t *testing.T) {
 	restore = chance.Seed(7)
 	defer restore()
 	require.Equal(t, first, draws(20), "the same seed")
-	require.True(t, !slices.Equal(first, unseeded), "no seed any more")
+	require.False(t, slices.Equal(first, unseeded), "no seed any more")
 }
 
 func TestSeedWithinAnother(t *testing.T) {

@@ -68,8 +68,8 @@ func TestGuards(t *testing.T) {
 		require.ErrorContains(t, err, "token 7")
 		require.ErrorContains(t, err, fmt.Sprint(math.MaxInt64), "both tokens are named")
 		require.ErrorContains(t, err, `"orders"`)
-		require.True(t, !errors.Is(err, fence.ErrNotFenced))
-		require.True(t, !errors.Is(check("orders", 0), fence.ErrStale))
+		require.False(t, errors.Is(err, fence.ErrNotFenced))
+		require.False(t, errors.Is(check("orders", 0), fence.ErrStale))
 		require.ErrorContains(t, check("", 1), "say which resource")
 	})
 }
@@ -107,12 +107,12 @@ func TestNothingSlipsInBetween(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	var g fence.Guard
-	require.True(t, g.Greatest("orders") == 0)
+	require.Zero(t, g.Greatest("orders"))
 	g.Forget("orders")
 	require.NoError(t, g.Check("orders", 33))
 	require.Equal(t, int64(33), g.Greatest("orders"))
 	g.Forget("orders")
-	require.True(t, g.Greatest("orders") == 0)
+	require.Zero(t, g.Greatest("orders"))
 	require.NoError(t, g.Check("orders", 1))
 
 	// Those who waited for their turn while it was forgotten agree on a new one.
@@ -168,11 +168,11 @@ func TestSet(t *testing.T) {
 	require.NoError(t, rdb.HSet(ctx, "fence:{hash}", "a", "b").Err())
 	err = g.Set(ctx, "hash", "x", 1)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.True(t, !errors.Is(err, fence.ErrStale))
-	require.True(t, rdb.Exists(ctx, "hash").Val() == 0, "nothing was written")
+	require.False(t, errors.Is(err, fence.ErrStale))
+	require.Zero(t, rdb.Exists(ctx, "hash").Val(), "nothing was written")
 	require.NoError(t, rdb.Set(ctx, "fence:{text}", "not a number at all", 0).Err())
 	require.ErrorContains(t, g.Set(ctx, "text", "x", 1), "strange token")
-	require.True(t, rdb.Exists(ctx, "text").Val() == 0)
+	require.Zero(t, rdb.Exists(ctx, "text").Val())
 }
 
 // What a life costs: after it, the former holder is let in.

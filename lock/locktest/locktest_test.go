@@ -46,12 +46,12 @@ func TestChecksCanFail(t *testing.T) {
 		f.Reentrant = reentrant
 		for _, c := range locktest.Checks(f) {
 			if c.Name == "bad options are refused" {
-				require.True(t, c.Run(t.Context(), broken{err: lock.ErrNotAcquired}) != nil, c.Name)
-				require.True(t, c.Run(t.Context(), broken{grant: true}) != nil, c.Name)
+				require.Error(t, c.Run(t.Context(), broken{err: lock.ErrNotAcquired}), c.Name)
+				require.Error(t, c.Run(t.Context(), broken{grant: true}), c.Name)
 				continue
 			}
-			require.True(t, c.Run(t.Context(), broken{err: lock.ErrNotAcquired}) != nil, c.Name)
-			require.True(t, c.Run(t.Context(), broken{err: errors.New("link down")}) != nil, c.Name)
+			require.Error(t, c.Run(t.Context(), broken{err: lock.ErrNotAcquired}), c.Name)
+			require.Error(t, c.Run(t.Context(), broken{err: errors.New("link down")}), c.Name)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestALockThatReturnsNothingFailsTheChecks(t *testing.T) {
 		if c.Name == "bad options are refused" {
 			continue // which any error does
 		}
-		require.True(t, err != nil, c.Name)
+		require.Error(t, err, c.Name)
 		if c.Name != "one of many callers gets the lock" { // which counts errors
 			require.ErrorContains(t, err, "neither a hold nor an error", c.Name)
 		}

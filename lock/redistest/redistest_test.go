@@ -31,7 +31,7 @@ func TestServersEnd(t *testing.T) {
 		require.NoError(t, s.Client(t, nil).Set(t.Context(), "a", 1, 0).Err())
 	})
 	_, err := s.Dial(t.Context())
-	require.True(t, err != nil)
+	require.Error(t, err)
 
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a process with its parent")
@@ -48,7 +48,7 @@ func TestServersEnd(t *testing.T) {
 		if way == "kill" {
 			require.NoError(t, cmd.Process.Kill())
 		}
-		require.True(t, cmd.Wait() != nil)
+		require.Error(t, cmd.Wait())
 		redistest.Await(t, "the server to be gone", func() bool {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
 			if err == nil {

@@ -40,6 +40,12 @@ func NoError(t Test, err error, message ...any) {
 	check(t, err == nil, message, "got error %v; want none", err)
 }
 
+// Error ends the test if err is nil.
+func Error(t Test, err error, message ...any) {
+	t.Helper()
+	check(t, err != nil, message, "got no error; want one")
+}
+
 // ErrorIs ends the test unless err is target, as errors.Is says.
 func ErrorIs(t Test, err, target error, message ...any) {
 	t.Helper()
@@ -62,6 +68,18 @@ func Equal(t Test, want, got any, message ...any) {
 func True(t Test, is bool, message ...any) {
 	t.Helper()
 	check(t, is, message, "got false; want true")
+}
+
+// False ends the test if it is.
+func False(t Test, is bool, message ...any) {
+	t.Helper()
+	check(t, !is, message, "got true; want false")
+}
+
+// Zero ends the test unless got is the zero value of its type.
+func Zero(t Test, got any, message ...any) {
+	t.Helper()
+	check(t, got == nil || reflect.ValueOf(got).IsZero(), message, "got %#v; want the zero value", got)
 }
 
 // Len ends the test unless got, a string, slice, map or channel, has that many elements.

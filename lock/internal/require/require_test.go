@@ -22,12 +22,15 @@ func TestAssertions(t *testing.T) {
 		right, wrong func(t require.Test)
 	}{
 		{"NoError", func(t require.Test) { require.NoError(t, nil) }, func(t require.Test) { require.NoError(t, io.EOF) }},
+		{"Error", func(t require.Test) { require.Error(t, io.EOF) }, func(t require.Test) { require.Error(t, nil) }},
 		{"ErrorIs", func(t require.Test) { require.ErrorIs(t, wrapped, io.EOF) }, func(t require.Test) { require.ErrorIs(t, nil, io.EOF) }},
 		{"ErrorContains", func(t require.Test) { require.ErrorContains(t, wrapped, "read") }, func(t require.Test) { require.ErrorContains(t, nil, "read") }},
 		{"ErrorContains, another", func(t require.Test) { require.ErrorContains(t, wrapped, "EOF") }, func(t require.Test) { require.ErrorContains(t, wrapped, "write") }},
 		{"Equal", func(t require.Test) { require.Equal(t, []int{1}, []int{1}) }, func(t require.Test) { require.Equal(t, []int{1}, []int{2}) }},
 		{"Equal, types", func(t require.Test) { require.Equal(t, int64(1), int64(1)) }, func(t require.Test) { require.Equal(t, 1, int64(1)) }},
 		{"True", func(t require.Test) { require.True(t, true) }, func(t require.Test) { require.True(t, false) }},
+		{"False", func(t require.Test) { require.False(t, false) }, func(t require.Test) { require.False(t, true) }},
+		{"Zero", func(t require.Test) { require.Zero(t, 0) }, func(t require.Test) { require.Zero(t, 1) }},
 		{"Len", func(t require.Test) { require.Len(t, []int{4, 5}, 2) }, func(t require.Test) { require.Len(t, []int{4, 5}, 3) }},
 	}
 	for _, tt := range tests {

@@ -85,7 +85,7 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 		}
 		synctest.Wait()
 		busy, queued := l.state()
-		require.True(t, busy+queued == 0)
+		require.Zero(t, busy+queued)
 	})
 }
 
@@ -128,7 +128,7 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, (<-ask(t.Context(), l, "alone")).Err, "nor at all, after one that went alone")
 		busy, queued := l.state()
-		require.True(t, busy+queued == 0)
+		require.Zero(t, busy+queued)
 	})
 }
 
@@ -161,7 +161,7 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 		require.Equal(t, [][]string{{"second"}}, p.all())
 		synctest.Wait()
 		busy, queued := l.state()
-		require.True(t, busy+queued == 0)
+		require.Zero(t, busy+queued)
 	})
 }
 
@@ -204,7 +204,7 @@ func TestSlotsThatAreNotAnswered(t *testing.T) {
 		}
 		synctest.Wait()
 		busy, queued := l.state()
-		require.True(t, busy+queued == 0)
+		require.Zero(t, busy+queued)
 	})
 }
 
@@ -238,7 +238,7 @@ func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 		close(answered)
 		require.NoError(t, (<-silent).Err)
 		synctest.Wait()
-		require.True(t, l.silent+l.inUse == 0)
+		require.Zero(t, l.silent+l.inUse)
 	})
 }
 
@@ -264,5 +264,5 @@ func TestDeadlineOfAPipeline(t *testing.T) {
 	ctx, done = batchContext([]*queuedCall{{ctx: later}, {ctx: t.Context()}})
 	defer done()
 	_, bounded := ctx.Deadline()
-	require.True(t, !bounded)
+	require.False(t, bounded)
 }
