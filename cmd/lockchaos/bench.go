@@ -330,16 +330,12 @@ func (a *app) printBench(r bench.Results, format string) error {
 	if err := write(a.stdout); err != nil {
 		return asHarness(err)
 	}
-	var verdict error
+	broken, silent := false, false
 	for _, w := range r.Workloads {
 		for _, s := range w.Systems {
-			switch {
-			case s.Broken():
-				return verdictError(exitInvalid)
-			case strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 }):
-				verdict = verdictError(exitUnknown)
-			}
+			broken = broken || s.Broken()
+			silent = silent || strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 })
 		}
 	}
-	return verdict
+	return answer(broken, silent)
 }

@@ -264,10 +264,7 @@ func (a *app) printMerge(c fleet.Campaign, out string) error {
 		a.printf("never played: %s\n", firstOf(c.Missing, 20, ", "))
 	}
 	a.printf("joined in %s\n", out)
-	if len(c.Missing) > 0 || len(c.Runs) == 0 {
-		return verdictError(exitUnknown)
-	}
-	return nil
+	return answer(false, len(c.Missing) > 0 || len(c.Runs) == 0)
 }
 
 // firstOf names the first of many, and how many more there are.

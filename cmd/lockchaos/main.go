@@ -143,19 +143,25 @@ func exitCode(err error) int {
 }
 
 // verdictExit is the answer of a verdict; nil for valid.
-func verdictExit(v checker.Verdict) error {
-	switch v {
-	case checker.Valid:
-		return nil
-	case checker.Invalid:
+func verdictExit(v checker.Verdict) error { return answer(v == checker.Invalid, v != checker.Valid) }
+
+// answer is that of all that was judged: what is invalid counts before what is unknown; nil where neither is there.
+func answer(invalid, unknown bool) error {
+	switch {
+	case invalid:
 		return verdictError(exitInvalid)
-	default:
+	case unknown:
 		return verdictError(exitUnknown)
+	default:
+		return nil
 	}
 }
 
-// worst is the exit that counts of several.
+// worst is the exit that counts of several. One that says no more than that the user ended it hides no other.
 func worst(a, b error) error {
+	if errors.Is(a, context.Canceled) {
+		a, b = b, a
+	}
 	order := []int{exitValid, exitUnknown, exitInvalid, exitUsage, exitHarness}
 	if slices.Index(order, exitCode(b)) > slices.Index(order, exitCode(a)) {
 		return b

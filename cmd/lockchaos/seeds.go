@@ -43,18 +43,9 @@ func batch[J any](ctx context.Context, workers int, jobs []J, do func(context.Co
 	_ = group.Wait() // which has the first of them
 	var severest error
 	for _, err := range errs {
-		severest = mostSevere(severest, err)
+		severest = worst(severest, err)
 	}
 	return severest
-}
-
-// mostSevere is the worst of two errors, of which one that says no more than that
-// the user ended it hides no other.
-func mostSevere(a, b error) error {
-	if errors.Is(a, context.Canceled) {
-		a, b = b, a
-	}
-	return worst(a, b)
 }
 
 // parseSeeds reads the list of --seeds.
@@ -211,7 +202,7 @@ func (a *app) campaign(ctx context.Context, d *division, out string, before bool
 	if err := tell(c); err != nil {
 		return err
 	}
-	return worst(d.verdict(c.exit()), mostSevere(c.failures, cmp.Or(failure, context.Cause(ctx))))
+	return worst(d.verdict(c.exit()), worst(c.failures, cmp.Or(failure, context.Cause(ctx))))
 }
 
 // unplayed are the jobs that the journal does not have. It counts the others.
@@ -254,18 +245,18 @@ func (c *campaign) count(j seedJob, r seedResult) {
 func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob) (err error) {
 	defer func() {
 		for _, s := range c.servers {
-			err = mostSevere(err, asHarness(s.close()))
+			err = worst(err, asHarness(s.close()))
 		}
-		err = mostSevere(err, asHarness(c.file.Close()))
+		err = worst(err, asHarness(c.file.Close()))
 	}()
 	return batch(ctx, parallel, jobs, func(ctx context.Context, j seedJob) error {
 		r, err := c.runSeedTwice(ctx, j)
 		if err != nil {
-			return mostSevere(r.failure, err)
+			return worst(r.failure, err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.failures = mostSevere(c.failures, r.failure)
+		c.failures = worst(c.failures, r.failure)
 		if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
 			return nil
 		}
@@ -472,16 +463,7 @@ func (s *seedSummary) sort() {
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
 
 // exit is the worst of the verdicts.
-func (s *seedSummary) exit() error {
-	switch {
-	case s.Invalid > 0:
-		return verdictError(exitInvalid)
-	case s.Unknown > 0:
-		return verdictError(exitUnknown)
-	default:
-		return nil
-	}
-}
+func (s *seedSummary) exit() error { return answer(s.Invalid > 0, s.Unknown > 0) }
 
 func (a *app) printSeeds(s seedSummary) {
 	for _, r := range s.Runs {

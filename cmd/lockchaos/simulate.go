@@ -389,14 +389,7 @@ func (s simulatedSearch) exit() error {
 	if s.Exact && s.Same < s.Repeated {
 		return harnessError{fmt.Errorf("%d repetitions were another run, which the exact build rules out", s.Repeated-s.Same)}
 	}
-	switch {
-	case s.Convicts > 0:
-		return verdictError(exitInvalid)
-	case s.Granted == 0:
-		return verdictError(exitUnknown)
-	default:
-		return nil
-	}
+	return answer(s.Convicts > 0, s.Granted == 0)
 }
 
 // replaySimulation runs the case of a record again.
