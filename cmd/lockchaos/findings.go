@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,8 +89,7 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 	for _, f := range all {
 		h.Cells = append(h.Cells, f.Name)
 	}
-	o.out = cmp.Or(o.out, filepath.Join(runsDir, time.Now().UTC().Format("20060102T150405Z")+"-findings"))
-	if err := o.dir(o.out); err != nil {
+	if o.out, err = o.dir(o.out, "findings"); err != nil {
 		return err
 	}
 	journal, err := o.open(o.out, h)

@@ -40,7 +40,7 @@ could not be played to its end.`,
 				}
 				chosen = append(chosen, m)
 			}
-			out, err := newRunDir(out, seedOfScripts, "mutants")
+			out, err := newRunDir(out, "mutants")
 			if err != nil {
 				return err
 			}

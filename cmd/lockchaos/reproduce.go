@@ -68,7 +68,7 @@ the last two the fault with which they grant a lock twice, without and with a to
 			if r.single = len(chosen) == 1 && r.repeat == 1; r.single {
 				fmt.Fprintf(a.stderr, "%s\n", r.results[0].again())
 			} else if r.out == "" {
-				if r.out, err = newRunDir("", seedOfScripts, "reproduce"); err != nil {
+				if r.out, err = newRunDir("", "reproduce"); err != nil {
 					return err
 				}
 			}
@@ -231,19 +231,16 @@ func (c choice) limit() bool {
 // again is the command that plays it again.
 func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
-// seedOfScripts is recorded for scripts, in which nothing is drawn.
-const seedOfScripts = 0
-
-// playScenario plays a scenario once, in a run directory of its own, and judges it.
-func (a *app) playScenario(ctx context.Context, s choice, out string, what ...string) (played, error) {
+// playScenario plays a scenario once, in a run directory of its own, and judges it. Nothing is drawn in it, so that its seed is 0.
+func (a *app) playScenario(ctx context.Context, s choice, out string) (played, error) {
 	before := exists(out)
-	dir, err := newRunDir(out, seedOfScripts, what...)
+	dir, err := newRunDir(out, s.Name, "0")
 	if err != nil {
 		return played{}, err
 	}
 	p := play{
 		name: s.Name, run: s.Run, servers: s.servers, store: topologies.StoreOf(s.Topology), before: before,
-		Config: harness.Config{Dir: dir, Seed: seedOfScripts, Command: s.again()},
+		Config: harness.Config{Dir: dir, Command: s.again()},
 	}
 	if s.control {
 		p.control = func(history.Run) (control, error) { return a.scriptControl(s) }
@@ -359,7 +356,7 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
 		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
 	}
-	p, err := r.playScenario(ctx, t.of.choice, dir, t.of.Name)
+	p, err := r.playScenario(ctx, t.of.choice, dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

@@ -65,7 +65,6 @@ type runOptions struct {
 	division
 	workers
 
-	seeds    string
 	parallel int
 	keep     bool
 }
@@ -103,7 +102,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 // runOnce runs one seed, and shows its report.
 func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	ctx, before := cmd.Context(), exists(o.out)
-	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
+	dir, err := newRunDir(o.out, o.Topology, o.Lock.Name, fmt.Sprint(o.seed))
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -48,15 +47,6 @@ func batch[J any](ctx context.Context, workers int, jobs []J, do func(context.Co
 	return severest
 }
 
-// parseSeeds reads the list of --seeds.
-func parseSeeds(list string) ([]uint64, error) {
-	all, err := seeds.Parse(list)
-	if err != nil {
-		return nil, fmt.Errorf("--seeds: %w", err)
-	}
-	return all, nil
-}
-
 // checkSeeds joins what is wrong with the flags for many runs.
 func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	var wrong error
@@ -66,8 +56,7 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	if o.seeds == "" {
 		return wrong
 	}
-	_, err := parseSeeds(o.seeds)
-	return errors.Join(err, o.check(o.out),
+	return errors.Join(o.check(o.out),
 		refuse(o.causes, "--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"),
 		refuse(cmd.Flag("seed").Changed, "--seed and --seeds: say one of them"),
 		refuse(o.parallel < 0, "--parallel must be at least 1, not %d", o.parallel),
@@ -300,22 +289,13 @@ func (c *campaign) open(ctx context.Context, o *runOptions) (openedServers, erro
 
 // runSeeds runs many seeds, and prints how many were valid.
 func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
-	all, err := parseSeeds(o.seeds)
-	if err != nil {
-		return err
-	}
-	list := fleet.Part(o.part, all)
-	before, out := exists(o.out), o.out
-	if out != "" {
-		err = o.dir(out)
-	} else {
-		out, err = newRunDir("", all[0], o.Topology, o.Lock.Name, "seeds")
-	}
+	before := exists(o.out)
+	out, err := o.dir(o.out, o.Topology, o.Lock.Name, "seeds", fmt.Sprint(o.all[0]))
 	if err != nil {
 		return err
 	}
 	var jobs []seedJob
-	for _, seed := range list {
+	for _, seed := range fleet.Part(o.part, o.all) {
 		jobs = append(jobs, seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)})
 	}
 	h := fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}
