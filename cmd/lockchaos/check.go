@@ -141,7 +141,7 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	if len(left) > 0 {
 		fmt.Fprintf(j.stderr, "lockchaos: not judged for that reason: %s\n", say.OneLine(strings.Join(left, ", ")))
 	}
-	return worst(verdictError(exitUnknown), j.write(r))
+	return worst(verdictError(exitUnknown), j.print(r, "", j.json))
 }
 
 // one judges what an argument names.
@@ -184,10 +184,11 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		}
 		j.printf("%s\n", say.OneLine(name))
 	}
-	if results != nil {
-		return j.tell(in, "", j.write(*results))
+	if results == nil {
+		all := reports.Summarize(in)
+		results = &all
 	}
-	return j.tell(in, "", j.print(in, "", j.json))
+	return j.tell(in, "", j.print(*results, "", j.json))
 }
 
 // showLines names the lines of a log that prove the first violations.
@@ -230,7 +231,7 @@ func (j *judging) ofDir(ctx context.Context, dir string, named bool) error {
 	if !named && !j.json {
 		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Join(dir, reports.HistoryFile)), reports.RunFile)
 	}
-	return j.tell(in, beside, j.print(in, shown, j.json))
+	return j.tell(in, beside, j.print(reports.Summarize(in), shown, j.json))
 }
 
 // tell writes what else was asked for of a history whose summary was printed, or could not be, and returns its verdict.
@@ -356,15 +357,6 @@ func verdictStory(report checker.Report) reports.Story {
 		}
 	}
 	return story
-}
-
-// write writes results that are no more than verdicts.
-func (j *judging) write(r reports.Results) error {
-	if j.json {
-		return asHarness(reports.WriteJSON(j.stdout, r))
-	}
-	width, _ := onTerminal(j.stdout)
-	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
 // A clocked is a history of which the beginning was read, and keeps the first events of two clocks.

@@ -454,7 +454,7 @@ func (t *scenarioResult) row(repeat int) row {
 func (r *scenarioBatch) print(took time.Duration) error {
 	if r.single {
 		for _, p := range r.results[0].runs {
-			if err := r.app.print(p.in, p.dir, r.asJSON); err != nil {
+			if err := r.app.print(reports.Summarize(p.in), p.dir, r.asJSON); err != nil {
 				return err
 			}
 			if !r.asJSON {

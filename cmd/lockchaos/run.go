@@ -239,14 +239,14 @@ func (a *app) conclude(dir string, asJSON bool) error {
 
 // finish prints the summary of a run, whose verdict is the answer.
 func (a *app) finish(in reports.Input, dir string, asJSON bool) error {
-	if err := a.print(in, dir, asJSON); err != nil {
+	if err := a.print(reports.Summarize(in), dir, asJSON); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)
 }
 
-func (a *app) print(in reports.Input, dir string, asJSON bool) error {
-	r := reports.Summarize(in)
+// print prints the summary of a run whose reports are in a folder, or of a history that has none, or its JSON.
+func (a *app) print(r reports.Results, dir string, asJSON bool) error {
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}
