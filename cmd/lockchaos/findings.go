@@ -85,7 +85,7 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return asHarness(err)
 	}
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
-	h, known := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}, map[string]findings.Result{}
+	h := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}
 	for _, f := range all {
 		h.Cells = append(h.Cells, f.Name)
 	}
@@ -97,18 +97,20 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return err
 	}
 	defer journal.Close()
-	for _, line := range journal.Runs() {
-		var r findings.Result
-		if err := line.Decode(o.out, &r); err != nil {
-			return err
-		}
-		known[line.Job] = r
+	known, err := playedBefore(journal, func(line fleet.Run) (r findings.Result, err error) {
+		err = line.Decode(o.out, &r)
+		return r, err
+	})
+	if err != nil {
+		return err
 	}
 	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
 	for _, f := range all {
 		job := fleet.Job(f.Name, 1)
-		r, is := known[job]
-		if !is {
+		var r findings.Result
+		if before := known[job]; len(before) > 0 {
+			r = before[len(before)-1]
+		} else {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
 			r = p.Play(cmd.Context(), f, cmp.Or(o.runs, f.Rate.Of), o.control)
 			if cmd.Context().Err() != nil {

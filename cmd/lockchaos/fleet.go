@@ -87,6 +87,19 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 	return j, err
 }
 
+// playedBefore are the results that a journal has, by their jobs.
+func playedBefore[R any](j *fleet.Journal, read func(fleet.Run) (R, error)) (map[string][]R, error) {
+	all := map[string][]R{}
+	for _, line := range j.Runs() {
+		r, err := read(line)
+		if err != nil {
+			return nil, err
+		}
+		all[line.Job] = append(all[line.Job], r)
+	}
+	return all, nil
+}
+
 // noteJob appends a job's result to a journal.
 func noteJob(j *fleet.Journal, r fleet.Run, result any) error {
 	b, err := json.Marshal(result)

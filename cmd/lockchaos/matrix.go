@@ -192,7 +192,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 		return err
 	}
 	for _, c := range m.cells { // before anything starts
-		if _, _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), nil, topologies.StoreOf(c.Topology)); err != nil {
+		if _, _, err := a.openServers(cmd.Context(), &serverFlags{}, nil, topologies.StoreOf(c.Topology)); err != nil {
 			return err
 		}
 	}

@@ -196,13 +196,9 @@ func (a *app) campaign(ctx context.Context, d *division, out string, before bool
 
 // unplayed are the jobs that the journal does not have. It counts the others.
 func (c *campaign) unplayed(out string, jobs []seedJob) (left []seedJob, err error) {
-	played := map[string][]seedResult{}
-	for _, line := range c.journal.Runs() {
-		r, err := noted(line, out, line.Dir)
-		if err != nil {
-			return nil, err
-		}
-		played[line.Job] = append(played[line.Job], r)
+	played, err := playedBefore(c.journal, func(line fleet.Run) (seedResult, error) { return noted(line, out, line.Dir) })
+	if err != nil {
+		return nil, err
 	}
 	for _, j := range jobs {
 		all := played[j.job()]

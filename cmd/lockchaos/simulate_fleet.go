@@ -58,13 +58,9 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		return err
 	}
 	defer j.Close()
-	played := map[string][]simulatedNote{}
-	for _, r := range j.Runs() {
-		n, err := simulatedNoteOf(r, o.out)
-		if err != nil {
-			return err
-		}
-		played[r.Job] = append(played[r.Job], n)
+	played, err := playedBefore(j, func(line fleet.Run) (simulatedNote, error) { return simulatedNoteOf(line, o.out) })
+	if err != nil {
+		return err
 	}
 	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
 		all := played[fleet.Job("", job.Seed)]
