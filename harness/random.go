@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
 	"github.com/lockchaos/lockchaos/workload"
@@ -347,23 +348,13 @@ func (st *Session) report(ctx context.Context, length time.Duration) {
 		return
 	}
 	start := time.Now()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
-				if a := st.activeBy(""); a != nil {
-					p.Fault = a.step.Fault
-				}
-				st.Progress(p)
-			case <-ctx.Done():
-				return
+	st.closers = append(st.closers, await.Behind(ctx, func(stopped context.Context) {
+		for ctx.Err() == nil && workload.Pause(stopped, progressEvery) {
+			p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
+			if a := st.activeBy(""); a != nil {
+				p.Fault = a.step.Fault
 			}
+			st.Progress(p)
 		}
-	}()
-	st.closers = append(st.closers, func() { <-done })
+	}))
 }

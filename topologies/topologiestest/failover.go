@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -108,21 +109,14 @@ type record struct {
 // watch records what is reported until the test ends.
 func (s suite) watch() *record {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
 	r := &record{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	s.t.Cleanup(await.Behind(s.t.Context(), func(ctx context.Context) {
 		s.d.Watch(ctx, func(o topologies.Observation) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.seen = append(r.seen, o)
 		})
-	}()
-	s.t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	}))
 	return r
 }
 
