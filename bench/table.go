@@ -146,12 +146,8 @@ func (r SystemResult) note() string {
 		notes = append(notes, "nothing completed")
 	}
 	var errs, refused int64
-	example := ""
-	for text, n := range r.Errors {
+	for _, n := range r.Errors {
 		errs += n
-		if example == "" || text < example {
-			example = text
-		}
 	}
 	for _, s := range r.Rounds {
 		refused += s.Refused
@@ -160,7 +156,7 @@ func (r SystemResult) note() string {
 		notes = append(notes, fmt.Sprintf("%d refused", refused))
 	}
 	if errs > 0 {
-		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(example)))
+		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(slices.Sorted(maps.Keys(r.Errors))[0])))
 	}
 	return strings.Join(notes, "; ")
 }
