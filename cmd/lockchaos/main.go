@@ -27,6 +27,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/say"
 	_ "github.com/lockchaos/lockchaos/reports/plots" // of the pages that it writes
+	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
@@ -199,7 +200,8 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.mergeCommand(), a.campaignCommand(), a.reproduceCommand(), a.checkCommand(), a.causesCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.scenarioClientCommand(), a.simulationWorkerCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
+		a.ownCommand(harness.WorkerCommand, harness.ServeWorker), a.ownCommand(simulationWorker, simulation.Serve),
 	)
 	a.complete(root)
 	return root

@@ -27,18 +27,6 @@ import (
 // simulation.
 const simulationWorker = "simulation-worker"
 
-func (a *app) simulationWorkerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    simulationWorker,
-		Short:  "Run simulations that are asked for on the standard input (lockchaos starts it itself)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asHarness(simulation.Serve(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
-		},
-	}
-}
-
 // The ways to search.
 const (
 	searchRandom = "random"
