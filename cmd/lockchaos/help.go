@@ -69,6 +69,7 @@ func needed() map[string]string {
 		"lockchaos causes":   "name the run directory whose violations are to be explained",
 		"lockchaos report":   "name the run directories whose reports are to be written",
 		"lockchaos compare":  "name two run directories to compare",
+		"lockchaos list":     "say what to list: topologies, locks, libraries, workloads, faults, mixes, scenarios",
 		"lockchaos serve":    "name one folder with run directories, or none for " + runsDir,
 	}
 }
