@@ -131,16 +131,12 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		return nil, err
 	}
 	var chosen []choice
-	add := func(s scenarios.Scenario, typed string, variants ...string) error {
+	add := func(s scenarios.Scenario, typed string, variants ...string) {
 		for _, v := range variants {
 			c := choice{Scenario: s.As(v), of: s, variant: v}
-			if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
-				return fmt.Errorf("scenario %s is named twice", c.Name)
-			}
 			c.typed = cmp.Or(typed, c.Name)
 			chosen = append(chosen, c)
 		}
-		return nil
 	}
 	if all {
 		catalogue, err := scenarios.Catalogue(a.locks)
@@ -148,9 +144,8 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 			return nil, harnessError{err}
 		}
 		for _, s := range catalogue {
-			err = errors.Join(err, add(s, "", append([]string{""}, s.VariantNames()...)...))
+			add(s, "", append([]string{""}, s.VariantNames()...)...)
 		}
-		return chosen, err
 	}
 	for _, arg := range args {
 		var s scenarios.Scenario
@@ -163,11 +158,14 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 			s, variants[0], err = scenarios.Find(arg, a.locks)
 			typed = ""
 		}
-		if err == nil {
-			err = add(s, typed, variants...)
-		}
 		if err != nil {
 			return nil, err
+		}
+		add(s, typed, variants...)
+	}
+	for i, c := range chosen {
+		if slices.ContainsFunc(chosen[:i], func(other choice) bool { return other.Name == c.Name }) {
+			return nil, fmt.Errorf("scenario %s is named twice", c.Name)
 		}
 	}
 	return chosen, nil
