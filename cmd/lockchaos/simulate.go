@@ -473,15 +473,12 @@ func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *s
 			return nil
 		})
 	}
-	var singles, pairs [][]int
+	var singles [][]int
 	for i := range n {
 		singles = append(singles, []int{i})
 	}
 	if err := run(singles); err != nil || ctx.Err() != nil || o.pairs == 0 {
 		return err
 	}
-	for _, p := range w.Pairs(shapes, failed, quiet.Shape, o.pairs) {
-		pairs = append(pairs, p[:])
-	}
-	return run(pairs)
+	return run(w.Pairs(shapes, failed, quiet.Shape, o.pairs))
 }
