@@ -103,11 +103,12 @@ func (c change) of(fault, name string) inject {
 	}
 }
 
-// takeTurns begins and ends something, over and over, until it is stopped, and leaves it ended.
-func takeTurns(begin func() (end func()), lasts, pause time.Duration) (stop func()) {
-	return await.Behind(context.Background(), func(ctx context.Context) {
+// takeTurns begins and ends something, over and over, until it is stopped, and leaves it ended. The end of ctx does not stop
+// it.
+func takeTurns(ctx context.Context, begin func(ctx context.Context) (end func()), lasts, pause time.Duration) (stop func()) {
+	return await.Behind(ctx, func(ctx context.Context) {
 		for ; ctx.Err() == nil; _ = await.Pause(ctx, pause) {
-			end := begin()
+			end := begin(ctx)
 			_ = await.Pause(ctx, lasts)
 			end()
 		}

@@ -578,7 +578,7 @@ func flap(site Site, s Step) (inject, error) {
 			_, again := first.Heal(undo)
 			return Injection{}, errors.Join(err, again)
 		}
-		stop := takeTurns(func() func() {
+		stop := takeTurns(ctx, func(context.Context) func() {
 			var mends []func()
 			for _, l := range links {
 				mends = append(mends, l.Cut())

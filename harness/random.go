@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -222,13 +223,10 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	}
 	st.report(working, r.Length)
 	st.patience = faultPatience
-	followed := make(chan struct{})
-	defer func() {
-		stop()
-		<-followed
-	}()
-	go func() {
-		defer close(followed)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	following.Go(func() {
 		defer stop()
 		start := time.Now()
 		healed := st.follow(working, plan, r.Length, r.Recorded)
@@ -236,7 +234,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			<-working.Done()
 		}
 		workload.Pause(working, max(time.Until(start.Add(r.Length)), time.Until(healed.Add(faults.PaceOf(r.Length).End))))
-	}()
+	})
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	st.working(nil)
