@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 // findingOptions are what a user can say of findings.
 type findingOptions struct {
 	cache         string
-	runs          int
 	all, markdown bool
 	control       bool
 	out           string
@@ -45,8 +43,8 @@ lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be instal
 			switch {
 			case o.resume && o.out == "":
 				return errors.New("--resume: say with --out which folder has the results")
-			case o.runs < 0 || o.all && len(wanted) > 0:
-				return errors.New("say names or --all, and no negative number of runs")
+			case o.all && len(wanted) > 0:
+				return errors.New("say names or --all")
 			case o.markdown:
 				a.printf("%s", findings.Markdown(all))
 				return nil
@@ -63,7 +61,6 @@ lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be instal
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "play all findings")
 	f.BoolVar(&o.control, "control", false, "also make the same runs with a correct lock (mutex, redlock)")
-	f.IntVar(&o.runs, "runs", 0, "number of runs, with the seeds from 1 on (default: as many as were recorded)")
 	f.StringVar(&o.cache, "cache", "", "the folder for the libraries (default: lockchaos/findings in the user's cache folder)")
 	f.StringVar(&o.out, "out", "", "the folder in which results are kept as they come (default reports/runs/TIME-findings)")
 	f.BoolVar(&o.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
@@ -112,7 +109,7 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 			r = before[len(before)-1]
 		} else {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
-			r = p.Play(cmd.Context(), f, cmp.Or(o.runs, f.Rate.Of), o.control)
+			r = p.Play(cmd.Context(), f, f.Rate.Of, o.control)
 			if cmd.Context().Err() != nil {
 				return asHarness(context.Cause(cmd.Context()))
 			}
