@@ -310,11 +310,8 @@ func (r *scenarioBatch) play(ctx context.Context) error {
 		}
 	}
 	failed := worst(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
-	if err := r.print(time.Since(began)); err != nil {
-		return worst(failed, err)
-	}
-	if failed != nil { // it was cut short
-		return failed
+	if err := worst(failed, r.print(time.Since(began))); err != nil { // it was cut short, or has no reader
+		return err
 	}
 	var result error
 	asked := false
