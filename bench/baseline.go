@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -103,7 +104,7 @@ func set(rdb redis.UniversalClient) Acquire {
 			if !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
-			if err := pause(ctx, baselinePause); err != nil {
+			if err := await.Pause(ctx, baselinePause); err != nil {
 				return nil, err
 			}
 		}
@@ -117,17 +118,6 @@ func deleted(c *redis.Cmd) error {
 		err = errStolen
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // token is one BLPOP and one RPUSH.
@@ -213,7 +203,7 @@ func fanOut(servers []redis.UniversalClient) Acquire {
 			if !errors.Is(err, redis.Nil) {
 				return nil, err
 			}
-			if err := pause(ctx, baselinePause); err != nil {
+			if err := await.Pause(ctx, baselinePause); err != nil {
 				return nil, err
 			}
 		}

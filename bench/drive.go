@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -107,7 +108,7 @@ const settleInterval, settleLimit = time.Second, 30 * time.Second
 func (d *driver) settle(ctx context.Context) error {
 	for last, end := int64(0), time.Now().Add(settleLimit); time.Now().Before(end); {
 		before := d.served.Load()
-		if err := pause(ctx, settleInterval); err != nil {
+		if err := await.Pause(ctx, settleInterval); err != nil {
 			return err
 		}
 		now := d.served.Load() - before
@@ -130,7 +131,7 @@ func (d *driver) next(ctx context.Context) (begin time.Time, ok bool) {
 		return time.Now(), true
 	}
 	begin = d.start.Add(time.Duration(float64(n) / d.workload.Rate * float64(time.Second)))
-	if wait := time.Until(begin); wait > 0 && pause(ctx, wait) != nil {
+	if wait := time.Until(begin); wait > 0 && await.Pause(ctx, wait) != nil {
 		return begin, false
 	}
 	return begin, true
@@ -162,7 +163,7 @@ func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.
 	if err != nil {
 		s.failed(ctx, err, granted.Sub(begin), d.phase.Load() == measuring)
 		if ctx.Err() == nil {
-			_ = pause(ctx, errorPause)
+			_ = await.Pause(ctx, errorPause)
 		}
 		return
 	}

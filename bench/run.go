@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -270,18 +271,10 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	}
 	runtime.GC() // what the last one left is not this one's
 	d := newDriver(w, instances, fmt.Sprintf("bench-%x", seed))
-	working, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.work(working, seed)
-	}()
-	defer func() {
-		stop()
-		<-done
-	}()
+	stop := await.Behind(ctx, func(ctx context.Context) { d.work(ctx, seed) })
+	defer stop()
 	warmUp, length := p.times(w)
-	err := pause(ctx, warmUp)
+	err := await.Pause(ctx, warmUp)
 	if s.OpenAt != nil && !stay {
 		err = d.settle(ctx)
 	}
@@ -295,7 +288,7 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	due, served := d.due(time.Now()), d.served.Load()
 	d.phase.Store(measuring)
 	begin := time.Now()
-	if err := pause(ctx, length); err != nil {
+	if err := await.Pause(ctx, length); err != nil {
 		return Slice{}, err
 	}
 	after, err := spent(ctx, g.live)
@@ -306,7 +299,6 @@ func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, s
 	seconds := time.Since(begin).Seconds()
 	backlog := d.due(time.Now()) - due - (d.served.Load() - served)
 	stop()
-	<-done
 	result := d.slice(after.minus(before), seconds)
 	if w.Rate > 0 {
 		result.Backlog = max(backlog, 0)

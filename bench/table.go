@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // A column is one figure of every system.
@@ -143,12 +146,8 @@ func (r SystemResult) note() string {
 		notes = append(notes, "nothing completed")
 	}
 	var errs, refused int64
-	example := ""
-	for text, n := range r.Errors {
+	for _, n := range r.Errors {
 		errs += n
-		if example == "" || text < example {
-			example = text
-		}
 	}
 	for _, s := range r.Rounds {
 		refused += s.Refused
@@ -157,17 +156,14 @@ func (r SystemResult) note() string {
 		notes = append(notes, fmt.Sprintf("%d refused", refused))
 	}
 	if errs > 0 {
-		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(example)))
+		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(slices.Sorted(maps.Keys(r.Errors))[0])))
 	}
 	return strings.Join(notes, "; ")
 }
 
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	if r := []rune(s); len(r) > 120 {
-		s = string(r[:120]) + "…"
-	}
-	return s
+	return say.Shorten(s, 120)
 }
 
 // median is that of a figure over the rounds.
@@ -202,11 +198,7 @@ func rate(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)
 	}
-	s := fmt.Sprintf("%.0f", v)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return say.Thousands(int64(math.RoundToEven(v)))
 }
 
 func times(v float64) string {
@@ -334,7 +326,7 @@ func (r Results) describe() string {
 	m := r.Machine
 	rounds := "rounds"
 	if r.Settings.Rounds > 0 {
-		rounds = countRounds(r.Settings.Rounds)
+		rounds = say.Count(r.Settings.Rounds, "round")
 	}
 	parts := []string{
 		fmt.Sprintf("%s of %v after %v of warm-up, longer where a hand-over takes long, in random order; median [least–most] of the rounds, "+
@@ -354,16 +346,9 @@ func (r Results) describe() string {
 	return strings.Join(parts, " · ")
 }
 
-func countRounds(n int) string {
-	if n == 1 {
-		return "1 round"
-	}
-	return fmt.Sprintf("%d rounds", n)
-}
-
 // rounds says how many rounds a workload had, and why no more.
 func (r Results) rounds(w WorkloadResult) string {
-	n := countRounds(w.Rounds)
+	n := say.Count(w.Rounds, "round")
 	switch {
 	case r.Settings.Rounds > 0:
 		return n + ", as asked"

@@ -172,15 +172,10 @@ func throttle(p ClientProcess, stopped, runs time.Duration) change {
 			if err := p.Resume(ctx); err != nil {
 				return "", err
 			}
-			turns, cancel := context.WithCancel(context.WithoutCancel(ctx))
-			end := takeTurns(func() func() {
+			stop = takeTurns(ctx, func(turns context.Context) func() {
 				_ = p.Pause(turns) // it may be gone, which the heal finds
 				return func() { _ = p.Resume(turns) }
 			}, stopped, runs)
-			stop = func() {
-				cancel()
-				end()
-			}
 			return fmt.Sprintf("stands still for %v, runs for %v, and so on", stopped, runs), nil
 		},
 		end: func(ctx context.Context) (string, error) {

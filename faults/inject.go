@@ -103,32 +103,14 @@ func (c change) of(fault, name string) inject {
 	}
 }
 
-// takeTurns begins and ends something, over and over, until it is stopped, and leaves it ended.
-func takeTurns(begin func() (end func()), lasts, pause time.Duration) (stop func()) {
-	stopped := make(chan struct{})
-	over := func(d time.Duration) bool { // reports whether it is stopped before
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return false
-		case <-stopped:
-			return true
-		}
-	}
-	var turns sync.WaitGroup
-	turns.Go(func() {
-		for {
-			end := begin()
-			last := over(lasts)
+// takeTurns begins and ends something, over and over, until it is stopped, and leaves it ended. The end of ctx does not stop
+// it.
+func takeTurns(ctx context.Context, begin func(ctx context.Context) (end func()), lasts, pause time.Duration) (stop func()) {
+	return await.Behind(ctx, func(ctx context.Context) {
+		for ; ctx.Err() == nil; _ = await.Pause(ctx, pause) {
+			end := begin(ctx)
+			_ = await.Pause(ctx, lasts)
 			end()
-			if last || over(pause) {
-				return
-			}
 		}
-	})
-	return sync.OnceFunc(func() {
-		close(stopped)
-		turns.Wait()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -282,7 +283,7 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 		s.stops = append(s.stops, stop)
 	}
 	return Injection{
-		Effect:      "waits for the " + t.what() + " on " + count(len(t.links), "link"),
+		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
 		AwaitFiring: s.awaitFiring,
 		OneShot:     t.after >= 0,
 		Heal: Once(func(ctx context.Context) (string, error) {
@@ -292,7 +293,7 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 				return "", fmt.Errorf("heal %s: %w", t.name, err)
 			}
 			again, err := answerAgain(ctx, t.name, working)
-			return kept + count(len(working), "link") + " let everything pass, " + again, err
+			return kept + say.Count(len(working), "link") + " let everything pass, " + again, err
 		}),
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -370,9 +371,9 @@ func (f linkFault) on(name string, links []topologies.Proxy) inject {
 			mend()
 			return Injection{}, fmt.Errorf("%s took no effect: %w", name, err)
 		}
-		effect := count(len(working), "link") + " " + f.words
+		effect := say.Count(len(working), "link") + " " + f.words
 		if len(working) < len(links) {
-			effect = fmt.Sprintf("%d of %s %s", len(working), count(len(links), "link"), f.words)
+			effect = fmt.Sprintf("%d of %s %s", len(working), say.Count(len(links), "link"), f.words)
 		}
 		return Injection{Effect: effect, Heal: Once(func(ctx context.Context) (string, error) {
 			mend()
@@ -384,7 +385,7 @@ func (f linkFault) on(name string, links []topologies.Proxy) inject {
 // mended sees that links which worked before a fault do so again.
 func mended(ctx context.Context, fault string, links []topologies.Proxy) (string, error) {
 	again, err := answerAgain(ctx, fault, links)
-	return count(len(links), "link") + " mended, " + again, err
+	return say.Count(len(links), "link") + " mended, " + again, err
 }
 
 // answerAgain sees that no link is silent. One may refuse, when the server behind
@@ -408,13 +409,6 @@ func answerAgain(ctx context.Context, fault string, links []topologies.Proxy) (s
 		return fmt.Sprintf("%d answering again", n), err
 	}
 	return "answering again", err
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // probed are the links that answer, and how long each took.
@@ -563,7 +557,7 @@ func reset(site Site, s Step) (inject, error) {
 		if total == 0 {
 			return Injection{}, errors.New("reset took no effect: no connection was open")
 		}
-		return Injection{Effect: count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
+		return Injection{Effect: say.Count(total, "connection") + " reset on " + strings.Join(hit, ", ")}, nil
 	}, err
 }
 
@@ -584,7 +578,7 @@ func flap(site Site, s Step) (inject, error) {
 			_, again := first.Heal(undo)
 			return Injection{}, errors.Join(err, again)
 		}
-		stop := takeTurns(func() func() {
+		stop := takeTurns(ctx, func(context.Context) func() {
 			var mends []func()
 			for _, l := range links {
 				mends = append(mends, l.Cut())

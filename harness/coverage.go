@@ -114,7 +114,7 @@ func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.De
 	return d, links
 }
 
-// recordRequests records how many requests recordRequests a fault.
+// recordRequests records how many requests met a fault.
 func (st *Session) recordRequests(s faults.Step, requests int64) {
 	st.recorder.Record(history.Event{
 		Process: history.NoProcess, Op: history.Observe, Type: history.OK, Node: history.ObserveClients,

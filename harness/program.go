@@ -212,14 +212,12 @@ func openProgram(command string, hello driver.Hello, at Place, o LockOptions) (l
 	tell := sync.OnceFunc(func() {
 		at.Broken(strings.Replace(d.Err().Error(), "the driver", "the driver of "+at.Zone, 1))
 	})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		<-d.Done()
-		if d.Err() != nil {
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if <-d.Done(); d.Err() != nil {
 			tell()
 		}
-	}()
+	})
 	l := &program{Driver: d, lease: cmp.Or(o.Watchdog, programLease), remote: at.Remote != nil, permits: o.Permits}
 	return l, func() {
 		d.Settle(silence)
@@ -233,7 +231,7 @@ func openProgram(command string, hello driver.Hello, at Place, o LockOptions) (l
 			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
-		<-watched
+		watching.Wait()
 		if d.Err() != nil { // also a connection that it closed shortly before
 			tell()
 		} else if silent != "" {

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
 	"github.com/lockchaos/lockchaos/workload"
@@ -221,13 +223,10 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	}
 	st.report(working, r.Length)
 	st.patience = faultPatience
-	followed := make(chan struct{})
-	defer func() {
-		stop()
-		<-followed
-	}()
-	go func() {
-		defer close(followed)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	following.Go(func() {
 		defer stop()
 		start := time.Now()
 		healed := st.follow(working, plan, r.Length, r.Recorded)
@@ -235,7 +234,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 			<-working.Done()
 		}
 		workload.Pause(working, max(time.Until(start.Add(r.Length)), time.Until(healed.Add(faults.PaceOf(r.Length).End))))
-	}()
+	})
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
 	st.working(nil)
@@ -347,23 +346,13 @@ func (st *Session) report(ctx context.Context, length time.Duration) {
 		return
 	}
 	start := time.Now()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
-				if a := st.activeBy(""); a != nil {
-					p.Fault = a.step.Fault
-				}
-				st.Progress(p)
-			case <-ctx.Done():
-				return
+	st.closers = append(st.closers, await.Behind(ctx, func(stopped context.Context) {
+		for ctx.Err() == nil && workload.Pause(stopped, progressEvery) {
+			p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
+			if a := st.activeBy(""); a != nil {
+				p.Fault = a.step.Fault
 			}
+			st.Progress(p)
 		}
-	}()
-	st.closers = append(st.closers, func() { <-done })
+	}))
 }

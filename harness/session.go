@@ -26,6 +26,7 @@ import (
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
@@ -255,20 +256,13 @@ func (st *Session) writeRun() error { return history.Dir(st.Dir).WriteRun(st.run
 
 // watch records what the servers say of themselves.
 func (st *Session) watch(ctx context.Context) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	st.stopWatch = await.Behind(ctx, func(ctx context.Context) {
 		st.deployment.Watch(ctx, func(o topologies.Observation) {
 			st.recorder.Record(history.Event{
 				Process: history.NoProcess, Op: history.Observe, Type: history.OK,
 				Node: o.Node, What: o.What, Value: o.Value,
 			})
 		})
-	}()
-	st.stopWatch = sync.OnceFunc(func() {
-		cancel()
-		<-done
 	})
 }
 

@@ -85,22 +85,22 @@ func (s *Sweep) Case(faults ...int) Case {
 // A pair is promising if few other faults have the shapes of its faults, as what is rare
 // is where little was tried. Faults that fail by themselves are in no pair, and of those
 // with the shape of the case without a fault, quiet, one is in none with another of them.
-func (s *Sweep) Pairs(shapes []string, failed []bool, quiet string, limit int) [][2]int {
+func (s *Sweep) Pairs(shapes []string, failed []bool, quiet string, limit int) [][]int {
 	often := map[string]int{}
 	for _, shape := range shapes {
 		often[shape]++
 	}
-	var all [][2]int
+	var all [][]int
 	for i := range s.faults {
 		for j := i + 1; j < len(s.faults); j++ {
 			if failed[i] || failed[j] || shapes[i] == quiet && shapes[j] == quiet {
 				continue
 			}
-			all = append(all, [2]int{i, j})
+			all = append(all, []int{i, j})
 		}
 	}
-	rarity := func(p [2]int) int { return often[shapes[p[0]]] * often[shapes[p[1]]] }
-	slices.SortStableFunc(all, func(a, b [2]int) int { return cmp.Compare(rarity(a), rarity(b)) })
+	rarity := func(p []int) int { return often[shapes[p[0]]] * often[shapes[p[1]]] }
+	slices.SortStableFunc(all, func(a, b []int) int { return cmp.Compare(rarity(a), rarity(b)) })
 	return all[:min(limit, len(all))]
 }
 

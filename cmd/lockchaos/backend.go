@@ -134,38 +134,30 @@ func (s *serverFlags) completeAttach() error {
 	return s.attach.Validate()
 }
 
-// openServers returns the backend that was asked for, and its name. What auto took is
-// told once.
+// openServers returns the backend that was asked for, and its name. Its servers are of a store,
+// one of those that topologies name. What auto took, and why, is told once.
 func (a *app) openServers(ctx context.Context, s *serverFlags, log *slog.Logger, store string) (topologies.Backend, string, error) {
-	b, name, took, err := s.open(ctx, log, store)
-	if took != "" {
-		a.took.Do(func() { fmt.Fprintln(a.stderr, took) })
-	}
-	return b, name, err
-}
-
-// open returns the backend that was asked for, and its name. Its servers are of a store,
-// one of those that topologies name. It says what auto took, and why.
-func (s *serverFlags) open(ctx context.Context, log *slog.Logger, store string) (b topologies.Backend, name, took string, err error) {
 	switch s.backend {
 	case containerBackend:
-		return container.Backend{Image: s.image, Log: log}, s.backend, "", nil
+		return container.Backend{Image: s.image, Log: log}, s.backend, nil
 	case attachBackend:
 		b := s.attach
 		b.Log = log
-		return b, s.backend, "", nil
+		return b, s.backend, nil
 	case processBackend:
-		return process.Backend{Log: log}, s.backend, "", nil
+		return process.Backend{Log: log}, s.backend, nil
 	}
+	took := func(format string, args ...any) { a.took.Do(func() { fmt.Fprintf(a.stderr, format, args...) }) }
 	binary, noProcess := process.Find(ctx, store)
 	if noProcess == nil {
-		took = fmt.Sprintf("backend %s: %s %s", processBackend, binary.Path, binary.Version)
+		took("backend %s: %s %s\n", processBackend, binary.Path, binary.Version)
 	}
 	if noProcess == nil || store != topologies.StoreRedis || os.Getenv(process.BinaryVariable) != "" { // the user who names a binary wants that one
-		return process.Backend{Log: log}, processBackend, took, noProcess
+		return process.Backend{Log: log}, processBackend, noProcess
 	}
 	if _, noEngine := container.Available(ctx); noEngine != nil {
-		return nil, "", "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
+		return nil, "", fmt.Errorf("no backend can run here: processes: %w; containers: %w", noProcess, noEngine)
 	}
-	return container.Backend{Log: log}, containerBackend, fmt.Sprintf("backend %s, since processes can't run here: %v", containerBackend, noProcess), nil
+	took("backend %s, since processes can't run here: %v\n", containerBackend, noProcess)
+	return container.Backend{Log: log}, containerBackend, nil
 }

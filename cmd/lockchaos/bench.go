@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,9 +71,12 @@ Workloads:
 					w.Rate, w.About = rate, w.About+"; at another rate"
 				}
 			}
-			etcds := &sharedEtcd{}
-			defer etcds.close()
-			if p.Systems, err = a.benchSystems(cmd.Context(), locks, p.Topology, etcds); err != nil {
+			var started []topologies.Deployment
+			p.Systems, started, err = a.benchSystems(cmd.Context(), locks, p.Topology)
+			for _, d := range started {
+				defer d.Close()
+			}
+			if err != nil {
 				return err
 			}
 			if err := p.Validate(); err != nil {
@@ -132,17 +134,18 @@ func benchWorkloads() string {
 	return b.String() + "* are run by default"
 }
 
-// benchSystems are the locks of those names.
-func (a *app) benchSystems(ctx context.Context, chosen []string, topology string, etcds *sharedEtcd) ([]bench.System, error) {
-	var systems []bench.System
+// benchSystems are the locks of those names, and what was started for them.
+func (a *app) benchSystems(ctx context.Context, chosen []string, topology string) (systems []bench.System, started []topologies.Deployment, err error) {
 	var errs []error
 	known := slices.Concat(a.locks, harness.Locks{{Name: etcdLock}})
 	for _, name := range chosen {
 		l, err := lockNamed(ctx, a.stderr, known, name)
 		switch {
 		case name == etcdLock:
-			_, err = process.Find(ctx, topologies.StoreEtcd)
-			systems = append(systems, etcds.system())
+			var d topologies.Deployment
+			if d, err = startEtcd(ctx); err == nil {
+				systems, started = append(systems, benchEtcd(d)), append(started, d)
+			}
 		case err == nil && !l.Exclusive():
 			err = fmt.Errorf("lock %s admits several at once, which the benchmark would call a violation", name)
 		case err == nil:
@@ -150,7 +153,7 @@ func (a *app) benchSystems(ctx context.Context, chosen []string, topology string
 		}
 		errs = append(errs, err)
 	}
-	return systems, errors.Join(errs...)
+	return systems, started, errors.Join(errs...)
 }
 
 func benchSystem(l harness.LockSpec, topology string) bench.System {
@@ -237,40 +240,24 @@ func benchProgram(l harness.LockSpec) bench.System {
 	}
 }
 
-// onlyMember is the one of a [sharedEtcd].
+// onlyMember is the one of the etcd that is measured.
 const onlyMember = "etcd-1"
 
-// A sharedEtcd is an etcd of one member, which is started when it is first needed.
-type sharedEtcd struct {
-	mu     sync.Mutex
-	member topologies.Deployment
-}
-
-func (s *sharedEtcd) endpoint(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.member == nil {
-		t, err := topologies.ByName(topologies.EtcdCluster)
-		if err != nil {
-			return "", err
-		}
-		other := func(name string) bool { return strings.HasPrefix(name, "etcd-") && name != onlyMember }
-		t.Nodes = slices.DeleteFunc(t.Nodes, func(n topologies.Node) bool { return other(n.Name) })
-		t.Links = slices.DeleteFunc(t.Links, func(l topologies.Link) bool { return other(l.From) || other(l.To) })
-		if s.member, err = (process.Backend{}).Start(ctx, t); err != nil {
-			return "", err
-		}
+// startEtcd starts an etcd of one member.
+func startEtcd(ctx context.Context) (topologies.Deployment, error) {
+	t, err := topologies.ByName(topologies.EtcdCluster)
+	if err != nil {
+		return nil, err
 	}
-	return s.member.Server(onlyMember).Observer().Options().Addr, nil
+	other := func(name string) bool { return strings.HasPrefix(name, "etcd-") && name != onlyMember }
+	t.Nodes = slices.DeleteFunc(t.Nodes, func(n topologies.Node) bool { return other(n.Name) })
+	t.Links = slices.DeleteFunc(t.Links, func(l topologies.Link) bool { return other(l.From) || other(l.To) })
+	d, err := process.Backend{}.Start(ctx, t)
+	return d, asHarness(err)
 }
 
-func (s *sharedEtcd) close() {
-	if s.member != nil {
-		_ = s.member.Close()
-	}
-}
-
-func (s *sharedEtcd) system() bench.System {
+// benchEtcd is the lock of etcd's own client on that member.
+func benchEtcd(d topologies.Deployment) bench.System {
 	return bench.System{
 		Name: etcdLock, About: "go.etcd.io/etcd/client/v3/concurrency, on an etcd of one member",
 		Unfit: func(w bench.Workload) string {
@@ -279,12 +266,8 @@ func (s *sharedEtcd) system() bench.System {
 			}
 			return ""
 		},
-		Open: func(ctx context.Context, _ []redis.UniversalClient) (bench.Acquire, func(), error) {
-			at, err := s.endpoint(ctx)
-			if err != nil {
-				return nil, nil, err
-			}
-			client, err := etcd.Dial(at)
+		Open: func(context.Context, []redis.UniversalClient) (bench.Acquire, func(), error) {
+			client, err := etcd.Dial(d.Server(onlyMember).Observer().Options().Addr)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -330,16 +313,12 @@ func (a *app) printBench(r bench.Results, format string) error {
 	if err := write(a.stdout); err != nil {
 		return asHarness(err)
 	}
-	var verdict error
+	broken, silent := false, false
 	for _, w := range r.Workloads {
 		for _, s := range w.Systems {
-			switch {
-			case s.Broken():
-				return verdictError(exitInvalid)
-			case strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 }):
-				verdict = verdictError(exitUnknown)
-			}
+			broken = broken || s.Broken()
+			silent = silent || strings.HasPrefix(s.Name, harness.ProgramPrefix) && slices.ContainsFunc(s.Rounds, func(s bench.Slice) bool { return s.Cycles == 0 })
 		}
 	}
-	return verdict
+	return answer(broken, silent)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -108,17 +109,10 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	for _, doubt := range doubts {
 		a.printf("unknown: %s\n", doubt)
 	}
-	switch {
-	case err != nil:
-		return err
-	case alarm:
+	if alarm {
 		a.printf("what is known of a finding stands in %s; the rest is in %s\n", filepath.Join(store, fleet.KnownFile), filepath.Join(store, fleet.FindingsFile))
-		return verdictExit(checker.Invalid)
-	case len(doubts) > 0 || len(runs) == 0:
-		return verdictExit(checker.Unknown)
-	default:
-		return nil
 	}
+	return cmp.Or(err, answer(alarm, len(doubts) > 0 || len(runs) == 0))
 }
 
 // printFindings prints the findings of a night, and tells whether one is new or worse.

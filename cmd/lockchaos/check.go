@@ -141,7 +141,7 @@ func (j *judging) beyondMemory(err memoryError, arg string, left []string) error
 	if len(left) > 0 {
 		fmt.Fprintf(j.stderr, "lockchaos: not judged for that reason: %s\n", say.OneLine(strings.Join(left, ", ")))
 	}
-	return worst(verdictError(exitUnknown), j.write(r))
+	return worst(verdictError(exitUnknown), j.print(r, "", j.json))
 }
 
 // one judges what an argument names.
@@ -184,10 +184,7 @@ func (j *judging) one(ctx context.Context, stdin io.Reader, arg string) error {
 		}
 		j.printf("%s\n", say.OneLine(name))
 	}
-	if results != nil {
-		return j.tell(in, "", j.write(*results))
-	}
-	return j.tell(in, "", j.print(in, "", j.json))
+	return j.tell(in, "", j.print(results, "", j.json))
 }
 
 // showLines names the lines of a log that prove the first violations.
@@ -230,7 +227,7 @@ func (j *judging) ofDir(ctx context.Context, dir string, named bool) error {
 	if !named && !j.json {
 		j.printf("%s, with the %s beside it\n", say.OneLine(filepath.Join(dir, reports.HistoryFile)), reports.RunFile)
 	}
-	return j.tell(in, beside, j.print(in, shown, j.json))
+	return j.tell(in, beside, j.print(reports.Summarize(in), shown, j.json))
 }
 
 // tell writes what else was asked for of a history whose summary was printed, or could not be, and returns its verdict.
@@ -269,8 +266,8 @@ func (j *judging) ofRun(path string) (is, long bool) {
 }
 
 // read reads a history and judges it: a short one as a whole, a long one as it
-// comes. Of a long one there are the results only.
-func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long *reports.Results, err error) {
+// comes. Of a long one the results have verdicts only.
+func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, results reports.Results, err error) {
 	short, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
 	var judges []checker.Checker
@@ -293,7 +290,7 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 			in.History, err = importers.Jepsen(r)
 		} else {
 			if j.log, err = importers.ReadLog(r); err != nil {
-				return in, nil, err
+				return in, results, err
 			}
 			in.History, in.Run.Started, judges = j.log.History, j.log.Zero, checker.OfLogs(j.log.Unit, j.log.Refusals)
 		}
@@ -302,28 +299,28 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, long
 		err = j.clocksKnown(in.History.Events)
 	}
 	if err != nil {
-		return in, nil, err
+		return in, results, err
 	}
 	in.Report = checker.CheckWithin(short, in.History, j.clockError, judges...)
 	if j.explain || j.minimal != "" {
 		checker.Explain(short, in.History, &in.Report)
 	}
-	return in, nil, nil
+	return in, reports.Summarize(in), nil
 }
 
 // stream judges a long history.
-func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, long *reports.Results, err error) {
+func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, results reports.Results, err error) {
 	switch {
 	case j.out != "":
-		return in, nil, fmt.Errorf("--out needs the whole history in memory, and this one has more than %d events: leave it out", storyEvents)
+		return in, results, fmt.Errorf("--out needs the whole history in memory, and this one has more than %d events: leave it out", storyEvents)
 	case j.clockError > 0:
-		return in, nil, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
+		return in, results, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
 	in.Report, err = checker.CheckReader(ctx, r)
 	if err = cmp.Or(err, j.clocksKnown(r.clocks)); err != nil {
-		return in, nil, err
+		return in, results, err
 	}
 	if !j.explain && j.minimal == "" {
 		for i := range in.Report.Results {
@@ -332,10 +329,10 @@ func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, lon
 			}
 		}
 	}
-	results := reports.Summarize(in)
+	results = reports.Summarize(in)
 	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, r.Truncated()
 	results.Story, results.Operations = verdictStory(in.Report), nil
-	return in, &results, nil
+	return in, results, nil
 }
 
 // verdictStory is what can be told of a history that has streamed by.
@@ -356,15 +353,6 @@ func verdictStory(report checker.Report) reports.Story {
 		}
 	}
 	return story
-}
-
-// write writes results that are no more than verdicts.
-func (j *judging) write(r reports.Results) error {
-	if j.json {
-		return asHarness(reports.WriteJSON(j.stdout, r))
-	}
-	width, _ := onTerminal(j.stdout)
-	return asHarness(reports.WriteText(j.stdout, r, reports.TextOptions{Color: j.colour(), Width: width}))
 }
 
 // A clocked is a history of which the beginning was read, and keeps the first events of two clocks.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -78,16 +80,16 @@ its invocation, lockchaos check says.`,
 	}
 }
 
-// scenarioClientCommand is for lockchaos itself: it runs a client of a scenario as a
-// process of its own.
-func (a *app) scenarioClientCommand() *cobra.Command {
+// ownCommand is for lockchaos itself, which starts it: a client of a scenario that is a process of its own, or a worker that
+// runs simulations. It does what it is told on its standard input.
+func (a *app) ownCommand(use string, serve func(context.Context, io.Reader, io.Writer, harness.Locks) error) *cobra.Command {
 	return &cobra.Command{
-		Use:    harness.WorkerCommand,
-		Short:  "Be a client of a scenario (lockchaos starts it itself)",
+		Use:    use,
+		Short:  "Be a process of a run (lockchaos starts it itself)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asHarness(harness.ServeWorker(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
+			return asHarness(serve(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
 		},
 	}
 }

@@ -195,7 +195,7 @@ func checkCommand(t *testing.T, where string, words []string) {
 		}
 	}
 	for flag, known := range map[string][]string{
-		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values("workload"),
+		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values()["workload"](),
 		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": slices.Concat(locks.All().Names(), libraries, []string{"etcd", "lib:all"}),
 	} {
 		f := cmd.Flags().Lookup(flag)

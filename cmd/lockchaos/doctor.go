@@ -39,7 +39,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			} else {
 				a.finding(true, "drivers: all processes that a driver starts end with the run (control groups)")
 			}
-			b, name, _, err := (&serverFlags{backend: autoBackend}).open(ctx, nil, topologies.StoreRedis)
+			a.took.Do(func() {}) // it is told at the end
+			b, name, err := a.openServers(ctx, &serverFlags{backend: autoBackend}, nil, topologies.StoreRedis)
 			if err != nil {
 				return err
 			}

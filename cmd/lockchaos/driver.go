@@ -78,26 +78,24 @@ func (a *app) checkDriver(cmd *cobra.Command, servers *serverFlags, topology str
 	if topology != "" && !slices.Contains(topologies.Names(), topology) {
 		return names.Unknown("topology", topology, topologies.Names())
 	}
-	all := conformance.Checks()
+	all, known := conformance.Checks(), ""
+	for _, c := range all {
+		known += "\n  " + c.Name
+	}
 	for _, words := range only {
-		if !slices.ContainsFunc(all, func(c conformance.Check) bool { return strings.Contains(c.Name, words) }) {
-			var known []string
-			for _, c := range all {
-				known = append(known, "\n  "+c.Name)
-			}
-			return fmt.Errorf("no check has %q in its name; the checks are:%s", words, strings.Join(known, ""))
+		if !strings.Contains(known, words) {
+			return fmt.Errorf("no check has %q in its name; the checks are:%s", words, known)
 		}
 	}
-	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool {
-		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
-	})
 	l, err := lockNamed(cmd.Context(), a.stderr, nil, harness.ProgramPrefix+command)
 	if err != nil {
 		return err
 	}
 	topology = cmp.Or(topology, conformance.Topology(l))
-	unsuited := func(c conformance.Check) bool { return !c.Suits(topology) }
-	all, checks = slices.DeleteFunc(all, unsuited), slices.DeleteFunc(checks, unsuited)
+	all = slices.DeleteFunc(all, func(c conformance.Check) bool { return !c.Suits(topology) })
+	checks := slices.DeleteFunc(slices.Clone(all), func(c conformance.Check) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, func(words string) bool { return strings.Contains(c.Name, words) })
+	})
 	if err := l.On(topology, topologies.Options{}, harness.LockOptions{}); err != nil {
 		return err
 	}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +17,6 @@ import (
 // findingOptions are what a user can say of findings.
 type findingOptions struct {
 	cache         string
-	runs          int
 	all, markdown bool
 	control       bool
 	out           string
@@ -46,8 +43,8 @@ lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be instal
 			switch {
 			case o.resume && o.out == "":
 				return errors.New("--resume: say with --out which folder has the results")
-			case o.runs < 0 || o.all && len(wanted) > 0:
-				return errors.New("say names or --all, and no negative number of runs")
+			case o.all && len(wanted) > 0:
+				return errors.New("say names or --all")
 			case o.markdown:
 				a.printf("%s", findings.Markdown(all))
 				return nil
@@ -64,7 +61,6 @@ lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be instal
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "play all findings")
 	f.BoolVar(&o.control, "control", false, "also make the same runs with a correct lock (mutex, redlock)")
-	f.IntVar(&o.runs, "runs", 0, "number of runs, with the seeds from 1 on (default: as many as were recorded)")
 	f.StringVar(&o.cache, "cache", "", "the folder for the libraries (default: lockchaos/findings in the user's cache folder)")
 	f.StringVar(&o.out, "out", "", "the folder in which results are kept as they come (default reports/runs/TIME-findings)")
 	f.BoolVar(&o.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
@@ -86,12 +82,11 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return asHarness(err)
 	}
 	p := findings.Player{Program: program, Cache: o.cache, Log: a.stderr}
-	h, known := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}, map[string]findings.Result{}
+	h := fleet.Header{Command: "lockchaos findings" + changedFlags(cmd), Seeds: "1"}
 	for _, f := range all {
 		h.Cells = append(h.Cells, f.Name)
 	}
-	o.out = cmp.Or(o.out, filepath.Join(runsDir, time.Now().UTC().Format("20060102T150405Z")+"-findings"))
-	if err := o.dir(o.out); err != nil {
+	if o.out, err = o.dir(o.out, "findings"); err != nil {
 		return err
 	}
 	journal, err := o.open(o.out, h)
@@ -99,20 +94,22 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return err
 	}
 	defer journal.Close()
-	for _, line := range journal.Runs() {
-		var r findings.Result
-		if err := line.Decode(o.out, &r); err != nil {
-			return err
-		}
-		known[line.Job] = r
+	known, err := playedBefore(journal, func(line fleet.Run) (r findings.Result, err error) {
+		err = line.Decode(o.out, &r)
+		return r, err
+	})
+	if err != nil {
+		return err
 	}
 	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
 	for _, f := range all {
 		job := fleet.Job(f.Name, 1)
-		r, is := known[job]
-		if !is {
+		var r findings.Result
+		if before := known[job]; len(before) > 0 {
+			r = before[len(before)-1]
+		} else {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
-			r = p.Play(cmd.Context(), f, cmp.Or(o.runs, f.Rate.Of), o.control)
+			r = p.Play(cmd.Context(), f, f.Rate.Of, o.control)
 			if cmd.Context().Err() != nil {
 				return asHarness(context.Cause(cmd.Context()))
 			}

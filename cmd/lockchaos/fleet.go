@@ -16,15 +16,18 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
-// A division is what a user can say of a campaign that several processes play.
+// A division is what a user can say of the seeds of a campaign, and of the processes that play them.
 type division struct {
+	seeds    string
 	shard    string
 	resume   bool
 	judgedOK bool
 
+	all  []uint64 // of the seeds
 	part fleet.Shard
 }
 
@@ -35,10 +38,12 @@ func (d *division) register(cmd *cobra.Command) {
 	f.BoolVar(&d.judgedOK, "judged-is-ok", false, "exit with 0 whatever the verdict, for engines that play a task again that fails: only a run that could not be made or judged fails then")
 }
 
-// check reads --shard, and joins what is wrong.
+// check reads --seeds and --shard, and joins what is wrong.
 func (d *division) check(out string) (err error) {
+	var unread error
+	d.all, unread = seeds.Parse(d.seeds)
 	d.part, err = fleet.ParseShard(d.shard, os.LookupEnv)
-	return errors.Join(refuse(err != nil, "--shard: %w", err),
+	return errors.Join(refuse(unread != nil, "--seeds: %w", unread), refuse(err != nil, "--shard: %w", err),
 		refuse(d.shard != "" && out == "", "--shard: say with --out which folder has the runs"),
 		refuse(d.resume && out == "", "--resume: say with --out which folder has the runs"))
 }
@@ -51,12 +56,12 @@ func (d *division) verdict(err error) error {
 	return err
 }
 
-// dir makes the folder, or finds it again.
-func (d *division) dir(dir string) error {
-	if d.resume && exists(filepath.Join(dir, fleet.JournalFile)) {
-		return nil
+// dir makes the folder that was chosen, or finds it again; without a name it makes one of the time and of what is played.
+func (d *division) dir(chosen string, what ...string) (string, error) {
+	if d.resume && exists(filepath.Join(chosen, fleet.JournalFile)) {
+		return chosen, nil
 	}
-	return emptyDir(dir)
+	return newRunDir(chosen, what...)
 }
 
 // open opens the journal of a folder, for a campaign of this command with some locks.
@@ -80,6 +85,19 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 		err = harnessError{err}
 	}
 	return j, err
+}
+
+// playedBefore are the results that a journal has, by their jobs.
+func playedBefore[R any](j *fleet.Journal, read func(fleet.Run) (R, error)) (map[string][]R, error) {
+	all := map[string][]R{}
+	for _, line := range j.Runs() {
+		r, err := read(line)
+		if err != nil {
+			return nil, err
+		}
+		all[line.Job] = append(all[line.Job], r)
+	}
+	return all, nil
 }
 
 // noteJob appends a job's result to a journal.
@@ -264,10 +282,7 @@ func (a *app) printMerge(c fleet.Campaign, out string) error {
 		a.printf("never played: %s\n", firstOf(c.Missing, 20, ", "))
 	}
 	a.printf("joined in %s\n", out)
-	if len(c.Missing) > 0 || len(c.Runs) == 0 {
-		return verdictError(exitUnknown)
-	}
-	return nil
+	return answer(false, len(c.Missing) > 0 || len(c.Runs) == 0)
 }
 
 // firstOf names the first of many, and how many more there are.

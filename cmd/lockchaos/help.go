@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,54 +69,41 @@ func needed() map[string]string {
 		"lockchaos causes":   "name the run directory whose violations are to be explained",
 		"lockchaos report":   "name the run directories whose reports are to be written",
 		"lockchaos compare":  "name two run directories to compare",
+		"lockchaos list":     "say what to list: topologies, locks, libraries, workloads, faults, mixes, scenarios",
 		"lockchaos serve":    "name one folder with run directories, or none for " + runsDir,
 	}
 }
 
-// values are those that a flag takes, as far as they have names.
-func (a *app) values(flag string) []string {
-	var list []string
-	switch flag {
-	case "topology":
-		return topologies.Names()
-	case "lock":
-		return append(a.locks.Names(), harness.ProgramPrefix)
-	case "workload":
-		for _, w := range workload.Kinds() {
-			list = append(list, w.Name)
-		}
-	case "faults":
-		return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...)
-	case "backend":
-		return backendNames()
-	case "format":
-		return reportFormats()
-	case "from":
-		return sources()
-	case "expect":
-		return []string{"valid", "invalid"}
-	}
-	return list
-}
-
-// arguments are those that a command takes, as far as they have names.
-func (a *app) arguments(path string) []string {
-	var list []string
-	switch path {
-	case "lockchaos reproduce":
-		catalogue, _ := scenarios.Catalogue(a.locks)
-		for _, s := range catalogue {
-			list = append(list, s.Name)
-			for _, v := range s.VariantNames() {
-				list = append(list, s.Name+"/"+v)
+// values are those that flags take, and commands as arguments, as far as they have names.
+func (a *app) values() map[string]func() (list []string) {
+	return map[string]func() []string{
+		"topology": topologies.Names, "backend": backendNames, "format": reportFormats, "from": sources,
+		"lock":   func() []string { return append(a.locks.Names(), harness.ProgramPrefix) },
+		"faults": func() []string { return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...) },
+		"expect": func() []string { return []string{"valid", "invalid"} },
+		"workload": func() (list []string) {
+			for _, w := range workload.Kinds() {
+				list = append(list, w.Name)
 			}
-		}
-	case "lockchaos mutants":
-		for _, m := range mutants.Mutants() {
-			list = append(list, m.Name)
-		}
+			return list
+		},
+		"lockchaos reproduce": func() (list []string) {
+			catalogue, _ := scenarios.Catalogue(a.locks)
+			for _, s := range catalogue {
+				list = append(list, s.Name)
+				for _, v := range s.VariantNames() {
+					list = append(list, s.Name+"/"+v)
+				}
+			}
+			return list
+		},
+		"lockchaos mutants": func() (list []string) {
+			for _, m := range mutants.Mutants() {
+				list = append(list, m.Name)
+			}
+			return list
+		},
 	}
-	return list
 }
 
 // complete adds to a command, and to those below it, what all of them have:
@@ -130,13 +116,14 @@ func (a *app) complete(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.Flags().SortFlags = false // they are declared in an order that is read best
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"topology", "lock", "workload", "faults", "backend", "format", "from", "expect"}, f.Name) {
+		values := a.values()[f.Name]
+		if values == nil {
 			return
 		}
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			done := typed[:strings.LastIndexByte(typed, ',')+1] // of a comma list
 			var list []string
-			for _, v := range a.values(f.Name) {
+			for _, v := range values() {
 				if strings.HasPrefix(done+v, typed) {
 					list = append(list, done+v)
 				}
@@ -144,9 +131,9 @@ func (a *app) complete(cmd *cobra.Command) {
 			return list, cobra.ShellCompDirectiveNoFileComp
 		})
 	})
-	if path == "lockchaos reproduce" || path == "lockchaos mutants" {
+	if values := a.values()[path]; values != nil {
 		cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return a.arguments(path), cobra.ShellCompDirectiveDefault // a file of one's own is completed, too
+			return values(), cobra.ShellCompDirectiveDefault // a file of one's own is completed, too
 		}
 	}
 	if accepts := cmd.Args; accepts != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,30 +20,17 @@ import (
 )
 
 func (a *app) listCommand() *cobra.Command {
-	kinds := map[string]func() (table, error){
-		"topologies": listTopologies,
-		"locks":      a.listLocks,
-		"workloads":  a.listWorkloads,
-		"faults":     listFaults,
-		"mixes":      listMixes,
-		"scenarios":  a.listScenarios,
-		"libraries":  listLibraries,
-	}
 	kindNames := []string{"topologies", "locks", "libraries", "workloads", "faults", "mixes", "scenarios"}
+	kinds := []func() (table, error){listTopologies, a.listLocks, listLibraries, a.listWorkloads, listFaults, listMixes, a.listScenarios}
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:       "list " + strings.Join(kindNames, "|"),
 		Short:     "List topologies, locks, libraries that have a driver, workloads, faults, mixes of faults or scenarios",
 		ValidArgs: kindNames,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("say what to list: " + strings.Join(kindNames, ", "))
-			}
-			return nil
-		},
+		Args:      cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			list, ok := kinds[args[0]]
-			if !ok {
+			at := slices.Index(kindNames, args[0])
+			if at < 0 {
 				return names.Unknown("kind of list", args[0], kindNames)
 			}
 			if asJSON && asMarkdown {
@@ -55,7 +43,7 @@ func (a *app) listCommand() *cobra.Command {
 				a.printf("%s", faults.Markdown())
 				return nil
 			}
-			l, err := list()
+			l, err := kinds[at]()
 			if err != nil {
 				return harnessError{err}
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/say"
 	_ "github.com/lockchaos/lockchaos/reports/plots" // of the pages that it writes
+	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 )
@@ -143,19 +144,25 @@ func exitCode(err error) int {
 }
 
 // verdictExit is the answer of a verdict; nil for valid.
-func verdictExit(v checker.Verdict) error {
-	switch v {
-	case checker.Valid:
-		return nil
-	case checker.Invalid:
+func verdictExit(v checker.Verdict) error { return answer(v == checker.Invalid, v != checker.Valid) }
+
+// answer is that of all that was judged: what is invalid counts before what is unknown; nil where neither is there.
+func answer(invalid, unknown bool) error {
+	switch {
+	case invalid:
 		return verdictError(exitInvalid)
-	default:
+	case unknown:
 		return verdictError(exitUnknown)
+	default:
+		return nil
 	}
 }
 
-// worst is the exit that counts of several.
+// worst is the exit that counts of several. One that says no more than that the user ended it hides no other.
 func worst(a, b error) error {
+	if errors.Is(a, context.Canceled) {
+		a, b = b, a
+	}
 	order := []int{exitValid, exitUnknown, exitInvalid, exitUsage, exitHarness}
 	if slices.Index(order, exitCode(b)) > slices.Index(order, exitCode(a)) {
 		return b
@@ -193,7 +200,8 @@ Exit codes: 0 valid, 1 a violation was found, 2 unknown (not decided),
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log each step to stderr")
 	root.AddCommand(
 		a.runCommand(), a.matrixCommand(), a.simulateCommand(), a.mergeCommand(), a.campaignCommand(), a.reproduceCommand(), a.checkCommand(), a.causesCommand(), a.reportCommand(), a.compareCommand(), a.serveCommand(),
-		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(), a.scenarioClientCommand(), a.simulationWorkerCommand(),
+		a.mutantsCommand(), a.listCommand(), a.benchCommand(), a.driverCommand(), a.findingsCommand(), a.doctorCommand(), a.schemaCommand(), a.cleanCommand(), a.versionCommand(), a.workerCommand(),
+		a.ownCommand(harness.WorkerCommand, harness.ServeWorker), a.ownCommand(simulationWorker, simulation.Serve),
 	)
 	a.complete(root)
 	return root

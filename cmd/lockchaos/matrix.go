@@ -56,26 +56,25 @@ matrix.html, summary.md and results.json. The exit code is that of the worst run
 type matrixOptions struct {
 	division
 
-	locks         []string
-	faults, seeds string
-	length        time.Duration
-	watchdog      time.Duration
-	persistence   string
-	clients       int
-	parallel      int
-	keep          bool
-	out           string
-	asJSON        bool
-	cells         []reports.MatrixCell
-	options       []*runOptions // of each cell; nil where no run is possible
-	families      []string
-	named         map[string]harness.LockSpec // those that rows had until now: a library is built once
+	locks       []string
+	faults      string
+	length      time.Duration
+	watchdog    time.Duration
+	persistence string
+	clients     int
+	parallel    int
+	keep        bool
+	out         string
+	asJSON      bool
+	cells       []reports.MatrixCell
+	options     []*runOptions // of each cell; nil where no run is possible
+	families    []string
+	named       map[string]harness.LockSpec // those that rows had until now: a library is built once
 }
 
 // complete makes the cells, and joins what is wrong.
 func (m *matrixOptions) complete(cmd *cobra.Command, a *app) error {
-	_, err := parseSeeds(m.seeds)
-	wrong := errors.Join(err, m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
+	wrong := errors.Join(m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
 		refuse(len(m.locks) == 0, "--lock: name the locks to compare, such as mutex,redlock,etcd-mutex"),
 		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
 	for family := range strings.SplitSeq(m.faults, ",") {
@@ -192,18 +191,14 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := m.complete(cmd, a); err != nil {
 		return err
 	}
-	seeds, err := parseSeeds(m.seeds)
-	if err != nil {
-		return err
-	}
 	for _, c := range m.cells { // before anything starts
-		if _, _, _, err := (&serverFlags{backend: autoBackend}).open(cmd.Context(), nil, topologies.StoreOf(c.Topology)); err != nil {
+		if _, _, err := a.openServers(cmd.Context(), &serverFlags{}, nil, topologies.StoreOf(c.Topology)); err != nil {
 			return err
 		}
 	}
-	out := cmp.Or(m.out, filepath.Join(runsDir, time.Now().UTC().Format("20060102T150405Z")+"-matrix"))
-	before := exists(out)
-	if err := m.dir(out); err != nil {
+	before := exists(m.out)
+	out, err := m.dir(m.out, "matrix")
+	if err != nil {
 		return err
 	}
 	plan := fleet.Matrix{Length: m.length, Families: m.families, Cells: m.cells}
@@ -216,7 +211,7 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	for i, o := range m.options {
 		c := &m.cells[i]
 		locks = append(locks, c.Lock)
-		for _, seed := range seeds {
+		for _, seed := range m.all {
 			if o == nil {
 				continue
 			}

@@ -40,7 +40,7 @@ could not be played to its end.`,
 				}
 				chosen = append(chosen, m)
 			}
-			out, err := newRunDir(out, seedOfScripts, "mutants")
+			out, err := newRunDir(out, "mutants")
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 			break
 		}
 		scores = append(scores, s)
-		result = worst(result, s.exit())
+		result = worst(result, answer(s.Result == escaped || s.Twin == checker.Invalid, s.Result == unknown || s.Twin != checker.Valid))
 	}
 	if err := a.printScores(scores, len(chosen), asJSON); err != nil {
 		return harnessError{err}
@@ -143,18 +143,6 @@ func complaint(in reports.Input) string {
 		}
 	}
 	return strings.Join(why, "; ")
-}
-
-// exit is the answer for one mutant.
-func (s score) exit() error {
-	switch {
-	case s.Result == escaped || s.Twin == checker.Invalid:
-		return verdictError(exitInvalid)
-	case s.Result == unknown || s.Twin != checker.Valid:
-		return verdictError(exitUnknown)
-	default:
-		return nil
-	}
 }
 
 // printScores prints a row for each mutant, and how many were caught.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -69,20 +68,18 @@ func reportFormats() []string { return []string{"text", "markdown", "json", "jun
 // printReport prints one report.
 func (a *app) printReport(in reports.Input, dir, format string) error {
 	r := reports.Summarize(in)
-	write := map[string]func(io.Writer) error{
-		"text": func(w io.Writer) error {
-			width, _ := onTerminal(w)
-			return reports.WriteText(w, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: say.OneLine(dir)})
-		},
-		"markdown": func(w io.Writer) error { return reports.WriteMarkdown(w, r) },
-		"json":     func(w io.Writer) error { return reports.WriteJSON(w, r) },
-		"junit":    func(w io.Writer) error { return reports.WriteJUnit(w, r) },
-		"html":     func(w io.Writer) error { return reports.WriteHTML(w, in) },
-	}[format]
-	if write == nil {
+	switch format {
+	case "text", "json":
+		return a.print(r, dir, format == "json")
+	case "markdown":
+		return asHarness(reports.WriteMarkdown(a.stdout, r))
+	case "junit":
+		return asHarness(reports.WriteJUnit(a.stdout, r))
+	case "html":
+		return asHarness(reports.WriteHTML(a.stdout, in))
+	default:
 		return names.Unknown("format", format, reportFormats())
 	}
-	return asHarness(write(a.stdout))
 }
 
 // updateIndex brings the index of a folder of runs up to date, where there is

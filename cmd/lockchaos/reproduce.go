@@ -68,7 +68,7 @@ the last two the fault with which they grant a lock twice, without and with a to
 			if r.single = len(chosen) == 1 && r.repeat == 1; r.single {
 				fmt.Fprintf(a.stderr, "%s\n", r.results[0].again())
 			} else if r.out == "" {
-				if r.out, err = newRunDir("", seedOfScripts, "reproduce"); err != nil {
+				if r.out, err = newRunDir("", "reproduce"); err != nil {
 					return err
 				}
 			}
@@ -131,16 +131,12 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 		return nil, err
 	}
 	var chosen []choice
-	add := func(s scenarios.Scenario, typed string, variants ...string) error {
+	add := func(s scenarios.Scenario, typed string, variants ...string) {
 		for _, v := range variants {
 			c := choice{Scenario: s.As(v), of: s, variant: v}
-			if slices.ContainsFunc(chosen, func(other choice) bool { return other.Name == c.Name }) {
-				return fmt.Errorf("scenario %s is named twice", c.Name)
-			}
 			c.typed = cmp.Or(typed, c.Name)
 			chosen = append(chosen, c)
 		}
-		return nil
 	}
 	if all {
 		catalogue, err := scenarios.Catalogue(a.locks)
@@ -148,9 +144,8 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 			return nil, harnessError{err}
 		}
 		for _, s := range catalogue {
-			err = errors.Join(err, add(s, "", append([]string{""}, s.VariantNames()...)...))
+			add(s, "", append([]string{""}, s.VariantNames()...)...)
 		}
-		return chosen, err
 	}
 	for _, arg := range args {
 		var s scenarios.Scenario
@@ -163,11 +158,14 @@ func (a *app) chooseScenarios(args []string, all, allowExec bool) ([]choice, err
 			s, variants[0], err = scenarios.Find(arg, a.locks)
 			typed = ""
 		}
-		if err == nil {
-			err = add(s, typed, variants...)
-		}
 		if err != nil {
 			return nil, err
+		}
+		add(s, typed, variants...)
+	}
+	for i, c := range chosen {
+		if slices.ContainsFunc(chosen[:i], func(other choice) bool { return other.Name == c.Name }) {
+			return nil, fmt.Errorf("scenario %s is named twice", c.Name)
 		}
 	}
 	return chosen, nil
@@ -231,19 +229,16 @@ func (c choice) limit() bool {
 // again is the command that plays it again.
 func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
-// seedOfScripts is recorded for scripts, in which nothing is drawn.
-const seedOfScripts = 0
-
-// playScenario plays a scenario once, in a run directory of its own, and judges it.
-func (a *app) playScenario(ctx context.Context, s choice, out string, what ...string) (played, error) {
+// playScenario plays a scenario once, in a run directory of its own, and judges it. Nothing is drawn in it, so that its seed is 0.
+func (a *app) playScenario(ctx context.Context, s choice, out string) (played, error) {
 	before := exists(out)
-	dir, err := newRunDir(out, seedOfScripts, what...)
+	dir, err := newRunDir(out, s.Name, "0")
 	if err != nil {
 		return played{}, err
 	}
 	p := play{
 		name: s.Name, run: s.Run, servers: s.servers, store: topologies.StoreOf(s.Topology), before: before,
-		Config: harness.Config{Dir: dir, Seed: seedOfScripts, Command: s.again()},
+		Config: harness.Config{Dir: dir, Command: s.again()},
 	}
 	if s.control {
 		p.control = func(history.Run) (control, error) { return a.scriptControl(s) }
@@ -314,12 +309,9 @@ func (r *scenarioBatch) play(ctx context.Context) error {
 			jobs = append(jobs, scenarioJob{t, run + 1})
 		}
 	}
-	failed := mostSevere(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
-	if err := r.print(time.Since(began)); err != nil {
-		return worst(failed, err)
-	}
-	if failed != nil { // it was cut short
-		return failed
+	failed := worst(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
+	if err := worst(failed, r.print(time.Since(began))); err != nil { // it was cut short, or has no reader
+		return err
 	}
 	var result error
 	asked := false
@@ -359,7 +351,7 @@ func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
 		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
 	}
-	p, err := r.playScenario(ctx, t.of.choice, dir, t.of.Name)
+	p, err := r.playScenario(ctx, t.of.choice, dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -457,7 +449,7 @@ func (t *scenarioResult) row(repeat int) row {
 func (r *scenarioBatch) print(took time.Duration) error {
 	if r.single {
 		for _, p := range r.results[0].runs {
-			if err := r.app.print(p.in, p.dir, r.asJSON); err != nil {
+			if err := r.app.print(reports.Summarize(p.in), p.dir, r.asJSON); err != nil {
 				return err
 			}
 			if !r.asJSON {
@@ -552,18 +544,9 @@ func (t *scenarioResult) exit(repeat int) error {
 		}
 	}
 	must := repeat
-	switch {
-	case t.Expect.Verdict == string(checker.Valid) && slices.ContainsFunc(t.runs, func(p played) bool { return p.in.Report.Verdict == checker.Invalid }):
-		return verdictError(exitInvalid)
-	case !t.EveryTime:
+	if !t.EveryTime {
 		must = repeat - repeat/10
 	}
-	switch {
-	case met >= must:
-		return nil
-	case unknown == len(t.runs):
-		return verdictError(exitUnknown)
-	default:
-		return verdictError(exitInvalid)
-	}
+	convicted := t.Expect.Verdict == string(checker.Valid) && slices.ContainsFunc(t.runs, func(p played) bool { return p.in.Report.Verdict == checker.Invalid })
+	return answer(convicted || met < must && unknown < len(t.runs), met < must)
 }

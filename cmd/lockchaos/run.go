@@ -65,7 +65,6 @@ type runOptions struct {
 	division
 	workers
 
-	seeds    string
 	parallel int
 	keep     bool
 }
@@ -103,7 +102,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 // runOnce runs one seed, and shows its report.
 func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 	ctx, before := cmd.Context(), exists(o.out)
-	dir, err := newRunDir(o.out, o.seed, o.Topology, o.Lock.Name)
+	dir, err := newRunDir(o.out, o.Topology, o.Lock.Name, fmt.Sprint(o.seed))
 	if err != nil {
 		return err
 	}
@@ -240,14 +239,14 @@ func (a *app) conclude(dir string, asJSON bool) error {
 
 // finish prints the summary of a run, whose verdict is the answer.
 func (a *app) finish(in reports.Input, dir string, asJSON bool) error {
-	if err := a.print(in, dir, asJSON); err != nil {
+	if err := a.print(reports.Summarize(in), dir, asJSON); err != nil {
 		return err
 	}
 	return verdictExit(in.Report.Verdict)
 }
 
-func (a *app) print(in reports.Input, dir string, asJSON bool) error {
-	r := reports.Summarize(in)
+// print prints the summary of a run whose reports are in a folder, or of a history that has none, or its JSON.
+func (a *app) print(r reports.Results, dir string, asJSON bool) error {
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}

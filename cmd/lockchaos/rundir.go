@@ -22,12 +22,12 @@ import (
 const runsDir = "reports/runs"
 
 // newRunDir makes a run directory, which must be new or empty. Without a name it
-// is made of the time, what is run and the seed.
-func newRunDir(chosen string, seed uint64, what ...string) (string, error) {
+// is made of the time and of what is run.
+func newRunDir(chosen string, what ...string) (string, error) {
 	if chosen != "" {
 		return chosen, emptyDir(chosen)
 	}
-	parts := append(append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...), strconv.FormatUint(seed, 10))
+	parts := append([]string{time.Now().UTC().Format("20060102T150405Z")}, what...)
 	for i, part := range parts {
 		parts[i] = fileName(part)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -43,27 +42,9 @@ func batch[J any](ctx context.Context, workers int, jobs []J, do func(context.Co
 	_ = group.Wait() // which has the first of them
 	var severest error
 	for _, err := range errs {
-		severest = mostSevere(severest, err)
+		severest = worst(severest, err)
 	}
 	return severest
-}
-
-// mostSevere is the worst of two errors, of which one that says no more than that
-// the user ended it hides no other.
-func mostSevere(a, b error) error {
-	if errors.Is(a, context.Canceled) {
-		a, b = b, a
-	}
-	return worst(a, b)
-}
-
-// parseSeeds reads the list of --seeds.
-func parseSeeds(list string) ([]uint64, error) {
-	all, err := seeds.Parse(list)
-	if err != nil {
-		return nil, fmt.Errorf("--seeds: %w", err)
-	}
-	return all, nil
 }
 
 // checkSeeds joins what is wrong with the flags for many runs.
@@ -75,8 +56,7 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 	if o.seeds == "" {
 		return wrong
 	}
-	_, err := parseSeeds(o.seeds)
-	return errors.Join(err, o.check(o.out),
+	return errors.Join(o.check(o.out),
 		refuse(o.causes, "--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"),
 		refuse(cmd.Flag("seed").Changed, "--seed and --seeds: say one of them"),
 		refuse(o.parallel < 0, "--parallel must be at least 1, not %d", o.parallel),
@@ -211,18 +191,14 @@ func (a *app) campaign(ctx context.Context, d *division, out string, before bool
 	if err := tell(c); err != nil {
 		return err
 	}
-	return worst(d.verdict(c.exit()), mostSevere(c.failures, cmp.Or(failure, context.Cause(ctx))))
+	return worst(d.verdict(c.exit()), worst(c.failures, cmp.Or(failure, context.Cause(ctx))))
 }
 
 // unplayed are the jobs that the journal does not have. It counts the others.
 func (c *campaign) unplayed(out string, jobs []seedJob) (left []seedJob, err error) {
-	played := map[string][]seedResult{}
-	for _, line := range c.journal.Runs() {
-		r, err := noted(line, out, line.Dir)
-		if err != nil {
-			return nil, err
-		}
-		played[line.Job] = append(played[line.Job], r)
+	played, err := playedBefore(c.journal, func(line fleet.Run) (seedResult, error) { return noted(line, out, line.Dir) })
+	if err != nil {
+		return nil, err
 	}
 	for _, j := range jobs {
 		all := played[j.job()]
@@ -254,18 +230,18 @@ func (c *campaign) count(j seedJob, r seedResult) {
 func (c *campaign) play(ctx context.Context, parallel int, jobs []seedJob) (err error) {
 	defer func() {
 		for _, s := range c.servers {
-			err = mostSevere(err, asHarness(s.close()))
+			err = worst(err, asHarness(s.close()))
 		}
-		err = mostSevere(err, asHarness(c.file.Close()))
+		err = worst(err, asHarness(c.file.Close()))
 	}()
 	return batch(ctx, parallel, jobs, func(ctx context.Context, j seedJob) error {
 		r, err := c.runSeedTwice(ctx, j)
 		if err != nil {
-			return mostSevere(r.failure, err)
+			return worst(r.failure, err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.failures = mostSevere(c.failures, r.failure)
+		c.failures = worst(c.failures, r.failure)
 		if ctx.Err() != nil { // it was cut short, and counts for nothing but its failure
 			return nil
 		}
@@ -309,22 +285,13 @@ func (c *campaign) open(ctx context.Context, o *runOptions) (openedServers, erro
 
 // runSeeds runs many seeds, and prints how many were valid.
 func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
-	all, err := parseSeeds(o.seeds)
-	if err != nil {
-		return err
-	}
-	list := fleet.Part(o.part, all)
-	before, out := exists(o.out), o.out
-	if out != "" {
-		err = o.dir(out)
-	} else {
-		out, err = newRunDir("", all[0], o.Topology, o.Lock.Name, "seeds")
-	}
+	before := exists(o.out)
+	out, err := o.dir(o.out, o.Topology, o.Lock.Name, "seeds", fmt.Sprint(o.all[0]))
 	if err != nil {
 		return err
 	}
 	var jobs []seedJob
-	for _, seed := range list {
+	for _, seed := range fleet.Part(o.part, o.all) {
 		jobs = append(jobs, seedJob{runOptions: o, seed: seed, name: fmt.Sprintf("seed %d", seed), dir: filepath.Join(out, fmt.Sprintf("seed-%d", seed)), command: "lockchaos run" + o.again(cmd, seed)})
 	}
 	h := fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}
@@ -472,16 +439,7 @@ func (s *seedSummary) sort() {
 func (s *seedSummary) done() int { return s.Valid + s.Unknown + s.Invalid }
 
 // exit is the worst of the verdicts.
-func (s *seedSummary) exit() error {
-	switch {
-	case s.Invalid > 0:
-		return verdictError(exitInvalid)
-	case s.Unknown > 0:
-		return verdictError(exitUnknown)
-	default:
-		return nil
-	}
-}
+func (s *seedSummary) exit() error { return answer(s.Invalid > 0, s.Unknown > 0) }
 
 func (a *app) printSeeds(s seedSummary) {
 	for _, r := range s.Runs {

@@ -27,18 +27,6 @@ import (
 // simulation.
 const simulationWorker = "simulation-worker"
 
-func (a *app) simulationWorkerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    simulationWorker,
-		Short:  "Run simulations that are asked for on the standard input (lockchaos starts it itself)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asHarness(simulation.Serve(cmd.Context(), cmd.InOrStdin(), a.stdout, a.locks))
-		},
-	}
-}
-
 // The ways to search.
 const (
 	searchRandom = "random"
@@ -52,7 +40,6 @@ type simulateOptions struct {
 
 	lock     harness.LockSpec
 	lockName string
-	seeds    string
 	search   string
 	parallel int
 	shrink   int
@@ -104,14 +91,14 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	_, err := parseSeeds(o.seeds)
 	sweep, random := o.search == searchSweep, o.search == searchRandom
-	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out), err,
+	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out),
 		refuse(o.parallel < 1 || o.shrink < 1, "--parallel and --shrink must be at least 1"),
 		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{searchRandom, searchSweep})),
 		refuse(!sweep && o.pairs != 0, "--pairs is of --search sweep"),
 		refuse(sweep && o.noted(), "--shard and --resume are of --search random"),
 		refuse(sweep && o.again != 0, "--again is of --search random and of --replay"))
+	var err error
 	if o.lock, err = known.ByName(cmp.Or(o.lockName, locks.Default(o.Topology))); err != nil {
 		return errors.Join(wrong, err)
 	}
@@ -312,7 +299,7 @@ func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *si
 
 // writeSimulation writes a run directory.
 func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Result) (string, error) {
-	dir, err := newRunDir(out, r.Case.Seed, "simulated", r.Case.Topology, l.Name)
+	dir, err := newRunDir(out, "simulated", r.Case.Topology, l.Name, fmt.Sprint(r.Case.Seed))
 	if err != nil {
 		return "", err
 	}
@@ -389,14 +376,7 @@ func (s simulatedSearch) exit() error {
 	if s.Exact && s.Same < s.Repeated {
 		return harnessError{fmt.Errorf("%d repetitions were another run, which the exact build rules out", s.Repeated-s.Same)}
 	}
-	switch {
-	case s.Convicts > 0:
-		return verdictError(exitInvalid)
-	case s.Granted == 0:
-		return verdictError(exitUnknown)
-	default:
-		return nil
-	}
+	return answer(s.Convicts > 0, s.Granted == 0)
 }
 
 // replaySimulation runs the case of a record again.
@@ -465,11 +445,7 @@ type sweepCoverage struct {
 func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *simulatedSearch,
 	play func([]simulationJob, func(simulationJob, simulation.Result) error) error,
 ) error {
-	seeds, err := parseSeeds(o.seeds)
-	if err != nil {
-		return err
-	}
-	base := simulation.SweepBase(o.lock, o.Campaign, seeds[0])
+	base := simulation.SweepBase(o.lock, o.Campaign, o.all[0])
 	quiet, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base, Seed: base.Seed, Again: 2})
 	if err != nil {
 		return asHarness(err)
@@ -497,15 +473,12 @@ func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *s
 			return nil
 		})
 	}
-	var singles, pairs [][]int
+	var singles [][]int
 	for i := range n {
 		singles = append(singles, []int{i})
 	}
 	if err := run(singles); err != nil || ctx.Err() != nil || o.pairs == 0 {
 		return err
 	}
-	for _, p := range w.Pairs(shapes, failed, quiet.Shape, o.pairs) {
-		pairs = append(pairs, p[:])
-	}
-	return run(pairs)
+	return run(w.Pairs(shapes, failed, quiet.Shape, o.pairs))
 }

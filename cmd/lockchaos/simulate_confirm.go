@@ -87,7 +87,7 @@ func (a *app) playScripts(ctx context.Context, dir string, c simulation.Case, sc
 			name := fmt.Sprintf("%s-%d", s.Form, found.Attempts)
 			p, err := a.playScenario(ctx, choice{
 				Scenario: s.Scenario, of: s.Scenario, typed: at(s.Form + ".yaml"), servers: &serverFlags{backend: processBackend},
-			}, at(name), s.Scenario.Name)
+			}, at(name))
 			if err != nil {
 				return err
 			}

@@ -42,19 +42,15 @@ func (o *simulateOptions) noted() bool { return o.shard != "" || o.resume }
 
 // random plays the cases of a random search; of a campaign, those that its journal does not have.
 func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play func([]simulationJob, func(simulationJob, simulation.Result) error) error) error {
-	seeds, err := parseSeeds(o.seeds)
-	if err != nil {
-		return err
-	}
 	var jobs []simulationJob
-	for i, seed := range fleet.Part(o.part, seeds) {
+	for i, seed := range fleet.Part(o.part, o.all) {
 		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
 	}
 	s.Of = len(jobs)
 	if !o.noted() {
 		return play(jobs, func(simulationJob, simulation.Result) error { return nil })
 	}
-	if err := o.dir(o.out); err != nil {
+	if _, err := o.dir(o.out); err != nil {
 		return err
 	}
 	j, err := o.open(o.out, fleet.Header{Command: "lockchaos simulate" + changedFlags(cmd), Seeds: o.seeds, Same: true}, o.lock.Name)
@@ -62,13 +58,9 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		return err
 	}
 	defer j.Close()
-	played := map[string][]simulatedNote{}
-	for _, r := range j.Runs() {
-		n, err := simulatedNoteOf(r, o.out)
-		if err != nil {
-			return err
-		}
-		played[r.Job] = append(played[r.Job], n)
+	played, err := playedBefore(j, func(line fleet.Run) (simulatedNote, error) { return simulatedNoteOf(line, o.out) })
+	if err != nil {
+		return err
 	}
 	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
 		all := played[fleet.Job("", job.Seed)]

@@ -91,12 +91,12 @@ func TestBatch(t *testing.T) {
 	})
 	t.Run("what could not be undone is told of, whichever of several runs ended first", func(t *testing.T) {
 		ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
-		require.Equal(t, broken, mostSevere(ended, broken))
-		require.Equal(t, broken, mostSevere(broken, ended))
-		require.Equal(t, broken, mostSevere(verdictError(exitInvalid), broken))
-		require.Equal(t, ended, mostSevere(ended, nil))
-		require.Equal(t, ended, mostSevere(nil, ended))
-		require.NoError(t, mostSevere(nil, nil))
+		require.Equal(t, broken, worst(ended, broken))
+		require.Equal(t, broken, worst(broken, ended))
+		require.Equal(t, broken, worst(verdictError(exitInvalid), broken))
+		require.Equal(t, ended, worst(ended, nil))
+		require.Equal(t, ended, worst(nil, ended))
+		require.NoError(t, worst(nil, nil))
 	})
 }
 

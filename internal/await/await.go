@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -38,6 +39,29 @@ func Until(ctx context.Context, ready func() error) error {
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), last)
 		}
+	}
+}
+
+// Pause lets time pass, or returns the cause of the context, if that ends before.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// Behind does something side by side with the caller until that is stopped, which ends its context and waits for it. The
+// end of ctx does not stop it.
+func Behind(ctx context.Context, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	all.Go(func() { do(ctx) })
+	return func() {
+		cancel()
+		all.Wait()
 	}
 }
 

@@ -28,7 +28,7 @@ func own() harness.Locks {
 	memory := polls(ours("memory", "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it", promises.Promises{Reentrant: true, Token: true}, nil))
 	memory.InProcess = func() lock.Locker { return inmemory.New() }
 	several := sets(ours("multilock", "lockchaos' own: several mutexes as one lock, all of them or none", again,
-		serves(func(c *lock.Client, _ harness.LockOptions) service { return together(severalOf(c)) })))
+		serves(func(c *lock.Client, _ harness.LockOptions) service { return severalOf(c) })))
 	several.Together = true
 	redlock := polls(asked(ours("redlock", "lockchaos' own on independent servers: held by the client that has the votes of a majority", promises.Promises{Reentrant: true, Quorum: true}, openRedlock)))
 	redlock.Independent = true

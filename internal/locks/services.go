@@ -58,8 +58,8 @@ func together(ask func(ctx context.Context, names []string, o lock.Options) (*lo
 }
 
 // severalOf asks for several locks of a locker as a [lock.MultiLock].
-func severalOf(l lock.Locker) func(context.Context, []string, lock.Options) (*lock.Hold, error) {
-	return func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
+func severalOf(l lock.Locker) service {
+	return together(func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
 		var members []lock.Member
 		for _, name := range names {
 			members = append(members, lock.Member{Locker: l, Name: name})
@@ -69,7 +69,7 @@ func severalOf(l lock.Locker) func(context.Context, []string, lock.Options) (*lo
 			return nil, err
 		}
 		return m.Acquire(ctx, o)
-	}
+	})
 }
 
 // permitted serves permits.

@@ -3,9 +3,7 @@
 package runtest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -79,6 +77,7 @@ type settled struct {
 // Run runs the tests.
 func (m settled) Run() int {
 	code := m.M.Run()
+	_, stop := servers()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
@@ -132,21 +131,17 @@ func Until(t *testing.T, r harness.RandomRun, setup harness.Config, want checker
 // of a short run.
 func Judged(t *testing.T, dir string) (history.Run, *history.History, checker.Report) {
 	t.Helper()
-	var run history.Run
-	b, err := os.ReadFile(filepath.Join(dir, "run.json"))
+	run, err := history.Dir(dir).Run()
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &run))
-	b, err = os.ReadFile(filepath.Join(dir, "history.jsonl"))
+	h, err := history.Dir(dir).History()
 	require.NoError(t, err)
-	if len(b) <= shortHistory {
+	if b, err := os.ReadFile(history.Dir(dir).Path(history.EventsFile)); err == nil && len(b) <= shortHistory {
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("a history of this test:\n%s", b)
 			}
 		})
 	}
-	h, err := history.ReadAll(bytes.NewReader(b))
-	require.NoError(t, err)
 	return run, h, harness.Judge(t.Context(), run, h)
 }
 
@@ -176,12 +171,8 @@ func VerdictOf(t *testing.T, report checker.Report, property string) checker.Ver
 // Backend starts local processes afresh: for a test that counts starts or changes what is started.
 type Backend = process.Backend
 
-var servers struct { //nolint:gochecknoglobals // of all tests of a binary
-	sync.Mutex
-
-	backend topologies.Backend
-	close   func() error
-}
+// servers are those of all tests of a binary, and what stops them.
+var servers = sync.OnceValues(func() (topologies.Backend, func() error) { return harness.Pool(Backend{}) }) //nolint:gochecknoglobals // see above
 
 // Servers is the backend that the tests of a package share: a deployment that a test has closed is
 // given to the next test that wants the same topology, if it proves to be as good as new (see
@@ -190,24 +181,8 @@ func Servers() topologies.Backend {
 	if Nightly() {
 		return Backend{}
 	}
-	servers.Lock()
-	defer servers.Unlock()
-	if servers.backend == nil {
-		servers.backend, servers.close = harness.Pool(Backend{})
-	}
-	return servers.backend
-}
-
-// stop stops the servers that tests have shared.
-func stop() error {
-	servers.Lock()
-	defer servers.Unlock()
-	if servers.close == nil {
-		return nil
-	}
-	err := servers.close()
-	servers.backend, servers.close = nil, nil
-	return err
+	shared, _ := servers()
+	return shared
 }
 
 // What the environment asks of tests whose servers this machine lacks. Such a test is skipped if it asks nothing.

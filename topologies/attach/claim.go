@@ -27,8 +27,7 @@ import (
 const claimKey = bootstrap.ClaimKey
 
 const (
-	// claimLease is how long a claim outlives the run that made it. A run repeats
-	// its claims five times in a lease.
+	// claimLease is how long a claim outlives the run that made it.
 	claimLease = 15 * time.Second
 	// releaseTimeout bounds how long it may take to give it up.
 	releaseTimeout = 5 * time.Second
@@ -66,7 +65,7 @@ func (c *claim) takeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	c.stop = every(claimLease/5, func(ctx context.Context) { c.everywhere(ctx, c.renew) })
+	c.stop = renewing(func(ctx context.Context) { c.everywhere(ctx, c.renew) })
 	return nil
 }
 
@@ -79,26 +78,12 @@ func claimOwner() string {
 	return fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8])
 }
 
-// every does something over and over until it is stopped, which waits for it.
-func every(period time.Duration, do func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(period)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				do(ctx)
-			case <-ctx.Done():
-				return
-			}
+// renewing repeats a claim, five times in a lease, until it is stopped.
+func renewing(renew func(context.Context)) (stop func()) {
+	return await.Behind(context.Background(), func(ctx context.Context) {
+		for await.Pause(ctx, claimLease/5) == nil {
+			renew(ctx)
 		}
-	}()
-	return sync.OnceFunc(func() {
-		cancel()
-		<-done
 	})
 }
 

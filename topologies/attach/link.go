@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -28,7 +27,7 @@ const toxicPrefix = "lockchaos-"
 // as that can do so.
 type link struct {
 	linkProxy
-	link      topologies.Link
+	probe.Prober
 	announced string // of the server behind it
 	toxiproxy *toxiproxyAPI
 	access    access
@@ -45,7 +44,7 @@ type link struct {
 }
 
 // Name is the link's name.
-func (w *link) Name() string { return w.link.Name() }
+func (w *link) Name() string { return w.Link.Name() }
 
 // Cut has toxiproxy close the listener and every connection: they end, they are
 // not reset. A failure is logged, and probes of the link show it.
@@ -213,47 +212,12 @@ func (w *link) restore() error {
 	return nil
 }
 
-// Probe dials as the wire's caller does and times the first byte of an answer.
-func (w *link) Probe(ctx context.Context) (time.Duration, error) {
-	start := time.Now()
-	_, err := w.visit(ctx, func(net.Conn) error { return nil })
-	return time.Since(start), err
-}
-
-// ProbeBandwidth has the server echo so many bytes.
+// ProbeBandwidth has the server echo so many bytes, which it does for users whom it knows.
 func (w *link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, error) {
 	rdb := w.access.observer(w.at, w.announced, meetTimeout)
 	defer rdb.Close()
 	start := time.Now()
 	if err := rdb.Echo(ctx, strings.Repeat("x", size)).Err(); err != nil {
-		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
-	}
-	return time.Since(start), nil
-}
-
-// ProbeClose ends a connection after an answer, and times until the other end has closed it.
-func (w *link) ProbeClose(ctx context.Context) (time.Duration, error) {
-	return w.visit(ctx, func(c net.Conn) error {
-		if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil { //nolint:forcetypeassert // of TCP and of TLS
-			return err
-		}
-		_, err := io.Copy(io.Discard, c)
-		return err
-	})
-}
-
-// visit opens a connection, has an answer on it, and times what is done then.
-func (w *link) visit(ctx context.Context, purpose func(net.Conn) error) (took time.Duration, err error) {
-	c, err := w.access.dial(ctx, w.at, w.announced)
-	if err == nil {
-		defer c.Close()
-		err = probe.Ask(ctx, c, w.link.Kind)
-	}
-	start := time.Now()
-	if err == nil {
-		err = purpose(c)
-	}
-	if err != nil {
 		return 0, fmt.Errorf("probe %s: %w", w.Name(), err)
 	}
 	return time.Since(start), nil

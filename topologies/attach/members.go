@@ -245,7 +245,7 @@ func (m *members) take(ctx context.Context, log *slog.Logger) (*memberClaim, err
 	if other != "" {
 		return nil, errors.Join(usage("%s is of another cluster than %s", other, knows), c.Release(ctx))
 	}
-	c.stop = every(claimLease/5, c.renew)
+	c.stop = renewing(c.renew)
 	return c, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
@@ -176,9 +177,11 @@ func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]
 			continue
 		}
 		w := &link{
-			linkProxy: g, link: g.link(sv.kind), announced: sv.announced, access: sv.access,
+			linkProxy: g, announced: sv.announced, access: sv.access,
 			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
 		}
+		w.Prober = probe.Prober{Link: g.link(sv.kind), Open: func(ctx context.Context) (net.Conn, error) { return sv.access.dial(ctx, g.at, sv.announced) }}
+		w.Greet = probe.Greeting(w.Link.Kind)
 		if g.from == peers {
 			w.peers = sv.callers(g.bus)
 		}

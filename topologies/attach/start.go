@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
@@ -88,18 +89,14 @@ func (b Backend) discover(ctx context.Context, topology string) (*discovery, err
 
 // settled looks at a deployment until it is whole, for a while.
 func settled(ctx context.Context, log *slog.Logger, look func(context.Context) error) error {
-	ticker := time.NewTicker(settleTimeout / 20)
-	defer ticker.Stop()
 	for until := time.Now().Add(settleTimeout); ; {
 		err := look(ctx)
 		if !errors.Is(err, errUnsettled) || time.Now().After(until) {
 			return err
 		}
 		log.InfoContext(ctx, "waiting", "for", "the deployment to be whole", "because", err)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+		if over := await.Pause(ctx, settleTimeout/20); over != nil {
+			return errors.Join(over, err)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/topologies"
@@ -58,7 +57,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 	}
 	nodes := map[string]bootstrap.Node{}
 	for _, n := range g.nodes {
-		nodes[n.name] = bootstrap.Node{Server: n, Announced: n.at.Announced.String(), At: n.at}
+		nodes[n.Name()] = bootstrap.Node{Server: n.Host, Announced: n.At.Announced.String(), At: n.At}
 	}
 	parts := bootstrap.Parts{Topology: t, Store: g.program.store, Version: g.version, Nodes: nodes, Log: b.Log, Close: g.clear}
 	parts.Wire(g.network, source, g.name)
@@ -159,15 +158,10 @@ func (g *resources) claim() error {
 
 // node prepares a node with a folder of its own.
 func (g *resources) node(name string, at bootstrap.Address) (*node, error) {
-	dir := filepath.Join(g.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("prepare %s: %w", name, err)
-	}
-	observer := bootstrap.ObserverOptions(at.Listen.String())
-	if _, other := g.program.store.(bootstrap.Consensus); other {
-		observer.Dialer = bootstrap.NoRedis(name)
-	}
-	return &node{name: name, dir: dir, at: at, program: g.program, engine: g.engine, observer: redis.NewClient(observer)}, nil
+	n := &node{container: container{engine: g.engine}, program: g.program}
+	var err error
+	n.Host, err = bootstrap.NewHost(g.program.store, name, at, g.dir, &n.container, 0)
+	return n, err
 }
 
 // clearTimeout bounds how long it may take to remove everything. A second is
@@ -180,7 +174,7 @@ func (g *resources) clear() error {
 	defer cancel()
 	var group errgroup.Group
 	for _, n := range g.nodes {
-		group.Go(func() error { return errors.Join(n.remove(ctx), n.observer.Close()) })
+		group.Go(func() error { return errors.Join(n.remove(ctx), n.Observer().Close()) })
 	}
 	errs := []error{group.Wait()}
 	if g.network != nil {

@@ -238,7 +238,7 @@ func lone(t *testing.T, c *client.Client, harness string) (*resources, *node) {
 	require.NoError(t, err)
 	n, err := g.node("redis-1", bootstrap.Address{Listen: netip.AddrPortFrom(g.bridge.address(1), redisPort)})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, n.observer.Close()) })
+	t.Cleanup(func() { require.NoError(t, n.Observer().Close()) })
 	require.NoError(t, n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: []string{"--protected-mode", "no"}}))
 	require.NoError(t, n.Restart(ctx))
 	return g, n

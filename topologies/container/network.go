@@ -13,6 +13,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/network"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // lookTimeout bounds a look at a network that is not removed.
@@ -115,10 +117,8 @@ func insist(ctx context.Context, remove func(context.Context) error, passing ...
 		default:
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if await.Pause(ctx, 10*time.Millisecond) != nil {
 			return refused
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/moby/moby/client"
-
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
@@ -49,14 +47,14 @@ func (g *resources) askVersion(ctx context.Context, store string, i image) (vers
 		return "", err
 	}
 	// Its address is wanted for a server.
-	defer func() { err = errors.Join(err, n.remove(ctx), n.observer.Close()) }()
+	defer func() { err = errors.Join(err, n.remove(ctx), n.Observer().Close()) }()
 	if err := n.create(ctx, i, g.bridge, g.labels, bootstrap.Config{Args: g.program.asked}); err != nil {
 		return "", err
 	}
-	if _, err := g.engine.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {
+	if err := n.Start(ctx); err != nil {
 		return "", err
 	}
-	if err := n.ended(ctx); err != nil {
+	if err := n.Ended(ctx); err != nil {
 		return "", err
 	}
 	out, err := os.ReadFile(n.Log())

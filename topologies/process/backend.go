@@ -94,7 +94,7 @@ func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bo
 		if _, ok := g.store.(bootstrap.Consensus); ok {
 			// Its peers dial from whatever address the kernel chooses, so that they are told
 			// apart by their processes.
-			s.launched = func(pid int) func() { return g.network.Adopt(pid, name) }
+			s.child.launched = func(pid int) func() { return g.network.Adopt(pid, name) }
 		}
 		nodes[name] = bootstrap.Node{Server: s, Announced: at.Announced.String(), At: at}
 	}
@@ -117,7 +117,7 @@ func (g *resources) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearTimeout)
 	defer cancel()
 	for _, s := range g.servers {
-		errs = append(errs, s.Kill(ctx), s.observer.Close())
+		errs = append(errs, s.Kill(ctx), s.Observer().Close())
 	}
 	errs = append(errs, g.closeShims())
 	if g.network != nil {

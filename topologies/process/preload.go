@@ -47,7 +47,7 @@ func (g *resources) rebind() error {
 		return fmt.Errorf("write %s: %w", library, err)
 	}
 	for _, s := range g.servers {
-		s.preloads.add(library, "LOCKCHAOS_ANNOUNCED="+s.at.Announced.Addr().String(), "LOCKCHAOS_LISTENING="+s.at.Listen.Addr().String())
+		s.child.preloads.add(library, "LOCKCHAOS_ANNOUNCED="+s.At.Announced.Addr().String(), "LOCKCHAOS_LISTENING="+s.At.Listen.Addr().String())
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type serverShim struct {
 
 // Stalled is how many syncs wait. Those of a process that is gone do not.
 func (h *serverShim) Stalled() int {
-	if pid, _ := h.server.pid(); pid == 0 {
+	if pid, _ := h.server.child.pid(); pid == 0 {
 		return 0
 	}
 	return h.Waiting()
@@ -28,29 +28,29 @@ func (h *serverShim) Stalled() int {
 // CutBack removes from the append-only files what was not synced. The other
 // files of Redis are replaced as a whole, after they were synced.
 func (h *serverShim) CutBack(context.Context) (lost int64, err error) {
-	if pid, _ := h.server.pid(); pid != 0 {
-		return 0, fmt.Errorf("cut back %s: it still runs", h.server.name)
+	if pid, _ := h.server.child.pid(); pid != 0 {
+		return 0, fmt.Errorf("cut back %s: it still runs", h.server.Name())
 	}
 	if err := h.Unknown(); err != nil {
 		return 0, fmt.Errorf("cut back: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(h.server.dir, "appendonlydir", "*.incr.aof"))
+	files, err := filepath.Glob(filepath.Join(h.server.Dir, "appendonlydir", "*.incr.aof"))
 	if err != nil {
-		return 0, fmt.Errorf("cut back %s: %w", h.server.name, err)
+		return 0, fmt.Errorf("cut back %s: %w", h.server.Name(), err)
 	}
 	if len(files) == 0 {
-		return 0, fmt.Errorf("cut back %s: it has no append-only file", h.server.name)
+		return 0, fmt.Errorf("cut back %s: it has no append-only file", h.server.Name())
 	}
 	for _, file := range files {
 		keep, size, err := h.Synced(file)
 		if err != nil {
-			return 0, fmt.Errorf("cut back %s: %w", h.server.name, err)
+			return 0, fmt.Errorf("cut back %s: %w", h.server.Name(), err)
 		}
 		if keep >= size {
 			continue
 		}
 		if err := os.Truncate(file, keep); err != nil {
-			return 0, fmt.Errorf("cut back %s: %w", h.server.name, err)
+			return 0, fmt.Errorf("cut back %s: %w", h.server.Name(), err)
 		}
 		lost += size - keep
 	}
@@ -73,12 +73,12 @@ func (g *resources) shims() error {
 		return err
 	}
 	for _, s := range g.servers {
-		h, err := shim.New(s.name, filepath.Join(s.dir, "shim"))
+		h, err := shim.New(s.Name(), filepath.Join(s.Dir, "shim"))
 		if err != nil {
 			return err
 		}
-		s.shim = &serverShim{h, s}
-		s.preloads.add(library, h.Setting())
+		s.shim, s.child.started = &serverShim{h, s}, h.Started
+		s.child.preloads.add(library, h.Setting())
 	}
 	return nil
 }

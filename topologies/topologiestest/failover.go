@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -80,15 +81,7 @@ func (s suite) changes(shard string, begin, end func(old string)) {
 	s.await("Watch to report every server", func(context.Context) error { return seen.complete(d.Topology()) })
 
 	begin(old)
-	var master string
-	s.do("await another master", func(ctx context.Context) (err error) {
-		master, err = d.AwaitMaster(ctx, shard, old)
-		return err
-	})
-	s.do("disarm", d.Disarm)
-	if master == old {
-		s.t.Fatalf("%s replaced itself", old)
-	}
+	master := s.replaces(shard, old)
 	write("after", master)
 	s.await("Watch to report it", func(context.Context) error { return seen.promotion(d.Topology(), old, master) })
 	end(old)
@@ -97,6 +90,20 @@ func (s suite) changes(shard string, begin, end func(old string)) {
 		s.t.Fatalf("%s replaced %s again", now, master)
 	}
 	write("at last", master)
+}
+
+// replaces is the master that replaces another one.
+func (s suite) replaces(shard, old string) (master string) {
+	s.t.Helper()
+	s.do("await another master", func(ctx context.Context) (err error) {
+		master, err = s.d.AwaitMaster(ctx, shard, old)
+		return err
+	})
+	s.do("disarm", s.d.Disarm)
+	if master == old {
+		s.t.Fatalf("%s replaced itself", old)
+	}
+	return master
 }
 
 // A record is what Watch reported, in order.
@@ -108,21 +115,14 @@ type record struct {
 // watch records what is reported until the test ends.
 func (s suite) watch() *record {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
 	r := &record{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	s.t.Cleanup(await.Behind(s.t.Context(), func(ctx context.Context) {
 		s.d.Watch(ctx, func(o topologies.Observation) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.seen = append(r.seen, o)
 		})
-	}()
-	s.t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	}))
 	return r
 }
 

@@ -38,13 +38,8 @@ func (s suite) name() {
 		}
 	}
 	led(old)
-	var master string
 	s.do("promote", func(ctx context.Context) error { return s.d.Promote(ctx, shard) })
-	s.do("await another master", func(ctx context.Context) (err error) {
-		master, err = s.d.AwaitMaster(ctx, shard, old)
-		return err
-	})
-	s.do("disarm", s.d.Disarm)
+	master := s.replaces(shard, old)
 	s.await("Watch to report that the name moved", leads(master))
 	led(master)
 

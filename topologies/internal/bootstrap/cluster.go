@@ -177,14 +177,7 @@ func (c *cluster) forget(ctx context.Context, name string) error {
 	c.mu.Lock()
 	forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
 	c.mu.Unlock()
-	timer := time.NewTimer(time.Until(forgotten))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return await.Pause(ctx, time.Until(forgotten))
 }
 
 // leastMemory is how long a node remembers an election, unless four node

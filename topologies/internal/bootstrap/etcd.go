@@ -117,21 +117,26 @@ func (*Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 // Patience is none: a member dials again soon.
 func (*Etcd) Patience() time.Duration { return 0 }
 
+// An etcdStatus is what a member says of itself. Its leader is empty for none.
+type etcdStatus struct {
+	Header struct {
+		MemberID string `json:"member_id"`
+	} `json:"header"`
+	Version   string `json:"version"`
+	Leader    string `json:"leader"`
+	IsLearner bool   `json:"isLearner"`
+}
+
+func (e *Etcd) status(ctx context.Context, at Address) (s etcdStatus, err error) {
+	err = call(ctx, e.direct, at.Listen.String(), "maintenance/status", struct{}{}, &s)
+	s.Leader = strings.TrimPrefix(s.Leader, "0") // no number begins with that
+	return s, err
+}
+
 // State asks for the member's status.
 func (e *Etcd) State(ctx context.Context, at Address) (MemberState, error) {
-	var status struct {
-		Header struct {
-			MemberID string `json:"member_id"`
-		} `json:"header"`
-		Leader string `json:"leader"`
-	}
-	if err := call(ctx, e.direct, at.Listen.String(), "maintenance/status", struct{}{}, &status); err != nil {
-		return MemberState{}, err
-	}
-	if status.Leader == "0" {
-		status.Leader = ""
-	}
-	return MemberState{ID: status.Header.MemberID, Leader: status.Leader}, nil
+	s, err := e.status(ctx, at)
+	return MemberState{ID: s.Header.MemberID, Leader: s.Leader}, err
 }
 
 // Serves writes a key, and leaves nothing of it.
@@ -171,16 +176,9 @@ func (e *Etcd) Empty(ctx context.Context, at Address) error {
 
 // Meet asks for the member's status, and for the list of members.
 func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
-	var status struct {
-		Header struct {
-			MemberID string `json:"member_id"`
-		} `json:"header"`
-		Version   string `json:"version"`
-		Leader    string `json:"leader"`
-		IsLearner bool   `json:"isLearner"`
-	}
 	here := at.Listen.String()
-	if err := call(ctx, e.direct, here, "maintenance/status", struct{}{}, &status); err != nil {
+	status, err := e.status(ctx, at)
+	if err != nil {
 		return Introduction{}, inWords(err)
 	}
 	i := Introduction{Member: status.Header.MemberID, Version: status.Version}
@@ -189,7 +187,7 @@ func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
 		return i, errors.New("it is no etcd member")
 	case status.IsLearner:
 		return i, errors.New("it is a learner, which serves no client")
-	case status.Leader == "" || status.Leader == "0":
+	case status.Leader == "":
 		i.Leaderless = "it knows no leader"
 		return i, nil
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -37,24 +37,19 @@ func (m *members) state(ctx context.Context, name string) (MemberState, error) {
 
 // states are what the members say that answer.
 func (m *members) states(ctx context.Context) map[string]MemberState {
-	names := m.topology.Servers()
-	found := make([]*MemberState, len(names))
-	var group errgroup.Group
-	for i, name := range names {
-		group.Go(func() error {
+	states := map[string]MemberState{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, name := range m.topology.Servers() {
+		all.Go(func() {
 			if s, err := m.state(ctx, name); err == nil {
-				found[i] = &s
+				mu.Lock()
+				defer mu.Unlock()
+				states[name] = s
 			}
-			return nil
 		})
 	}
-	_ = group.Wait() // which never fails
-	states := map[string]MemberState{}
-	for i, name := range names {
-		if found[i] != nil {
-			states[name] = *found[i]
-		}
-	}
+	all.Wait()
 	nameLeader(states)
 	return states
 }
@@ -145,19 +140,14 @@ func (m *members) promote(ctx context.Context, shard string) error {
 		return err
 	}
 	names, states := m.topology.Servers(), m.states(ctx)
-	for i := range names {
-		if names[i] != leader {
+	for i := 1; i < len(names); i++ {
+		next, answers := states[names[(slices.Index(names, leader)+i)%len(names)]]
+		if !answers {
 			continue
 		}
-		for j := 1; j < len(names); j++ {
-			next, ok := states[names[(i+j)%len(names)]]
-			if !ok {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
-		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
 	}
 	return fmt.Errorf("no member but %s answers", leader)
 }

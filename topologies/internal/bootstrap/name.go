@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -31,30 +32,17 @@ func (n *name) begin(d *deployment) {
 	if n == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	n.stop = func() {
-		cancel()
-		<-done
-	}
 	shard := d.topology.Shards()[0]
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(nameEvery)
-		defer ticker.Stop()
-		for ctx.Err() == nil {
+	n.stop = await.Behind(context.Background(), func(ctx context.Context) {
+		for ; ctx.Err() == nil; _ = await.Pause(ctx, nameEvery) {
 			if master, err := d.Master(ctx, shard); err == nil && n.leadsTo(master) != nil {
 				n.Point(master)
 				n.mu.Lock()
 				n.to = master
 				n.mu.Unlock()
 			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-			}
 		}
-	}()
+	})
 }
 
 // end leaves the name where it is.

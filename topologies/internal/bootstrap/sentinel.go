@@ -222,25 +222,20 @@ func (s *sentinels) tell(ctx context.Context, name string, settings ...any) erro
 func (s *sentinels) arm(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.before == nil {
-		var m any
-		err := patiently(ctx, func() (err error) {
-			m, err = s.leader().Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("arm the sentinels: %w", err)
+	err := patiently(ctx, func() error {
+		m, err := s.leader().Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
+		if err == nil && s.before == nil {
+			s.before = Fields(m)
 		}
-		s.before = Fields(m)
-	}
-	err := patiently(ctx, func() (err error) {
-		s.replacing, err = s.masterOf(ctx, s.leads())
+		if err == nil {
+			s.replacing, err = s.masterOf(ctx, s.leads())
+		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("arm the sentinels: %w", err)
+	if err == nil {
+		err = s.set(ctx, armed, "1")
 	}
-	if err := s.set(ctx, armed, "1"); err != nil {
+	if err != nil {
 		return fmt.Errorf("arm the sentinels: %w", err)
 	}
 	return nil

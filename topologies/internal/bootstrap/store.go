@@ -18,9 +18,6 @@ type Store interface {
 	// Alive fails unless the process of the server that listens there answers. It need
 	// not be of use to clients yet.
 	Alive(ctx context.Context, at Address) error
-	// Greeting is how the server at the end of a link of that kind is asked for a sign of
-	// life, which it gives at once, whatever state it is in.
-	Greeting(kind topologies.LinkKind) probe.Greet
 }
 
 // A Consensus is a store whose members elect a leader among themselves, and answer a
@@ -28,6 +25,9 @@ type Store interface {
 // else.
 type Consensus interface {
 	Store
+	// Greeting is how the server at the end of a link of that kind is asked for a sign of
+	// life, which it gives at once, whatever state it is in.
+	Greeting(kind topologies.LinkKind) probe.Greet
 	// State is what the member that listens there says of itself. It does not pass
 	// through the leader, so that a member that is cut off answers as well.
 	State(ctx context.Context, at Address) (MemberState, error)
@@ -96,8 +96,3 @@ func (s MemberState) Role() string {
 // RedisStore is Redis: its servers, its sentinels and its cluster. How those agree on
 // masters is in this package.
 type RedisStore struct{}
-
-// Greeting is that of [probe.Greeting].
-func (RedisStore) Greeting(kind topologies.LinkKind) probe.Greet {
-	return probe.Greet{Request: probe.Greeting(kind)}
-}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -53,16 +54,10 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 // before.
 func watch(ctx context.Context, every time.Duration, ask func() (string, error), report func(string)) {
 	last := ""
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; _ = await.Pause(ctx, every) {
 		if value, err := ask(); err == nil && value != last {
 			last = value
 			report(value)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
 		}
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// Wipe removes the data of a server that does not run from its folder. What it
+// wipe removes the data of a server that does not run from its folder. What it
 // knows of the others stays.
-func Wipe(dir string) error {
+func wipe(dir string) error {
 	for _, pattern := range DataFiles() {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {

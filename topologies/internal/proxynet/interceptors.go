@@ -50,7 +50,7 @@ func (w *Link) Judge(judge func(traffic.Message) traffic.Action) (stop func(), e
 
 // talks reports whether commands and replies pass the link.
 func (w *Link) talks() bool {
-	return w.greet == nil && (w.link.Kind == topologies.Client || w.link.Kind == topologies.Monitor)
+	return !w.unread && (w.Link.Kind == topologies.Client || w.Link.Kind == topologies.Monitor)
 }
 
 // cutters take both streams of a connection apart, and have what they find

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,14 +24,15 @@ var _ topologies.Interceptor = (*Link)(nil)
 // A Link is one link: every connection that one endpoint has to another, and the
 // faults that lie on them. Several faults on one link add up.
 type Link struct {
-	link   topologies.Link
+	probe.Prober
+
 	engine *toxiproxy.ApiServer
 	from   netip.Addr
-	// probed is the address that probes ask; patience is [Endpoint.Patience], and greet
-	// what [Endpoint.Greeting] of its end says, or nil.
+	// probed is the address that probes ask; patience is [Endpoint.Patience], and unread says that what passes is none of
+	// Redis' messages.
 	probed   netip.AddrPort
 	patience time.Duration
-	greet    *probe.Greet
+	unread   bool
 
 	// listed is the proxy that toxiproxy's API shows for the link. No connection passes it: see [pipe].
 	listed *toxiproxy.Proxy
@@ -49,7 +48,7 @@ type Link struct {
 }
 
 // Name is the name of its link.
-func (w *Link) Name() string { return w.link.Name() }
+func (w *Link) Name() string { return w.Link.Name() }
 
 // serve forwards one connection to an address of its end until it ends. What passes it is
 // counted, unless it is one of ours.
@@ -207,85 +206,25 @@ func (w *Link) Toxics(context.Context) (types []string, enabled bool, err error)
 	return types, w.listed.Enabled, nil
 }
 
-// ask sends what the link's end answers.
-func (w *Link) ask(ctx context.Context, c *net.TCPConn) error {
-	if w.greet != nil {
-		return probe.Send(ctx, c, w.greet.Request)
-	}
-	return probe.Ask(ctx, c, w.link.Kind)
-}
-
-// Probe sends a PING, or what else the link's end answers, through the link, as if its
-// caller had dialled, and returns how long the first byte of an answer took. Any Redis or
-// Sentinel answers, and so does the bus port of a cluster's node.
-func (w *Link) Probe(ctx context.Context) (time.Duration, error) {
-	return w.visit(ctx, "probe", func(c *net.TCPConn) error { return w.ask(ctx, c) })
-}
-
-// ProbeBandwidth sends a PING with this many bytes through the link, and returns how long
-// it took until they were back. A server answers, and a sentinel does, where it
-// asks for no password.
-func (w *Link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, error) {
-	return w.visit(ctx, "burst", func(c *net.TCPConn) error {
-		text := strings.Repeat("x", size)
-		if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nPING\r\n$%d\r\n%s\r\n", size, text); err != nil {
-			return err
-		}
-		_, err := io.ReadFull(c, make([]byte, len(fmt.Sprintf("$%d\r\n%s\r\n", size, text))))
-		return err
-	})
-}
-
-// ProbeClose opens a connection through the link, ends it after an answer, and
-// returns how long it took until the server had ended it, too. A server that ends
-// connections by itself once it answered is asked for nothing.
-func (w *Link) ProbeClose(ctx context.Context) (time.Duration, error) {
-	var began time.Time
-	_, err := w.visit(ctx, "farewell", func(c *net.TCPConn) error {
-		if w.greet == nil || !w.greet.Ends {
-			if err := w.ask(ctx, c); err != nil {
-				return err
-			}
-		}
-		began = time.Now()
-		if err := c.CloseWrite(); err != nil {
-			return err
-		}
-		_, err := io.Copy(io.Discard, c)
-		return err
-	})
-	return time.Since(began), err
-}
-
-// visit opens a connection through the link for one purpose, and times that.
-func (w *Link) visit(ctx context.Context, what string, purpose func(*net.TCPConn) error) (time.Duration, error) {
-	start := time.Now()
-	c, err := w.enter(ctx)
-	if err == nil {
-		if deadline, ok := ctx.Deadline(); ok {
-			err = c.SetDeadline(deadline)
-		}
-		if err == nil {
-			err = purpose(c)
-		}
-		abort(c)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", what, w.Name(), err)
-	}
-	return time.Since(start), nil
-}
-
-// enter opens a connection through the link. Not every caller's address is one
+// enter opens a connection through the link for a probe. Not every caller's address is one
 // that we could dial from, so that it does not pass the endpoint's listener: both
 // of its ends are made here, and one is served.
-func (w *Link) enter(ctx context.Context) (*net.TCPConn, error) {
+func (w *Link) enter(ctx context.Context) (net.Conn, error) {
 	inner, outer, err := pair(ctx)
 	if err != nil {
 		return nil, err
 	}
 	go w.serve(inner, w.probed, true)
-	return outer, nil
+	return resetting{outer}, nil
+}
+
+// A resetting connection is reset when it is closed.
+type resetting struct{ *net.TCPConn }
+
+// Close resets it.
+func (c resetting) Close() error {
+	abort(c.TCPConn)
+	return nil
 }
 
 // pair is both ends of a connection.

@@ -103,17 +103,17 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 	}
 	for _, l := range links {
 		to := byName[l.To]
-		w := &Link{link: l, engine: f.engine, from: byName[l.From].Source, probed: to.Real, pipes: map[*pipe]struct{}{}}
+		w := &Link{engine: f.engine, from: byName[l.From].Source, probed: to.Real, unread: to.Greeting != nil, pipes: map[*pipe]struct{}{}}
+		w.Prober = probe.Prober{Link: l, Greet: probe.Greeting(l.Kind), Open: w.enter}
 		if among(l.Kind) {
 			w.probed, w.patience = to.Among[0].Real, to.Patience
 			between[l.To] = l.Kind
 		}
-		if to.Greeting != nil {
-			greet := to.Greeting(l.Kind)
-			if greet.OfClients {
-				w.probed = to.Real
-			}
-			w.greet = &greet
+		if w.unread {
+			w.Greet = to.Greeting(l.Kind)
+		}
+		if w.Greet.OfClients {
+			w.probed = to.Real
 		}
 		w.listed = toxiproxy.NewProxy(f.engine, l.Name(), to.Virtual.String(), to.Real.String())
 		w.listed.Enabled = true
@@ -147,7 +147,7 @@ func (f *Network) Link(name string) topologies.Proxy {
 	switch {
 	case !ok:
 		return nil
-	case w.greet != nil:
+	case w.unread:
 		return unread{w}
 	default:
 		return w
@@ -241,7 +241,7 @@ func (f *Network) forward(client *net.TCPConn, link topologies.Link, behind neti
 	}
 	link.From, link.To = endpoint, f.target(link.To)
 	w := f.wires[link.Name()]
-	if w == nil || among(w.link.Kind) != among(link.Kind) {
+	if w == nil || among(w.Link.Kind) != among(link.Kind) {
 		abort(client)
 		return
 	}
