@@ -207,12 +207,13 @@ func TestABootThatIsCalledOffLeavesNothing(t *testing.T) {
 			failed := make(chan error, 1)
 			go func() {
 				d, err := Backend{}.Start(ctx, topology)
-				if err == nil {
+				if err == nil { // it stays until the engine was seen to have what is awaited
+					<-ctx.Done()
 					err = errors.Join(errors.New("it was ready before"), d.Close())
 				}
 				failed <- err
 			}()
-			require.Eventually(t, func() bool { return come(leftOf(t, c, ourselves(t))) }, 3*time.Minute, lookEvery)
+			require.Eventually(t, func() bool { return len(failed) > 0 || come(leftOf(t, c, ourselves(t))) }, 3*time.Minute, lookEvery)
 			cancel(errors.New("called off"))
 			err = <-failed
 			require.Regexp(t, "called off|^it was ready before$", err.Error())
