@@ -3,6 +3,8 @@ package process_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
 )
 
@@ -53,6 +56,26 @@ func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before, downAfter(), "it is not disarmed yet")
 	require.NoError(t, d.Disarm(ctx))
+}
+
+// Replicas are promoted as well whose links to the master were cut for longer than sentinels as quick as possible forgive.
+func TestSentinelsForgiveLinksThatWereCut(t *testing.T) {
+	t.Parallel()
+	d := start(t, "sentinel")
+	ctx := within(t)
+	for _, link := range []string{"redis-2>redis-1", "redis-3>redis-1"} {
+		_, err := fault(t, d, "cut", link).Inject(ctx)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		replicas, err := d.Server("sentinel-1").Observer().Do(ctx, "SENTINEL", "REPLICAS", "mymaster").Slice()
+		return err == nil && !slices.ContainsFunc(replicas, func(r any) bool {
+			down, _ := strconv.Atoi(bootstrap.Fields(r)["master-link-down-time"])
+			return down < 5000
+		})
+	}, time.Minute, 100*time.Millisecond)
+	_, err := fault(t, d, "crash-failover", "").Inject(ctx)
+	require.NoError(t, err)
 }
 
 func TestAFaultWithoutEffectIsAnErrorAndLeavesNothing(t *testing.T) {

@@ -23,7 +23,7 @@ const defaultMasterName = "mymaster"
 // that nothing fails over by itself, and as quick as is reliable.
 const (
 	disarmed = "60000"
-	armed    = "300"
+	armed    = 300
 )
 
 // sentinels vote about the one master that they watch.
@@ -218,11 +218,21 @@ func (s *sentinels) tell(ctx context.Context, name string, settings ...any) erro
 }
 
 // arm makes the leader declare the master down after 300 ms without the
-// others' opinion. Electing itself still takes a majority.
+// others' opinion. Electing itself still takes a majority. A replica whose link to the master was down for more than ten
+// times as long before that is never promoted (Redis, sentinelSelectSlave): where links are cut, the leader gets twice the patience that takes.
 func (s *sentinels) arm(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	downAfter := armed
 	err := patiently(ctx, func() error {
+		replicas, err := s.leader().Do(ctx, "SENTINEL", "REPLICAS", s.parts.MasterName).Slice()
+		for _, r := range replicas {
+			cut, _ := strconv.Atoi(Fields(r)["master-link-down-time"]) // of one with a link it is 0
+			downAfter = max(downAfter, armed+cut/5)
+		}
+		if err != nil {
+			return err
+		}
 		m, err := s.leader().Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
 		if err == nil && s.before == nil {
 			s.before = Fields(m)
@@ -233,7 +243,7 @@ func (s *sentinels) arm(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		err = s.set(ctx, armed, "1")
+		err = s.set(ctx, strconv.Itoa(downAfter), "1")
 	}
 	if err != nil {
 		return fmt.Errorf("arm the sentinels: %w", err)
