@@ -107,6 +107,7 @@ func act(role string) int {
 				in.Scan() // the next request: nothing is answered before it
 				continue
 			case "cancelled":
+				fmt.Fprintln(os.Stderr, "asked")
 				if in.Scan() && strings.Contains(in.Text(), `"op":"cancel"`) {
 					say(`{"re":N,`+os.Getenv("CANCELLED")+`}`, q.ID)
 				}
@@ -332,14 +333,23 @@ func TestDriver_Cancelled(t *testing.T) {
 	for answer, want := range map[string]error{`"result":"fail"`: lock.ErrNotAcquired, `"result":"info"`: driver.ErrUnknown, `"result":"ok","hold":"hN"`: nil} {
 		c := config(t, "cancelled")
 		c.Env = append(c.Env, "CANCELLED="+answer)
+		ctx, cancel := context.WithCancel(t.Context())
+		c.Log = whenWritten(cancel) // the driver has the request then
 		d, err := driver.Start(t.Context(), c)
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, err = d.Acquire(ctx, "orders", lock.Options{Owner: "zone-a.1#1", Lease: time.Minute})
 		cancel()
 		require.ErrorIs(t, err, want)
 		require.NoError(t, d.Close())
 	}
+}
+
+// whenWritten is called with each write.
+type whenWritten func()
+
+func (w whenWritten) Write(b []byte) (int, error) {
+	w()
+	return len(b), nil
 }
 
 // lateLoss is after the end of a lease that a driver is asked for.
