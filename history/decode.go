@@ -111,7 +111,8 @@ func (d *decoder) next(c byte) bool {
 func (d *decoder) object(line []byte) bool {
 	d.line, d.at, d.had, d.filled = line, 0, 0, 0
 	const needed = 1<<fieldTime | 1<<fieldProcess
-	for field, known, before := numFields, true, byte('{'); d.next(before); before = ',' {
+	field, known := numFields, false
+	for before := byte('{'); d.next(before); before = ',' {
 		if field, known = d.name(field); !known || d.had>>field&1 != 0 || !d.value(field) {
 			return false
 		}

@@ -233,11 +233,12 @@ func (l *Log) readJSON(data []byte) (err error) {
 		}
 		err = l.add(n, names, texts)
 	}
-	if _, end := values.Token(); errors.Is(err, io.ErrUnexpectedEOF) || err == nil && array && end != nil {
-		l.note("the end was cut off, and an object that does not end is not read")
-		return nil
+	_, end := values.Token()
+	if cut := errors.Is(err, io.ErrUnexpectedEOF) || err == nil && array && end != nil; !cut {
+		return err
 	}
-	return err
+	l.note("the end was cut off, and an object that does not end is not read")
+	return nil
 }
 
 // add reads a line.
