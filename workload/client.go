@@ -62,7 +62,7 @@ func Ask(ctx context.Context, l lock.Locker, r Request, o lock.Options) (h *lock
 // at 0; it is safe for concurrent use.
 type Processes struct {
 	next      atomic.Int64
-	acquiring sync.Map // owners who ask for several locks at once, of which they may have some and not yet all
+	acquiring sync.Map // the [parts] of owners who ask for several locks at once, and may have some and not yet all
 }
 
 // New returns a number that was never handed out before.
@@ -242,12 +242,16 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 	}
 	begun := c.begin(asked, history.Acquire, r.Lease)
 	c.ask(asked)
+	some := &parts{ends: map[string]time.Duration{}}
 	if len(asked) > 1 { // once all that is recorded
-		c.Processes.acquiring.Store(owner, true)
+		c.Processes.acquiring.Store(owner, some)
 		defer c.Processes.acquiring.Delete(owner)
 	}
 	hold, err := Ask(ctx, c.Locker, r, lock.Options{Owner: owner, Lease: r.Lease, Wait: r.Wait})
 	if err == nil {
+		some.mu.Lock() // what is renewed now is recorded after the grants
+		defer some.mu.Unlock()
+		some.granted = true
 		if !again {
 			c.holds = nil
 		}
@@ -258,6 +262,9 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 		e := begun[i]
 		if err == nil {
 			c.granted(&e, i, hold.Lease())
+			if e.Expires > 0 { // the hold ends with the first of its parts, and each of them by itself
+				e.Expires = max(e.Expires, some.ends[e.Lock])
+			}
 		}
 		outcome = c.done(i, e, err, lock.ErrNotAcquired, lock.ErrNotReplicated, lock.ErrNotSet, lock.ErrTooMany).Type
 		if outcome == history.Fail && !again && c.Refused != nil {

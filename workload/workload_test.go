@@ -234,17 +234,28 @@ func TestRenewalsOfPartsBeforeTheGrantAreNotRecorded(t *testing.T) {
 			c, end := clientOf(t, service)
 			o := workload.NewRenewals(c.Recorder, c.Processes)
 			service.renewed = func(owner string) {
-				l := lock.Lease{Name: "one", Owner: owner, Request: "r", Length: time.Second, Expires: time.Now().Add(time.Second)}
+				l := lock.Lease{Name: "one", Owner: owner, Request: "r", Length: time.Hour, Expires: time.Now().Add(time.Hour)}
 				o.Observe(lock.Event{Kind: lock.Renewing, Lease: l})
 				o.Observe(lock.Event{Kind: lock.Renewed, Lease: l})
+				l.Name, l.Request, l.Expires = "two", "s", time.Now().Add(30*time.Minute)
+				o.Observe(lock.Event{Kind: lock.Acquired, Lease: l})
+				o.Observe(lock.Event{Kind: lock.Renewing, Lease: l}) // it is answered later
 			}
 			outcome := c.Ask(t.Context(), workload.Request{Locks: []string{"one", "two"}, Lease: time.Minute})
 			require.Equal(t, refused == nil, outcome == history.OK)
 			if refused == nil {
 				service.renewed(c.Owner())
 			}
+			o.Observe(lock.Event{Kind: lock.Renewed, Lease: lock.Lease{Name: "two", Owner: c.Owner(), Request: "s", Length: time.Hour, Expires: time.Now().Add(time.Hour)}})
 			h := end()
-			require.Equal(t, refused == nil, len(outcomes(h, history.Extend)) == 1, "%v", h.Events)
+			if refused != nil {
+				require.Empty(t, outcomes(h, history.Extend), "%v", h.Events)
+				return
+			}
+			require.Len(t, outcomes(h, history.Extend), 2, "%v", h.Events)
+			grants := answers(h, history.Acquire)
+			require.Greater(t, grants[0].Expires, 59*time.Minute, "it was renewed")
+			require.InDelta(t, 30*time.Minute, grants[1].Expires, float64(5*time.Minute), "its own end, not the first of the two")
 		})
 	}
 }
