@@ -2,6 +2,7 @@ package holding
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -185,22 +186,47 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	var a ownerState // in its place for each: it is large
+	var a ownerState                    // in its place for each: it is large
+	counts := make([]int, len(r.names)) // for byOwner, of all locks
 	for _, l := range r.locks {
 		l.renamed()
-		ops := append(slices.Clone(l.Ops), l.Losts...)
-		slices.SortStableFunc(ops, func(x, y *Op) int { return cmp.Compare(x.Owner, y.Owner) })
-		for len(ops) > 0 {
-			n := 1
-			for n < len(ops) && ops[n].Owner == ops[0].Owner {
-				n++
-			}
-			slices.SortFunc(ops[:n], byPlace)
-			l.divide(ops[:n], &a)
-			ops = ops[n:]
+		for ops := range byOwner(append(slices.Clip(l.Ops), l.Losts...), counts) {
+			slices.SortFunc(ops, byPlace)
+			l.divide(ops, &a)
 		}
 		slices.SortFunc(l.Holds, byStart)
 		l.leaveOut()
+	}
+}
+
+// byOwner are the operations of each owner, in order of their numbers. It counts in a list of zeros, one for each name, and
+// leaves zeros there. The judge of a long history takes a twelfth more time where they are sorted by comparisons.
+func byOwner(ops []*Op, counts []int) iter.Seq[[]*Op] {
+	return func(yield func([]*Op) bool) {
+		var owners []int32
+		for _, op := range ops {
+			if counts[op.Owner]++; counts[op.Owner] == 1 {
+				owners = more(owners, op.Owner)
+			}
+		}
+		slices.Sort(owners)
+		behind := 0
+		for _, o := range owners {
+			behind, counts[o] = behind+counts[o], behind
+		}
+		sorted := make([]*Op, len(ops))
+		for _, op := range ops {
+			sorted[counts[op.Owner]] = op
+			counts[op.Owner]++
+		}
+		from := 0
+		for _, o := range owners {
+			own := sorted[from:counts[o]]
+			from, counts[o] = counts[o], 0
+			if !yield(own) {
+				return
+			}
+		}
 	}
 }
 
