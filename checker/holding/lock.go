@@ -2,7 +2,6 @@ package holding
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -186,47 +185,25 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	var a ownerState                    // in its place for each: it is large
-	counts := make([]int, len(r.names)) // for byOwner, of all locks
+	var a ownerState                   // in its place for each: it is large
+	did := make([][]*Op, len(r.names)) // what each owner did; a sort by owners takes twice as long
 	for _, l := range r.locks {
 		l.renamed()
-		for ops := range byOwner(append(slices.Clip(l.Ops), l.Losts...), counts) {
-			slices.SortFunc(ops, byPlace)
-			l.divide(ops, &a)
+		var owners []int32
+		for _, op := range append(slices.Clip(l.Ops), l.Losts...) {
+			if did[op.Owner] == nil {
+				owners = more(owners, op.Owner)
+			}
+			did[op.Owner] = append(did[op.Owner], op)
+		}
+		slices.Sort(owners)
+		for _, o := range owners {
+			slices.SortFunc(did[o], byPlace)
+			l.divide(did[o], &a)
+			did[o] = nil
 		}
 		slices.SortFunc(l.Holds, byStart)
 		l.leaveOut()
-	}
-}
-
-// byOwner are the operations of each owner, in order of their numbers. It counts in a list of zeros, one for each name, and
-// leaves zeros there. The judge of a long history takes a twelfth more time where they are sorted by comparisons.
-func byOwner(ops []*Op, counts []int) iter.Seq[[]*Op] {
-	return func(yield func([]*Op) bool) {
-		var owners []int32
-		for _, op := range ops {
-			if counts[op.Owner]++; counts[op.Owner] == 1 {
-				owners = more(owners, op.Owner)
-			}
-		}
-		slices.Sort(owners)
-		behind := 0
-		for _, o := range owners {
-			behind, counts[o] = behind+counts[o], behind
-		}
-		sorted := make([]*Op, len(ops))
-		for _, op := range ops {
-			sorted[counts[op.Owner]] = op
-			counts[op.Owner]++
-		}
-		from := 0
-		for _, o := range owners {
-			own := sorted[from:counts[o]]
-			from, counts[o] = counts[o], 0
-			if !yield(own) {
-				return
-			}
-		}
 	}
 }
 
