@@ -314,12 +314,7 @@ func (r *Record) crash(process int, from time.Duration) (at time.Duration, did b
 // Parts are the events of each of the operations that are kept, and of each notice of loss, as far as a record has them: without
 // errors, nodes and hold counts.
 func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
-	for op := range r.Ops() {
-		if keep(op) {
-			parts = append(parts, r.events(op))
-		}
-	}
-	for _, op := range r.losts {
+	for _, op := range append(slices.Collect(r.Ops()), r.losts...) {
 		if keep(op) {
 			parts = append(parts, r.events(op))
 		}
@@ -330,7 +325,7 @@ func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
 // events are the events of an operation.
 func (r *Record) events(op *Op) []history.Event {
 	e := history.Event{
-		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: op.Verb.op(),
+		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: history.Op(op.Verb.String()),
 		Lock: r.names[op.Lock], Owner: r.names[op.Owner], Mode: op.Mode.mode(), Permits: int(op.Permits), Lease: op.Lease, Resource: r.names[op.Resource],
 	}
 	if op.Verb == Access && op.Unnamed() {
@@ -395,10 +390,8 @@ const (
 )
 
 // String is the name of the op in a history.
-func (v Verb) String() string { return string(v.op()) }
-
-func (v Verb) op() history.Op {
-	return [verbs]history.Op{history.Acquire, history.Release, history.Extend, history.Access, history.Lost}[v]
+func (v Verb) String() string {
+	return string([verbs]history.Op{history.Acquire, history.Release, history.Extend, history.Access, history.Lost}[v])
 }
 
 // A Mode is how a lock was asked for.
