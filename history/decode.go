@@ -239,7 +239,7 @@ func readObject(text []byte, want string, into any) (members map[string]jsontext
 	value, err := tokens.ReadValue()
 	begins := bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
 	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF) && begins:
+	case errors.Is(err, io.ErrUnexpectedEOF) && begins, errors.Is(err, io.EOF): // of which there is nothing
 		return nil, fmt.Errorf("%s: %w", want, errCut)
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		twice, _ := errors.AsType[*jsontext.SyntacticError](err)

@@ -150,19 +150,10 @@ func Plain(r io.Reader) (io.Reader, error) {
 // cutShort reports whether err says that the line ends in the middle of its
 // JSON, or in bytes that a power cut left. Only the last line has no newline.
 func cutShort(line []byte, err error) bool {
-	switch {
-	case bytes.HasSuffix(line, []byte("\n")):
-		return false
-	case errors.Is(err, errNUL):
-		line = bytes.TrimRight(line, "\x00")
-		if len(bytes.TrimSpace(line)) == 0 {
-			return true
-		}
-		err = newDecoder().decode(line)
-		return err == nil || errors.Is(err, errCut)
-	default:
-		return errors.Is(err, errCut)
+	if errors.Is(err, errNUL) {
+		err = newDecoder().decode(bytes.TrimRight(line, "\x00"))
 	}
+	return !bytes.HasSuffix(line, []byte("\n")) && (err == nil || errors.Is(err, errCut))
 }
 
 // marked says what is wrong with a file by its first bytes.
