@@ -32,18 +32,17 @@ type Recorder struct {
 	buf     bytes.Buffer  // lines
 	lines   *json.Encoder // to buf
 	base    time.Time
-	last    time.Duration
-	flushed time.Duration
-	next    int64
+	flushed time.Duration // the time of the last event that was
 	events  sequence
 	filled  Event // the last one, which is kept here so that none is allocated for each
 	closed  bool
-	prompt  bool     // write each event at once
-	merges  bool     // keep events back, to be put in order
-	kept    []Event  // in order of arrival
-	also    *[]Event // gets what is written
-	err     error    // of the writer, which is final
-	wrong   error    // the first event that breaks the format
+	prompt  bool          // write each event at once
+	merges  bool          // keep events back, to be put in order
+	kept    []Event       // in order of arrival
+	last    time.Duration // of those that this recorder stamped
+	also    *[]Event      // gets what is written
+	err     error         // of the writer, which is final
+	wrong   error         // the first event that breaks the format
 }
 
 // NewRecorder returns a recorder whose clock starts now. Without a writer, which is nil, it makes no lines: its events are
@@ -69,21 +68,13 @@ func NewRelay(w io.Writer, base time.Time) *Recorder {
 // order of time: what other processes stamped arrives late, after a pause by
 // as much as that took. What is kept back is lost if the recording process is
 // killed. It must come before the first event.
-func (r *Recorder) AwaitMerges() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.merges = true
-}
+func (r *Recorder) AwaitMerges() { r.merges = true }
 
 // Collect has every event appended to a list too, as it is written, so that the recording
 // process need not read its own lines. The maps and slices of an event are those that
 // were recorded, which must not change any more. It must come before the first event; the
 // list is complete after [Recorder.Close].
-func (r *Recorder) Collect(into *[]Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.also = into
-}
+func (r *Recorder) Collect(into *[]Event) { r.also = into }
 
 // Merge takes an event that another process of this machine stamped, on this
 // recorder's time axis. It must come after [Recorder.AwaitMerges].
@@ -131,10 +122,7 @@ func (r *Recorder) record(e *Event) {
 // append stamps an event that is not before the last one, and makes a line of it. An event that breaks the format
 // is written, and the first of them is the error of the recording.
 func (r *Recorder) append(e *Event) {
-	e.Time = max(e.Time, r.last+1)
-	e.Index = r.next
-	r.last = e.Time
-	r.next++
+	e.Time, e.Index = max(e.Time, r.events.last+1), r.events.next
 	if r.also != nil {
 		*r.also = append(*r.also, *e)
 	}
@@ -143,10 +131,7 @@ func (r *Recorder) append(e *Event) {
 	if r.w != nil { // else it is validated by whatever writes it
 		err = cmp.Or(r.lines.Encode(&r.filled), r.filled.Validate())
 	}
-	if err == nil {
-		err = r.events.accept(&r.filled)
-	}
-	if err != nil && r.wrong == nil {
+	if err = cmp.Or(err, r.events.accept(&r.filled)); err != nil && r.wrong == nil {
 		r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)
 	}
 	if r.prompt || e.Time-r.flushed >= flushEvery || r.buf.Len() >= flushBytes {
@@ -155,21 +140,13 @@ func (r *Recorder) append(e *Event) {
 }
 
 func (r *Recorder) flush() {
-	r.flushed = r.last
+	r.flushed = r.events.last
 	if r.err == nil && r.buf.Len() > 0 {
 		if _, err := r.w.Write(r.buf.Bytes()); err != nil {
 			r.err = fmt.Errorf("write history: %w", err)
 		}
 	}
 	r.buf.Reset() // also after an error, which is final
-}
-
-// Flush writes what is buffered and reports the first error of the recording.
-func (r *Recorder) Flush() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.flush()
-	return errors.Join(r.err, r.wrong)
 }
 
 // Close writes every operation that is still open as an info, flushes, and
@@ -182,9 +159,6 @@ func (r *Recorder) Close() error {
 	}
 	r.closed = true
 	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
-	if r.merges {
-		r.last = 0
-	}
 	for i := range r.kept {
 		r.append(&r.kept[i])
 	}
@@ -203,5 +177,5 @@ func (r *Recorder) Close() error {
 func (r *Recorder) Events() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.next
+	return r.events.next
 }

@@ -36,7 +36,7 @@ func newSequence() sequence {
 }
 
 // accept says what is wrong with the event after those before it, or fills in what its line leaves out: its index,
-// its owner, and what its invocation says. There are no events after one that is wrong.
+// its owner, and what its invocation says. After one that is wrong only the indices and the times are sure.
 func (s *sequence) accept(e *Event) error {
 	if e.Time < s.last {
 		return fmt.Errorf("time runs backwards: %d after %d", e.Time, s.last)
@@ -45,6 +45,8 @@ func (s *sequence) accept(e *Event) error {
 		s.stamped = false
 		clear(s.stamps)
 	}
+	e.Index, s.last = s.next, e.Time
+	s.next++
 	if single := e.Op == Lost || e.Op == Crash || e.Op == Observe || e.Op == Declare; e.Process >= 0 && !single {
 		if err := s.pair(e); err != nil {
 			return err
@@ -62,13 +64,8 @@ func (s *sequence) accept(e *Event) error {
 		return fmt.Errorf("crash with %q %d: want an instant that is not after its time %d, at which it was seen", "from", e.From, e.Time)
 	}
 	if e.Lock != "" && e.Op != Crash {
-		if err := s.use(e); err != nil {
-			return err
-		}
+		return s.use(e)
 	}
-	s.last = e.Time
-	e.Index = s.next
-	s.next++
 	return nil
 }
 
@@ -85,7 +82,6 @@ func (s *sequence) pair(e *Event) error {
 			open = &Event{}
 		}
 		*open = *e
-		open.Index = s.next
 		s.open[e.Process] = open
 		return nil
 	case open == nil:
