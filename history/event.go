@@ -67,12 +67,11 @@ const ConfirmedAgain = "confirmed-again"
 
 // What an Observe event reports of its node.
 const (
-	ObserveRole   = "role"   // value: master, replica; leader, follower
-	ObserveEpoch  = "epoch"  // value: the configuration epoch
-	ObserveMaster = "master" // value: the node that the observed one takes for the master
-	ObserveKey    = "key"    // value: "<lock> <owner>", or "<lock>" when the key is absent
-	ObserveLeft   = "left"   // value: "<lock> <owner>": the server, a master, has the lock for a request of that owner, which was refused before
-	ObserveMet    = "met"    // of [ObserveClients], with a fault and its target, the oldest of those not yet counted; value: how many requests met it
+	ObserveRole  = "role"  // value: master, replica; leader, follower
+	ObserveEpoch = "epoch" // value: the configuration epoch
+	ObserveKey   = "key"   // value: "<lock> <owner>", or "<lock>" when the key is absent
+	ObserveLeft  = "left"  // value: "<lock> <owner>": the server, a master, has the lock for a request of that owner, which was refused before
+	ObserveMet   = "met"   // of [ObserveClients], with a fault and its target, the oldest of those not yet counted; value: how many requests met it
 )
 
 // ObserveClients is the node of what was observed of the clients as a whole.

@@ -241,13 +241,9 @@ func ReadRun(r io.Reader) (Run, error) {
 
 // inRange says which number of a value is negative, or greater than any time.
 func inRange(path string, v reflect.Value) error {
-	switch {
+	switch v = reflect.Indirect(v); {
 	case v.CanInt() && (v.Int() < 0 || v.Int() > int64(MaxTime)):
 		return fmt.Errorf("field %q: %d is out of range", path, v.Int())
-	case v.CanFloat() && (v.Float() < 0 || v.Float() > float64(MaxTime)):
-		return fmt.Errorf("field %q: %v is out of range", path, v.Float())
-	case v.Kind() == reflect.Pointer && !v.IsNil():
-		return inRange(path, v.Elem())
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
 			if err := inRange(path, v.Index(i)); err != nil {
