@@ -70,11 +70,14 @@ const (
 	numLines  = 10 * 4
 	numFields = 32
 
-	fieldTime, fieldProcess = 1, 2 // the places of two of them
+	fieldTime, fieldProcess, fieldOp = 1, 2, 4 // the places of some of them
 )
 
 func tableOf(operators []Operator) *formatTable {
-	t := &formatTable{fields: fields(operators), byName: map[string]int{}, operators: operators}
+	t := &formatTable{fields: fields(), byName: map[string]int{}, operators: operators}
+	for _, o := range operators {
+		t.fields[fieldOp].words = append(t.fields[fieldOp].words, string(o.Op))
+	}
 	for i := range t.fields {
 		f := &t.fields[i]
 		t.byName[f.Name], f.at = i, i
@@ -112,17 +115,13 @@ func (f *Field) on(o *Operator, t Type) bool {
 	})
 }
 
-func fields(operators []Operator) []Field {
-	var ops []string
-	for _, o := range operators {
-		ops = append(ops, string(o.Op))
-	}
+func fields() []Field {
 	return []Field{
 		{Name: "index", least: math.MinInt64, most: math.MaxInt64, Meaning: "position in the file, from 0; optional, and not read"},
 		{Name: "time", most: int64(MaxTime), Meaning: "nanoseconds since the run began, on one monotonic clock; never decreases"},
 		{Name: "process", least: NoProcess, most: math.MaxInt64, Meaning: "the logical process, one operation at a time; -1 for faults and observations. After an `info` the process is retired and its client goes on under a new number"},
 		{Name: "type", words: []string{"invoke", "ok", "fail", "info"}, Meaning: "`invoke`, `ok`, `fail` (definitely did not happen), `info` (may have happened, may still happen)"},
-		{Name: "op", words: ops, Meaning: "one of the [operations](#operations)"},
+		{Name: "op", Meaning: "one of the [operations](#operations)"},
 		{Name: "clock", Meaning: "the clock that stamped the event, such as the name of a machine, where [several](#several-clocks) did. Default: that of the process"},
 		{Name: "lock", Where: "acquire, release, extend *; access *; lost, crash, declare", Needed: "acquire, release, extend, lost, declare", Meaning: "the lock's name"},
 		{Name: "owner", Where: "acquire, release, extend *; access *; lost, crash", Meaning: "the identity that the caller claims; a re-entrant acquire is one by the same owner. Default: `p<process>`"},

@@ -80,11 +80,7 @@ func (f *Field) schema() object {
 	case f.words != nil && f.Where == "":
 		s["enum"] = f.words
 	case f.words != nil:
-		words := []any{"", nil}
-		for _, w := range f.words {
-			words = append(words, w)
-		}
-		s["enum"] = words
+		s["anyOf"] = []any{object{"enum": f.words}, object{"enum": []any{"", nil}}}
 	case f.at == fieldTime || f.at == fieldProcess:
 		s["type"] = kind
 	default:

@@ -53,9 +53,7 @@ func (s *sequence) accept(e *Event) error {
 		}
 	}
 	if e.Op.OfHolder() {
-		if e.Owner == "" {
-			e.Owner = e.LockOwner()
-		}
+		e.Owner = e.LockOwner()
 		if err := s.stamp(e); err != nil {
 			return err
 		}
