@@ -89,34 +89,26 @@ func (r *Recorder) Merge(e Event) {
 // Start is the instant of offset 0, with a monotonic reading.
 func (r *Recorder) Start() time.Time { return r.base }
 
-// Offset is where t lies on the history's time axis.
-func (r *Recorder) Offset(t time.Time) time.Duration { return t.Sub(r.base) }
-
 // Record stamps e with its index and time, appends it and returns it as it was
 // written; after [Recorder.AwaitMerges] its index is not known yet, and Close may
 // move its time. An invoke must be recorded before its request is sent, a
 // completion after its reply was read. After [Recorder.Close] nothing is recorded and e
 // comes back with Index -1.
 func (r *Recorder) Record(e Event) Event {
-	r.record(&e) // so that Record is inlined: an event is too large to be copied in and out
-	return e
-}
-
-func (r *Recorder) record(e *Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		e.Index = -1
-		return
-	}
 	e.Time = time.Since(r.base)
-	if r.merges {
+	switch {
+	case r.closed:
+		e.Index = -1
+	case r.merges:
 		e.Time = max(e.Time, r.last+1)
 		r.last = e.Time
-		r.kept = append(r.kept, *e)
-		return
+		r.kept = append(r.kept, e)
+	default:
+		r.append(&e)
 	}
-	r.append(e)
+	return e
 }
 
 // append stamps an event that is not before the last one, and makes a line of it. An event that breaks the format

@@ -81,7 +81,7 @@ func TestRelayWritesAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, h.Events, 1)
 	require.Equal(t, at, h.Events[0].Time)
-	require.Equal(t, 3*time.Second, r.Offset(r.Start().Add(3*time.Second)))
+	require.GreaterOrEqual(t, time.Since(r.Start()), at)
 }
 
 // Who records an event may use its parameters for something else.

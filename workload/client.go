@@ -333,7 +333,7 @@ func Expiry(r *history.Recorder, l lock.Lease) time.Duration {
 	if l.Expires.IsZero() {
 		return 0
 	}
-	return max(r.Offset(l.Expires), 1)
+	return max(l.Expires.Sub(r.Start()), 1)
 }
 
 // Extend makes the newest hold end d from now, and returns the outcome.
@@ -465,7 +465,7 @@ func (c *Client) Read(ctx context.Context, name string, r Resource) error {
 // writes nothing, which is a fail.
 func (c *Client) Write(ctx context.Context, name string, r Resource) history.Type {
 	e := c.event(0, c.under(name), history.Access, history.OK)
-	if c.late(e.Lock, c.Recorder.Offset(time.Now())) {
+	if c.late(e.Lock, time.Since(c.Recorder.Start())) {
 		c.Abandon(name)
 		return history.Fail
 	}
@@ -505,7 +505,7 @@ func (c *Client) Die(lived time.Time) {
 	defer c.mu.Unlock()
 	c.dead = true
 	for i, process := range c.processes {
-		crash := history.Event{Process: process, Op: history.Crash, Type: history.Info, From: max(c.Recorder.Offset(lived), 1)}
+		crash := history.Event{Process: process, Op: history.Crash, Type: history.Info, From: max(lived.Sub(c.Recorder.Start()), 1)}
 		if i < len(c.asked) {
 			crash.Lock, crash.Owner = c.asked[i].Lock, c.asked[i].Owner
 		}

@@ -438,7 +438,7 @@ func (w *Client) Kill(ctx context.Context) error {
 	w.mu.Lock()
 	w.ending, w.killed = true, true
 	w.mu.Unlock()
-	lived := max(w.config.Recorder.Offset(time.Now()), 1) // 0 says nothing
+	lived := max(time.Since(w.config.Recorder.Start()), 1) // 0 says nothing
 	if err := w.signal(spawn.Kill); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func TestAWorkerDoesAsItIsTold(t *testing.T) {
 	s := stage(t)
 	ctx := t.Context()
 	var stock workload.Register
-	before := s.recorder.Offset(time.Now())
+	before := time.Since(s.recorder.Start())
 	require.Equal(t, history.Fail, s.Acquire(ctx, "taken", time.Minute, 0))
 	require.False(t, s.Holding())
 	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
@@ -139,7 +139,7 @@ func TestAWorkerDoesAsItIsTold(t *testing.T) {
 	require.Equal(t, history.OK, s.Extend(ctx, 2*time.Minute))
 	require.Equal(t, history.OK, s.Release(ctx))
 	require.False(t, s.Holding())
-	after := s.recorder.Offset(time.Now())
+	after := time.Since(s.recorder.Start())
 
 	h := s.events(t)
 	var ops []string
