@@ -104,64 +104,59 @@ type logClient struct {
 }
 
 // A logColumn is a column of a log, with names that are nearly its own: to read a log without it would judge something else.
-type logColumn struct{ name, want, near string }
+type logColumn struct {
+	name, want, near string
+	read             func(row *logRow, text string) bool // it reports whether it could; nil: any text will do
+}
 
 // logColumns are the columns, of which each line needs the first three.
 func logColumns() []logColumn {
 	return []logColumn{
-		{"time", "RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds", ""},
-		{"client", "a name", ""},
-		{"event", "one of " + strings.Join(logEvents(), ", "), ""},
-		{"host", "the name of the machine whose clock it is", "hostname"},
-		{"lock", "its name", "lock_name"},
-		{"lease_ms", "milliseconds", "lease lease_s lease_seconds ttl ttl_ms ttl_s"},
-		{"token", "a whole number", "token_id fence fencing_token"},
-		{"mode", "one of exclusive, read, write, as semaphores are not judged from logs", "shared lock_mode exclusive permits permit capacity max_permits"},
+		{"time", "RFC 3339, such as 2026-11-28T07:02:45.123Z, or Unix time: 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds", "", (*logRow).readTime},
+		{"client", "a name", "", func(_ *logRow, text string) bool { return text != "" }},
+		{"event", "one of " + strings.Join(logEvents(), ", "), "", func(row *logRow, text string) bool {
+			event := slices.Index(logEvents(), strings.ToLower(text))
+			row.event = logEvent(event) //nolint:gosec // one of a few
+			return event >= 0
+		}},
+		{"host", "the name of the machine whose clock it is", "hostname", nil},
+		{"lock", "its name", "lock_name", nil},
+		{"lease_ms", "milliseconds", "lease lease_s lease_seconds ttl ttl_ms ttl_s", func(row *logRow, text string) bool {
+			ms, err := strconv.ParseFloat(cmp.Or(text, "0"), 64)
+			row.lease = time.Duration(ms * float64(time.Millisecond))
+			return err == nil && ms >= 0 && ms < float64(logLongest/time.Millisecond)
+		}},
+		{"token", "a whole number", "token_id fence fencing_token", func(row *logRow, text string) bool {
+			token, err := strconv.ParseInt(cmp.Or(text, "0"), 10, 64)
+			row.token = token
+			return err == nil && token >= 0
+		}},
+		{"mode", "one of exclusive, read, write, as semaphores are not judged from logs", "shared lock_mode exclusive permits permit capacity max_permits", func(row *logRow, text string) bool {
+			row.mode = history.Mode(strings.ToLower(text))
+			return slices.Contains([]history.Mode{"", history.Exclusive, history.Read, history.Write}, row.mode)
+		}},
 	}
 }
 
 // logLongest is the longest time that is taken for one, between two lines and as a lease.
 const logLongest = history.MaxTime / 2
 
-// parse reads a line from its columns; it returns the first that it can't read, or none.
-func (r *logRow) parse(text map[string]string) (wrong string) {
-	ms, err1 := strconv.ParseFloat(cmp.Or(text["lease_ms"], "0"), 64)
-	token, err2 := strconv.ParseInt(cmp.Or(text["token"], "0"), 10, 64)
-	mode := history.Mode(strings.ToLower(text["mode"]))
-	event := slices.Index(logEvents(), strings.ToLower(text["event"]))
-	at, ok := readTime(text["time"])
-	switch {
-	case !ok:
-		return "time"
-	case text["client"] == "":
-		return "client"
-	case event < 0:
-		return "event"
-	case err1 != nil || !(ms >= 0 && ms < float64(logLongest/time.Millisecond)):
-		return "lease_ms"
-	case err2 != nil || token < 0:
-		return "token"
-	case !slices.Contains([]history.Mode{"", history.Exclusive, history.Read, history.Write}, mode):
-		return "mode"
-	}
-	r.at, r.event, r.lease, r.token, r.mode = at, logEvent(event), time.Duration(ms*float64(time.Millisecond)), token, mode //nolint:gosec // one of a few
-	return ""
-}
-
 // readTime reads a wall clock. The size of a number tells its unit, as Unix time is of our days.
-func readTime(text string) (at time.Duration, ok bool) {
+func (r *logRow) readTime(text string) bool {
 	number, _, _ := strings.Cut(text, ".")
 	unit := map[int]string{10: "s", 13: "ms", 16: "us", 19: "ns"}[len(number)]
 	if at, err := time.ParseDuration(text + unit); err == nil && strings.Trim(text, "0123456789.") == "" && at < history.Never {
-		return at, true
+		r.at = at
+		return true
 	}
 	text = strings.Replace(text, " ", "T", 1)
 	for _, zone := range []string{"Z07:00", "Z0700", "Z07", ""} {
 		if t, err := time.Parse("2006-01-02T15:04:05"+zone, text); err == nil && 1970 <= t.Year() && t.Year() < 2262 {
-			return time.Duration(t.UnixNano()), true
+			r.at = time.Duration(t.UnixNano())
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 // where names a line.
@@ -189,9 +184,12 @@ func (l *Log) read(data []byte) (err error) {
 	if len(l.rows) == 0 {
 		return errors.New("the log is empty: give lines with the columns time, client and event")
 	}
-	maps.DeleteFunc(l.used, func(_ string, used bool) bool { return used })
-	if len(l.used) > 0 {
-		l.note("columns not used: %s", strings.Join(slices.Sorted(maps.Keys(l.used)), ", "))
+	delete(l.names, "")
+	for _, c := range l.columns {
+		delete(l.names, c.name)
+	}
+	if len(l.names) > 0 {
+		l.note("columns not used: %s", strings.Join(slices.Sorted(maps.Keys(l.names)), ", "))
 	}
 	return nil
 }
@@ -243,7 +241,7 @@ func (l *Log) readJSON(data []byte) (err error) {
 
 // add reads a line.
 func (l *Log) add(number int, names, texts []string) error {
-	row, record := logRow{line: int32(number)}, l.columns //nolint:gosec // fewer than fit into memory
+	row, record := logRow{line: int32(number)}, l.text //nolint:gosec // fewer than fit into memory
 	clear(record)
 	for i, name := range names {
 		name = strings.ToLower(strings.TrimSpace(name))
@@ -253,9 +251,15 @@ func (l *Log) add(number int, names, texts []string) error {
 		record[name] = strings.TrimSpace(texts[i])
 	}
 	for name := range record {
-		if err := l.see(name); err != nil {
-			return fmt.Errorf("%s has %w", l.where(&row), err)
+		if l.names[name] {
+			continue
 		}
+		for _, c := range l.columns {
+			if _, has := record[c.name]; !has && slices.Contains(strings.Fields(c.near), name) {
+				return fmt.Errorf("%s has a column %q, which is not read: give %s, %s", l.where(&row), name, c.name, c.want)
+			}
+		}
+		l.names[name] = true
 	}
 	has := [2]bool{record["host"] != "", record["lock"] != ""}
 	if len(l.rows) == 0 {
@@ -264,13 +268,14 @@ func (l *Log) add(number int, names, texts []string) error {
 	if has != l.has {
 		return fmt.Errorf("%s has a host or a lock, or none, unlike others: give it in all lines or in none", l.where(&row))
 	}
-	if wrong := row.parse(record); wrong != "" {
-		columns, problem := logColumns(), "has no column "+strconv.Quote(wrong)
-		c := columns[slices.IndexFunc(columns, func(c logColumn) bool { return c.name == wrong })]
-		if text, has := record[wrong]; has {
-			problem = fmt.Sprintf("has %q as %s", text, wrong)
+	for _, c := range l.columns {
+		if text, has := record[c.name]; c.read != nil && !c.read(&row, text) {
+			problem := "has no column " + strconv.Quote(c.name)
+			if has {
+				problem = fmt.Sprintf("has %q as %s", text, c.name)
+			}
+			return fmt.Errorf("%s %s: give %s; the columns are %s", l.where(&row), problem, c.want, strings.Join(names, ", "))
 		}
-		return fmt.Errorf("%s %s: give %s; the columns are %s", l.where(&row), problem, c.want, strings.Join(names, ", "))
 	}
 	row.client = l.client(row.at, [3]string{record["host"], record["client"], cmp.Or(record["lock"], JepsenLock)})
 	row.client.logs[row.event] = true
@@ -284,27 +289,11 @@ func (l *Log) add(number int, names, texts []string) error {
 	return nil
 }
 
-// see takes note of a column.
-func (l *Log) see(name string) error {
-	if _, seen := l.used[name]; seen {
-		return nil
-	}
-	used := name == ""
-	for _, c := range logColumns() {
-		used = used || c.name == name
-		if _, has := l.columns[c.name]; !has && slices.Contains(strings.Fields(c.near), name) {
-			return fmt.Errorf("a column %q, which is not read: give %s, %s", name, c.name, c.want)
-		}
-	}
-	l.used[strings.Clone(name)] = used
-	return nil
-}
-
 // client is the one of a key. No other has its name.
 func (l *Log) client(at time.Duration, key [3]string) *logClient {
 	host := l.hosts[key[0]]
 	if host == nil {
-		host = &logHost{name: strings.Clone(key[0]), unit: time.Second}
+		host = &logHost{name: key[0], unit: time.Second}
 		l.hosts[host.name] = host
 	}
 	for at%host.unit != 0 && host.unit > 2 { // at least 2, so that an answer is after its invocation
@@ -312,9 +301,6 @@ func (l *Log) client(at time.Duration, key [3]string) *logClient {
 	}
 	if c := l.clients[key]; c != nil {
 		return c
-	}
-	for i := range key {
-		key[i] = strings.Clone(key[i]) // it is a part of the line
 	}
 	if l.locks[key[2]] == nil {
 		l.locks[key[2]] = &logLock{name: key[2]}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -28,8 +28,9 @@ type Log struct {
 	locks     map[string]*logLock
 	clients   map[[3]string]*logClient // by host, name and lock
 	inOrder   []*logClient
-	columns   map[string]string // of the line that is read
-	used      map[string]bool   // the columns, and whether they are
+	columns   []logColumn
+	names     map[string]bool   // of the columns that there are
+	text      map[string]string // the line that is read
 	has       [2]bool           // the lines have a host, and a lock
 	end       time.Duration     // its last line
 	processes int
@@ -48,7 +49,7 @@ func ReadLog(r io.Reader) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{History: &history.History{}, hosts: map[string]*logHost{}, locks: map[string]*logLock{}, clients: map[[3]string]*logClient{}, columns: map[string]string{}, used: map[string]bool{}}
+	l := &Log{History: &history.History{}, hosts: map[string]*logHost{}, locks: map[string]*logLock{}, clients: map[[3]string]*logClient{}, columns: logColumns(), names: map[string]bool{}, text: map[string]string{}}
 	if err := l.read(data); err != nil {
 		return nil, err
 	}
@@ -132,15 +133,13 @@ func (l *Log) declare() {
 	for _, c := range l.inOrder {
 		l.Unit, c.lock.unit = max(l.Unit, c.host.unit), max(c.lock.unit, c.host.unit)
 	}
-	for _, lock := range l.locks {
-		e := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: lock.name, Kind: history.KindMutex, Drift: lock.unit}
-		if lock.modes {
+	for _, name := range slices.Sorted(maps.Keys(l.locks)) {
+		e := history.Event{Process: history.NoProcess, Type: history.OK, Op: history.Declare, Lock: name, Kind: history.KindMutex, Drift: l.locks[name].unit}
+		if l.locks[name].modes {
 			e.Kind = history.KindRW
 		}
-		l.History.Events = append(l.History.Events, e)
+		l.History.Events, l.lines = append(l.History.Events, e), append(l.lines, nil)
 	}
-	slices.SortFunc(l.History.Events, func(a, b history.Event) int { return strings.Compare(a.Lock, b.Lock) })
-	l.lines = make([]*logRow, len(l.locks)) // none
 }
 
 // takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
