@@ -36,7 +36,7 @@ func Jepsen(r io.Reader) (*history.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := jepsen{edn: &ednReader{data: data, line: 1}, open: map[int]history.Event{}, late: map[int]bool{}, attempts: map[int]int{}, held: map[holding]string{}, unknown: map[holding]string{}}
+	j := jepsen{edn: &ednReader{data: data, line: 1}, processes: map[int]*jepsenProcess{}}
 	for {
 		v, err := j.edn.value(j.edn.token(), 0)
 		if errors.Is(err, io.EOF) {
@@ -58,19 +58,17 @@ func Jepsen(r io.Reader) (*history.History, error) {
 }
 
 type jepsen struct {
-	edn           *ednReader
-	events        []history.Event
-	open          map[int]history.Event // the invokes of processes
-	attempts      map[int]int           // of processes
-	late          map[int]bool          // they began after an :info
-	retired       bool                  // there was one
-	held, unknown map[holding]string    // the owner that holds; of which that is unknown
+	edn       *ednReader
+	events    []history.Event
+	processes map[int]*jepsenProcess
+	retired   bool // one ended with an :info
 }
 
-// A holding is a process and a lock.
-type holding struct {
-	process int
-	lock    string
+type jepsenProcess struct {
+	open          history.Event // its invoke, or its last completion
+	attempts      int
+	late          bool              // it began after an :info
+	held, unknown map[string]string // by lock, the owner that holds; of which that is unknown
 }
 
 // take adds the event that a map stands for.
@@ -108,14 +106,14 @@ func (j *jepsen) take(v any) error {
 	}
 	e.Type, e.Op = history.Type(kind), history.Op(f)
 	value := op["value"]
-	if d, ok := value.(dict); op["permits"] != nil || ok && d["permits"] != nil {
-		return j.edn.errorf("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
-	}
 	if tuple, ok := value.([]any); ok && len(tuple) == 2 {
 		e.Lock, value = shown(tuple[0]), tuple[1]
 	}
-	if d, ok := value.(dict); ok && e.Type == history.OK && e.Op == history.Acquire {
-		fence, _ := d["fence"].(int64)
+	of, _ := value.(dict)
+	if op["permits"] != nil || of["permits"] != nil {
+		return j.edn.errorf("an operation has :permits: a semaphore is not judged from such a history, only a mutex")
+	}
+	if fence, _ := of["fence"].(int64); e.Type == history.OK && e.Op == history.Acquire {
 		e.Token = max(fence, 0)
 	}
 	e.Error, _ = op["error"].(string)
@@ -132,47 +130,47 @@ func (j *jepsen) oneOf(op dict, key keyword, want ...string) (string, error) {
 
 // add adds an event with its owner.
 func (j *jepsen) add(e history.Event) error {
-	open, is := j.open[e.Process]
-	switch {
-	case e.Type == history.Invoke && is:
-		return j.edn.errorf("process %d invokes :%s while its :%s is open", e.Process, e.Op, open.Op)
-	case e.Type == history.Invoke:
-		at := holding{e.Process, e.Lock}
-		if e.Owner = cmp.Or(j.held[at], j.unknown[at]); e.Op == history.Acquire || e.Owner == "" {
-			j.attempts[e.Process]++
-			e.Owner = fmt.Sprintf("t%d-%d", e.Process, j.attempts[e.Process])
-		}
-		if _, known := j.late[e.Process]; !known {
-			j.late[e.Process] = j.retired
-		}
-		j.open[e.Process], j.events = e, append(j.events, e)
-		return nil
-	case !is:
-		return j.edn.errorf(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
-	case open.Op != e.Op:
-		return j.edn.errorf("process %d completes :%s while its :%s is open", e.Process, e.Op, open.Op)
+	p := j.processes[e.Process]
+	if p == nil {
+		p = &jepsenProcess{late: j.retired, held: map[string]string{}, unknown: map[string]string{}}
+		j.processes[e.Process] = p
 	}
-	delete(j.open, e.Process)
-	e.Lock, e.Owner = open.Lock, open.Owner
-	at := holding{e.Process, e.Lock}
-	acquires, holds := e.Op == history.Acquire, j.held[at] == e.Owner
-	if !acquires && j.late[e.Process] && e.Owner != cmp.Or(j.held[at], j.unknown[at]) {
+	open := p.open.Type == history.Invoke
+	switch {
+	case e.Type == history.Invoke && open:
+		return j.edn.errorf("process %d invokes :%s while its :%s is open", e.Process, e.Op, p.open.Op)
+	case e.Type == history.Invoke:
+		if e.Owner = cmp.Or(p.held[e.Lock], p.unknown[e.Lock]); e.Op == history.Acquire || e.Owner == "" {
+			p.attempts++
+			e.Owner = fmt.Sprintf("t%d-%d", e.Process, p.attempts)
+		}
+		p.open, j.events = e, append(j.events, e)
+		return nil
+	case !open:
+		return j.edn.errorf(":%s :%s of process %d has no :invoke", e.Op, e.Type, e.Process)
+	case p.open.Op != e.Op:
+		return j.edn.errorf("process %d completes :%s while its :%s is open", e.Process, e.Op, p.open.Op)
+	}
+	e.Lock, e.Owner = p.open.Lock, p.open.Owner
+	held, acquires := p.held[e.Lock], e.Op == history.Acquire
+	holds := held == e.Owner
+	if !acquires && p.late && e.Owner != cmp.Or(held, p.unknown[e.Lock]) {
 		e.Type = history.Info
 	}
 	switch {
-	case acquires && e.Type == history.OK && j.held[at] != "":
+	case acquires && e.Type == history.OK && held != "":
 		return j.edn.errorf("process %d is granted %q, which it holds: the lock is re-entrant or a semaphore, and a mutex is what can be judged here", e.Process, e.Lock)
 	case acquires && e.Type == history.OK:
-		j.held[at] = e.Owner
-	case e.Type == history.Info && (acquires && j.held[at] == "" || holds):
-		j.unknown[at] = e.Owner // it may hold the lock
+		p.held[e.Lock] = e.Owner
+	case e.Type == history.Info && (acquires && held == "" || holds):
+		p.unknown[e.Lock] = e.Owner // it may hold the lock
 	case !acquires && e.Type == history.OK && !holds:
-		delete(j.unknown, at)
+		delete(p.unknown, e.Lock)
 	}
 	if holds {
-		delete(j.held, at)
+		delete(p.held, e.Lock)
 	}
-	j.retired = j.retired || e.Type == history.Info
+	p.open, j.retired = e, j.retired || e.Type == history.Info
 	j.events = append(j.events, e)
 	return nil
 }
