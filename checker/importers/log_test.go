@@ -30,15 +30,6 @@ func judge(t *testing.T, log string, off time.Duration) checker.Report {
 	return checker.CheckWithin(t.Context(), read.History, off, checker.OfLogs(read.Unit, read.Refusals)...)
 }
 
-func violations(r checker.Report) (all string) {
-	for i := range r.Results {
-		for _, v := range r.Results[i].Violations {
-			all += v.Kind + ": " + v.Explanation + "\n"
-		}
-	}
-	return all
-}
-
 func TestLog_Verdicts(t *testing.T) {
 	t.Parallel()
 	cases, err := os.ReadFile("testdata/verdicts.txt")
@@ -145,14 +136,14 @@ func TestLog_Random(t *testing.T) {
 		all := judge(t, names+strings.Join(lines, ""), off)
 		if k.Possible {
 			possible++
-			require.NotEqual(t, checker.Invalid, all.Verdict, "history %d, off %v\n%s\n%s", n, off, lines, violations(all))
+			require.NotEqual(t, checker.Invalid, all.Verdict, "history %d, off %v\n%s\n%+v", n, off, lines, all.Results)
 		}
 		left := slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 			return strings.Contains(line, []string{",a,", ",b,", ",released,", ",releasing,", ",extended,"}[n%5])
 		})
 		if all.Verdict != checker.Invalid && len(left) > 0 {
 			less := judge(t, names+strings.Join(left, ""), off)
-			require.NotEqual(t, checker.Invalid, less.Verdict, "history %d, off %v\n%s\n%s", n, off, left, violations(less))
+			require.NotEqual(t, checker.Invalid, less.Verdict, "history %d, off %v\n%s\n%+v", n, off, left, less.Results)
 		}
 	}
 	require.Greater(t, possible, 200)
@@ -208,7 +199,7 @@ func TestLog_RandomShapes(t *testing.T) {
 			report := judge(t, text, g.off)
 			verdicts[fmt.Sprint(g.unit, " planted ", planted, " ", report.Verdict)]++
 			if (report.Verdict == checker.Invalid) != (planted > 0) {
-				t.Errorf("seed %d, planted %d, off %v\n%s\n%s", seed, planted, g.off, text, violations(report))
+				t.Errorf("seed %d, planted %d, off %v\n%s\n%+v", seed, planted, g.off, text, report.Results)
 			}
 		}
 	}
