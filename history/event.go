@@ -223,9 +223,8 @@ func (e *Event) Validate() error {
 
 // valid is Validate of an event with these fields, a bit each, whose numbers are in range.
 func (e *Event) valid(had uint64) error {
-	types := types()
 	op := slices.IndexFunc(table.operators, func(o Operator) bool { return o.Op == e.Op })
-	typ := slices.Index(types[:], e.Type)
+	typ := slices.Index(types(), e.Type)
 	if op < 0 || typ < 0 || had&table.words != 0 {
 		if err := e.wordsKnown(); err != nil {
 			return err

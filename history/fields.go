@@ -36,7 +36,7 @@ type Operator struct {
 
 // Operators are the operations of the format.
 func Operators() []Operator {
-	pair := []Type{Invoke, OK, Fail, Info}
+	pair := types()
 	return []Operator{
 		{Acquire, pair, false, "`fail`: refused, or the wait ended with the server's refusal and nothing left behind"},
 		{Release, pair, false, "`fail`: the service says that the caller did not hold it: the hold had already ended"},
@@ -102,7 +102,7 @@ func among(list, word string) bool {
 	return slices.Contains(strings.Split(strings.TrimRight(list, " *†"), ", "), word)
 }
 
-func types() [4]Type { return [...]Type{Invoke, OK, Fail, Info} }
+func types() []Type { return []Type{Invoke, OK, Fail, Info} }
 
 // Fields are the fields of the format, in the order in which lines are written.
 func Fields() []Field { return slices.Clone(table.fields) }

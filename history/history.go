@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"io"
 	"math"
 	"time"
@@ -27,10 +28,7 @@ type Owner struct{ Lock, Name string }
 func (h *History) Accept() error {
 	all := newSequence()
 	for i := range h.Events {
-		if err := h.Events[i].Validate(); err != nil {
-			return err
-		}
-		if err := all.accept(&h.Events[i]); err != nil {
+		if err := cmp.Or(h.Events[i].Validate(), all.accept(&h.Events[i])); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,11 @@ func Schema() []byte {
 		f := &table.fields[i]
 		properties[f.Name] = f.schema()
 		if f.Where != "" {
-			rules = append(rules, object{"if": object{"not": f.onLines()}, "then": object{"properties": object{f.Name: f.absent()}}})
+			absent := empty
+			if f.Name == "queued" || f.Name == "fenced" { // of which 0 and false say something
+				absent = object{"const": nil}
+			}
+			rules = append(rules, object{"if": object{"not": f.onLines()}, "then": object{"properties": object{f.Name: absent}}})
 		}
 		if f.Needed != "" {
 			rules = append(rules, object{"if": ofOps(strings.Split(f.Needed, ", ")), "then": given(f.Name)})
@@ -63,14 +67,6 @@ func Schema() []byte {
 
 // empty is what says nothing.
 var empty = object{"enum": []any{nil, "", 0, false, []any{}, object{}}} //nolint:gochecknoglobals // data
-
-// absent is the field where its line can't have it.
-func (f *Field) absent() object {
-	if f.Name == "queued" || f.Name == "fenced" { // of which 0 and false say something
-		return object{"const": nil}
-	}
-	return empty
-}
 
 // schema is that of the values of the field.
 func (f *Field) schema() object {
