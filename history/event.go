@@ -258,15 +258,15 @@ func (e *Event) valid(had uint64) error {
 func (e *Event) wordsKnown() error {
 	for i := range table.fields {
 		f := &table.fields[i]
-		value := reflect.ValueOf(e).Elem().Field(i).String()
-		if f.words == nil || slices.Contains(f.words, value) || value == "" && f.Where != "" {
+		value := reflect.ValueOf(e).Elem().Field(i)
+		if f.words == nil || slices.Contains(f.words, value.String()) || value.IsZero() && f.Where != "" {
 			continue
 		}
 		want := strings.Join(f.words[:len(f.words)-1], ", ") + " or " + f.words[len(f.words)-1]
-		if value == "" {
+		if value.IsZero() {
 			return fmt.Errorf("missing %q (%s)", f.Name, want)
 		}
-		return fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value), want)
+		return fmt.Errorf("unknown %s %s (want %s)", f.Name, quoted(value.String()), want)
 	}
 	return nil
 }
