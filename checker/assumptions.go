@@ -173,29 +173,29 @@ func surelyHeld(l *holding.Lock) bool {
 // contended counts the requests for a lock that overlap a hold of another process. It goes
 // through them in order of their answers.
 func contended(l *holding.Lock) int {
-	type held struct {
-		by    int
-		until time.Duration // until when it may have kept others waiting
+	until := func(h *holding.Grant) time.Duration { // until when it may have kept others waiting
+		until := max(h.Start, h.End)
+		if r := h.Release; r != nil {
+			until = max(until, r.Complete.Time)
+		}
+		if n := len(h.Belief); n > 0 { // its end may still be under way
+			until = max(until, h.Belief[n-1].Until)
+		}
+		return until
 	}
+	longer := func(a, b *holding.Grant) bool { return until(a) > until(b) }
+	same := func(a, b *holding.Grant) bool { return a.Process() == b.Process() }
 	holds := l.Holds
 	if len(l.Excluded) > 0 {
 		holds = sorted(slices.Concat(holds, l.Excluded), func(h *holding.Grant) time.Duration { return h.Start })
 	}
 	n := 0
-	var longest best[held]
+	var longest best[*holding.Grant]
 	for _, op := range l.Requests {
 		for ; len(holds) > 0 && holds[0].Start <= op.Complete.Time; holds = holds[1:] {
-			h := holds[0]
-			until := max(h.Start, h.End)
-			if r := h.Release; r != nil {
-				until = max(until, r.Complete.Time)
-			}
-			if n := len(h.Belief); n > 0 { // its end may still be under way
-				until = max(until, h.Belief[n-1].Until)
-			}
-			longest.add(held{h.Process(), until}, func(a, b held) bool { return a.until > b.until }, func(a, b held) bool { return a.by == b.by })
+			longest.add(holds[0], longer, same)
 		}
-		if _, overlaps := longest.but(func(h held) bool { return h.by != op.Process && h.until >= op.Invoke.Time }); overlaps {
+		if _, overlaps := longest.but(func(h *holding.Grant) bool { return h.Process() != op.Process && until(h) >= op.Invoke.Time }); overlaps {
 			n++
 		}
 	}

@@ -43,12 +43,9 @@ func (r *Report) explain(ctx context.Context, record *holding.Record, h *history
 	}
 }
 
-// An exhibit is evidence that is left out as a whole: an operation, or a single event.
-type exhibit = []history.Event
-
 func (c Checker) minimal(ctx context.Context, r *holding.Record, h *history.History, v Violation) []history.Event {
 	tries := 0
-	shows := func(list []exhibit) bool { // alone the same violation
+	shows := func(list [][]history.Event) bool { // alone the same violation
 		if tries++; tries > explainTries || len(list) == 0 || ctx.Err() != nil {
 			return false
 		}
@@ -100,9 +97,9 @@ func (v *Violation) names(op *holding.Op) bool {
 	return slices.Contains(v.Events, op.Invoke.Index) || slices.Contains(v.Events, op.Complete.Index)
 }
 
-// exhibits are what a violation may depend on: of what was done with its lock and its resource, the operations that prove
+// exhibits are what a violation may depend on, each an operation or a single event that is left out as a whole: of what was done with its lock and its resource, the operations that prove
 // it, and those with it.
-func exhibits(r *holding.Record, h *history.History, v Violation, with func(*holding.Op) bool) []exhibit {
+func exhibits(r *holding.Record, h *history.History, v Violation, with func(*holding.Op) bool) [][]history.Event {
 	processes := map[int]bool{}
 	list := r.Parts(func(op *holding.Op) bool {
 		is := op.Verb == holding.Access && v.Resource != "" && r.Name(cmp.Or(op.Resource, op.Lock)) == v.Resource || op.Verb != holding.Access && r.Name(op.Lock) == v.Lock
@@ -114,7 +111,7 @@ func exhibits(r *holding.Record, h *history.History, v Violation, with func(*hol
 	for process, crashes := range r.Crashes {
 		for _, c := range crashes {
 			if processes[process] || v.Kind == Stuck { // of any process, until the end of the history
-				list = append(list, exhibit{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
+				list = append(list, []history.Event{{Index: c.Index, Time: c.Time, Process: process, From: c.From, Type: history.Info, Op: history.Crash}})
 			}
 		}
 	}
@@ -123,10 +120,10 @@ func exhibits(r *holding.Record, h *history.History, v Violation, with func(*hol
 	}
 	for _, e := range r.Faults {
 		if slices.Contains(v.Events, e.Index) || v.Kind == Stuck && e.Op != history.Observe {
-			list = append(list, exhibit{e})
+			list = append(list, []history.Event{e})
 		}
 	}
-	slices.SortFunc(list, func(a, b exhibit) int { return cmp.Compare(a[0].Index, b[0].Index) })
+	slices.SortFunc(list, func(a, b []history.Event) int { return cmp.Compare(a[0].Index, b[0].Index) })
 	for _, part := range list {
 		for i := range part {
 			if h != nil {
@@ -137,7 +134,7 @@ func exhibits(r *holding.Record, h *history.History, v Violation, with func(*hol
 	return list
 }
 
-func joined(list []exhibit) []history.Event {
+func joined(list [][]history.Event) []history.Event {
 	all := slices.Concat(list...)
 	slices.SortStableFunc(all, func(a, b history.Event) int { return cmp.Compare(a.Index, b.Index) })
 	return all

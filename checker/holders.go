@@ -58,11 +58,7 @@ type holders struct {
 
 // newHolders are those of a lock that is free.
 func newHolders(l *holding.Lock) *holders {
-	s := &holders{by: map[int32]occupant{}}
-	if l.Semaphore() {
-		s.capacity = l.Capacity
-	}
-	return s
+	return &holders{by: map[int32]occupant{}, capacity: l.Capacity}
 }
 
 func (s *holders) count(h occupant, by int) {

@@ -132,30 +132,30 @@ func excludes(l *holding.Lock, a, b *holding.Grant) bool {
 // overlaps finds the stretches that share more than an instant with an earlier
 // one. For each it reports the one that reaches farthest.
 func (l *lockSweep) overlaps(spans []holdSpan) {
-	latest := map[[2]bool]*best[*holdSpan]{{}: {}, {true}: {}, {false, true}: {}, {true, true}: {}} // by late or not, by read or not
+	var latest [2][2]best[*holdSpan] // by late or not, by read or not
 	farther := func(p, q *holdSpan) bool { return p.Until > q.Until }
 	same := func(p, q *holdSpan) bool { return p.hold == q.hold }
 	for i := range spans {
 		p := &spans[i]
-		find := func(late bool) *holdSpan {
+		find := func(late int) *holdSpan {
 			reaches := func(q *holdSpan) bool { return excludes(l.Lock, q.hold, p.hold) && q.Until > p.From }
-			q, _ := latest[[2]bool{late}].but(reaches)
-			if r, found := latest[[2]bool{late, true}].but(reaches); found && (q == nil || r.Until > q.Until) {
+			q, _ := latest[late][0].but(reaches)
+			if r, found := latest[late][1].but(reaches); found && (q == nil || r.Until > q.Until) {
 				q = r
 			}
 			return q
 		}
-		switch q := find(false); {
+		switch q := find(0); {
 		case q == nil:
 		case p.late == nil:
 			l.together = append(l.together, l.doubleGrant(q, p))
 		default:
 			l.ownership = append(l.ownership, l.foreign(p, q.hold))
 		}
-		if q := find(true); q != nil {
+		if q := find(1); q != nil {
 			l.ownership = append(l.ownership, l.foreign(q, p.hold))
 		}
-		latest[[2]bool{p.late != nil, p.hold.Reads()}].add(p, farther, same)
+		latest[holding.Index(p.late != nil)][holding.Index(p.hold.Reads())].add(p, farther, same)
 	}
 }
 

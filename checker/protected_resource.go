@@ -132,10 +132,8 @@ func answeredBefore(answered []*holding.Op, greater func(a, b *holding.Op) bool,
 // chances is how often a version was there to be read: as often as it was written,
 // and at the beginning, if it was read before it was written.
 func chances(writers []*holding.Op, first *holding.Op) int {
-	for _, w := range writers {
-		if first.Complete.Time > w.Invoke.Time {
-			return len(writers)
-		}
+	if slices.ContainsFunc(writers, func(w *holding.Op) bool { return first.Complete.Time > w.Invoke.Time }) {
+		return len(writers)
 	}
 	return len(writers) + 1
 }

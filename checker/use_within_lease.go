@@ -67,7 +67,13 @@ func useWithinLease(l *holding.Lock, f *findings) {
 			}
 		}
 	}
-	validities := validitiesOf(l)
+	var validities []validity // in order of their beginnings
+	for _, h := range l.Holds {
+		for _, span := range h.Belief {
+			validities = append(validities, validity{span, h})
+		}
+	}
+	validities = sorted(validities, func(v validity) time.Duration { return v.From })
 	longest := map[user]*validity{} // of those that had begun
 	for _, op := range l.Accesses {
 		if !op.OK() {
@@ -94,7 +100,8 @@ func useWithinLease(l *holding.Lock, f *findings) {
 				other = excluding(l, op)
 			}
 			if other != nil {
-				f.add(useWithoutLock(l, op, other))
+				f.add(accessed(l, op, caller(l.Record(), op), other.Proof.Complete.Index,
+					"and had not been granted the lock; %s held it for certain from %s until after that", holder(l, other), seconds(other.Start)))
 			} else {
 				f.counts["unowned"]++
 			}
@@ -106,16 +113,6 @@ func useWithinLease(l *holding.Lock, f *findings) {
 			f.counts["outlived"]++
 		}
 	}
-}
-
-// validitiesOf are the validities of all holds, in order of their beginnings.
-func validitiesOf(l *holding.Lock) (all []validity) {
-	for _, h := range l.Holds {
-		for _, span := range h.Belief {
-			all = append(all, validity{span, h})
-		}
-	}
-	return sorted(all, func(v validity) time.Duration { return v.From })
 }
 
 // excluding is the hold because of which an access was made without the lock: of another
@@ -144,11 +141,6 @@ func accessed(l *holding.Lock, op *holding.Op, by string, proof int64, format st
 		by, resource, l.Name, seconds(op.Invoke.Time), fmt.Sprintf(format, args...))
 	v.Resource = l.Record().Name(op.Resource)
 	return v
-}
-
-func useWithoutLock(l *holding.Lock, op *holding.Op, other *holding.Grant) Violation {
-	return accessed(l, op, caller(l.Record(), op), other.Proof.Complete.Index,
-		"and had not been granted the lock; %s held it for certain from %s until after that", holder(l, other), seconds(other.Start))
 }
 
 func useAfterLease(l *holding.Lock, op *holding.Op, b *validity) Violation {

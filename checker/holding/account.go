@@ -302,7 +302,7 @@ func (g *Grant) endBelief(until time.Duration) {
 
 // earliest is when the hold can first have ended, as far as is known, why, and
 // by which event.
-func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
+func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
 	h := a.hold
 	end, why, by = max(h.lease.certain, h.alive), EndExpired, -1
 	switch {
@@ -340,7 +340,7 @@ func (a *ownerState) earliest() (end time.Duration, why string, by int64) {
 // end closes the hold at the earliest instant at which it can have ended.
 func (a *ownerState) end() { a.endAt(a.earliest()) }
 
-func (a *ownerState) endAt(end time.Duration, why string, by int64) {
+func (a *ownerState) endAt(end time.Duration, why End, by int64) {
 	if a.carried && why == EndUnknown {
 		a.doubt(a.owner, usedAgain)
 	}
@@ -350,7 +350,7 @@ func (a *ownerState) endAt(end time.Duration, why string, by int64) {
 	a.close(end, why, by)
 }
 
-func (a *ownerState) close(end time.Duration, why string, by int64) {
+func (a *ownerState) close(end time.Duration, why End, by int64) {
 	h := a.hold
 	if h.Proof.Verb != Release { // else the owner never knew that it held
 		h.endBelief(h.lease.validity)

@@ -62,7 +62,7 @@ func TestHolds(t *testing.T) {
 	type hold struct {
 		owner      string
 		start, end float64 // seconds; 0 for an end that never comes
-		ended      string
+		ended      holding.End
 	}
 	reentrant := history.Event{Reentrant: true}
 	for _, test := range []struct {

@@ -45,6 +45,7 @@ type Lock struct {
 
 	record *Record
 	number int32
+	acted  int // how many Ops there will be
 }
 
 // A Denial is the answer "not held" to an owner that must have held.
@@ -63,13 +64,16 @@ type Late struct {
 	By *Op // the release or extend that was confirmed
 }
 
+// An End is why a hold ended.
+type End uint8
+
 // The reasons for which a hold ends.
 const (
-	EndReleased = "released" // a confirmed release was sent
-	EndExpired  = "expired"  // the lease ran out
-	EndLost     = "lost"     // the holder was told, by a lost or by a refused release or extend
-	EndUnknown  = "unknown"  // an operation with an unknown outcome may have ended it
-	EndOpen     = "open"     // nothing ended it
+	EndOpen     End = iota // nothing ended it
+	EndReleased            // a confirmed release was sent
+	EndExpired             // the lease ran out
+	EndLost                // the holder was told, by a lost or by a refused release or extend
+	EndUnknown             // an operation with an unknown outcome may have ended it
 )
 
 // A Grant is one grant of a lock and what followed under the same owner: a hold.
@@ -108,7 +112,7 @@ type Grant struct {
 	// may have cut, if the two are one hold; 0 if it did not, or there was none.
 	Cuts    int64
 	Account int32
-	Ended   string // why it ended at End: one of the End constants
+	Ended   End // why it ended at End
 	// Again says that the hold may be the one that its owner had before, of which
 	// nothing shows that it ended.
 	Again bool
@@ -130,12 +134,7 @@ func (g *Grant) Permits() int { return g.Acquire.Amount() }
 func (g *Grant) Token() int64 { return g.Acquire.Token }
 
 // Mode is how the lock was granted, never NoMode.
-func (g *Grant) Mode() Mode {
-	if g.Acquire.Mode == NoMode {
-		return Exclusive
-	}
-	return g.Acquire.Mode
-}
+func (g *Grant) Mode() Mode { return cmp.Or(g.Acquire.Mode, Exclusive) }
 
 // Reads reports whether it is a grant for reading.
 func (g *Grant) Reads() bool { return g.Acquire.Mode == Read }
@@ -185,22 +184,33 @@ func byStart(x, y *Grant) int {
 // grants that an owner of a semaphore has at a time, the account takes a release for one of those that last longest,
 // which claims the least if they are of one size.
 func (r *Record) Derive() {
-	var a ownerState                   // in its place for each: it is large
-	did := make([][]*Op, len(r.names)) // what each owner did; a sort by owners takes twice as long
+	var a ownerState               // in its place for each: it is large
+	ends := make([]int, r.Names()) // of what each owner did, in the list of all; a sort by owners takes twice as long
 	for _, l := range r.locks {
 		l.renamed()
+		ops := append(slices.Clip(l.Ops), l.Losts...)
 		var owners []int32
-		for _, op := range append(slices.Clip(l.Ops), l.Losts...) {
-			if did[op.Owner] == nil {
+		for _, op := range ops {
+			if ends[op.Owner] == 0 {
 				owners = more(owners, op.Owner)
 			}
-			did[op.Owner] = append(did[op.Owner], op)
+			ends[op.Owner]++
 		}
 		slices.Sort(owners)
+		begin := 0
 		for _, o := range owners {
-			slices.SortFunc(did[o], byPlace)
-			l.divide(did[o], &a)
-			did[o] = nil
+			ends[o], begin = begin, begin+ends[o]
+		}
+		did := make([]*Op, len(ops))
+		for _, op := range ops {
+			did[ends[op.Owner]] = op
+			ends[op.Owner]++
+		}
+		begin = 0
+		for _, o := range owners {
+			slices.SortFunc(did[begin:ends[o]], byPlace)
+			l.divide(did[begin:ends[o]], &a)
+			begin, ends[o] = ends[o], 0
 		}
 		slices.SortFunc(l.Holds, byStart)
 		l.leaveOut()
@@ -232,12 +242,12 @@ func (l *Lock) divide(ops []*Op, a *ownerState) {
 		asked := [2]int64{math.MaxInt64, math.MaxInt64} // the first acquires, of a write and of a read, that were not refused
 		for _, op := range ops {
 			if op.Verb == Acquire && !op.Failed() {
-				asked[index(op.Mode == Read)] = min(asked[index(op.Mode == Read)], op.Invoke.Index)
+				asked[Index(op.Mode == Read)] = min(asked[Index(op.Mode == Read)], op.Invoke.Index)
 			}
 		}
 		var accounts [2][]*Op
 		for _, op := range ops {
-			reads := index(l.reads(op, asked))
+			reads := Index(l.reads(op, asked))
 			accounts[reads] = append(accounts[reads], op)
 		}
 		a.follow(l, false, accounts[0])
@@ -260,7 +270,8 @@ func (l *Lock) reads(op *Op, asked [2]int64) bool {
 	return read
 }
 
-func index(is bool) int {
+// Index is where a list of two has what is so: 1, else 0.
+func Index(is bool) int {
 	if is {
 		return 1
 	}

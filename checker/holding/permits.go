@@ -225,7 +225,7 @@ func (p *permits) givenBack(busy []int, total, possible int, op *Op) {
 	// of one size, this claims the least.
 	slices.SortFunc(busy, func(i, j int) int {
 		x, y := &p.slots[i], &p.slots[j]
-		return cmp.Or(index(x.asked)-index(y.asked), cmp.Compare(p.ends(y), p.ends(x)), i-j)
+		return cmp.Or(Index(x.asked)-Index(y.asked), cmp.Compare(p.ends(y), p.ends(x)), i-j)
 	})
 	back, why := given(p.slots, busy, total, int(op.Permits))
 	switch {

@@ -37,7 +37,7 @@ type Record struct {
 
 	grants [][]Grant // of all locks
 
-	names   []string
+	names   [][]string // in pages, of which only the last has room; the first name is empty
 	seed    maphash.Seed
 	numbers map[uint64]int32 // by the hashes of names; where another name has that, by the next one that is free
 	last    [256]int32       // the numbers that were asked for last, by hints
@@ -52,8 +52,8 @@ const page = 1 << 12
 
 // NewRecord returns an empty record.
 func NewRecord() *Record {
-	r := &Record{Crashes: map[int][]Crash{}, open: map[int]*Op{}, seed: maphash.MakeSeed(), numbers: map[uint64]int32{}, lockOf: map[int32]*Lock{}}
-	r.number("", 0)
+	r := &Record{Crashes: map[int][]Crash{}, open: map[int]*Op{}, seed: maphash.MakeSeed(), names: [][]string{{""}}, numbers: map[uint64]int32{}, lockOf: map[int32]*Lock{}}
+	r.numbers[maphash.String(r.seed, "")] = 0
 	return r
 }
 
@@ -114,27 +114,29 @@ func (r *Record) Lock(name string) *Lock {
 }
 
 // Names is how many names there are, the empty one included: their numbers are smaller.
-func (r *Record) Names() int { return len(r.names) }
+func (r *Record) Names() int { return (len(r.names)-1)*page + len(r.names[len(r.names)-1]) }
 
 // Name is the name that has a number.
-func (r *Record) Name(number int32) string { return r.names[number] }
+func (r *Record) Name(number int32) string { return r.names[number/page][number%page] }
 
 // number is the number of a name. Names with the same hint are most often the same: to look for one
 // among all takes half the time of a record. A map by hashes moves no names when it grows, nor does the collector look
 // into it: with one by names, the judge of a million owners takes a tenth more processor time.
 func (r *Record) number(name string, hint int) int32 {
 	last := &r.last[hint&(len(r.last)-1)]
-	if int(*last) < len(r.names) && r.names[*last] == name {
+	if r.Name(*last) == name {
 		return *last
 	}
 	hash := maphash.String(r.seed, name)
 	n, known := r.numbers[hash]
-	for ; known && r.names[n] != name; n, known = r.numbers[hash] {
+	for ; known && r.Name(n) != name; n, known = r.numbers[hash] {
 		hash++
 	}
 	if !known {
-		n = int32(len(r.names)) //nolint:gosec // fewer than fit into memory
-		r.names = more(r.names, name)
+		if n = int32(r.Names()); n%page == 0 { //nolint:gosec // fewer than fit into memory
+			r.names = append(r.names, nil)
+		}
+		r.names[n/page] = append(r.names[n/page], name)
 		r.numbers[hash] = n
 	}
 	*last = n
@@ -188,6 +190,9 @@ func (r *Record) invoke(e *history.Event) {
 	if verb >= verbs {
 		return
 	}
+	if e.Lock != "" && verb != Access {
+		r.lock.acted++
+	}
 	r.open[e.Process] = kept(&r.pages, r.newOp(e, verb))
 }
 
@@ -196,7 +201,7 @@ func (r *Record) complete(e *history.Event) {
 	if op == nil {
 		return
 	}
-	delete(r.open, e.Process)
+	r.open[e.Process] = nil
 	outcomes := outcomes()
 	op.Complete, op.Expiry, op.outcome = Stamp{e.Time, e.Index}, e.Expires, outcome(slices.Index(outcomes[:], e.Type)) //nolint:gosec // of the three
 	switch op.Verb {
@@ -226,7 +231,7 @@ func (r *Record) promise(e *history.Event) {
 	if r.lock == nil || r.lock.Name != e.Lock {
 		number := r.number(e.Lock, -4)
 		if r.lock = r.lockOf[number]; r.lock == nil {
-			r.lock = &Lock{record: r, number: number, Name: r.names[number], Doubtful: map[int32]string{}, Disordered: map[int32]bool{}, Also: map[*Op][]int32{}}
+			r.lock = &Lock{record: r, number: number, Name: r.Name(number), Doubtful: map[int32]string{}, Disordered: map[int32]bool{}, Also: map[*Op][]int32{}}
 			r.lockOf[number] = r.lock
 			r.locks = append(r.locks, r.lock)
 		}
@@ -258,7 +263,7 @@ func (r *Record) Close(truncated int) {
 	r.Truncated = truncated
 	r.open, r.numbers = nil, nil
 	for _, l := range r.locks {
-		l.Kind = cmp.Or(l.Kind, history.KindMutex)
+		l.Kind, l.Ops = cmp.Or(l.Kind, history.KindMutex), make([]*Op, 0, l.acted)
 	}
 	for op := range r.Ops() {
 		l := r.lockOf[op.Lock]
@@ -276,7 +281,7 @@ func (r *Record) Close(truncated int) {
 		case op.Verb == Access:
 			l.Accesses = more(l.Accesses, op)
 		default:
-			l.Ops = more(l.Ops, op)
+			l.Ops = append(l.Ops, op)
 		}
 	}
 	for _, op := range r.losts {
@@ -326,7 +331,7 @@ func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
 func (r *Record) events(op *Op) []history.Event {
 	e := history.Event{
 		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: history.Op(op.Verb.String()),
-		Lock: r.names[op.Lock], Owner: r.names[op.Owner], Mode: op.Mode.mode(), Permits: int(op.Permits), Lease: op.Lease, Resource: r.names[op.Resource],
+		Lock: r.Name(op.Lock), Owner: r.Name(op.Owner), Mode: modeNames()[op.Mode], Permits: int(op.Permits), Lease: op.Lease, Resource: r.Name(op.Resource),
 	}
 	if op.Verb == Access && op.Unnamed() {
 		e.Owner = ""
@@ -345,7 +350,7 @@ func (r *Record) events(op *Op) []history.Event {
 		answer.Queued = &op.Queued
 	}
 	if op.Written != 0 {
-		answer.Value = r.names[op.Read] + ">" + r.names[op.Written]
+		answer.Value = r.Name(op.Read) + ">" + r.Name(op.Written)
 	}
 	return []history.Event{e, answer}
 }
@@ -411,8 +416,6 @@ const (
 func modeNames() [modes]history.Mode {
 	return [modes]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
 }
-
-func (m Mode) mode() history.Mode { return modeNames()[m] }
 
 func modeOf(m history.Mode) Mode {
 	names := modeNames()
