@@ -192,8 +192,13 @@ func (d *decoder) text() ([]byte, bool) {
 	return nil, false
 }
 
-// keep makes a string of s, the same one for what was there of late.
+// keep makes a string of s, the same one for what was there of late. Of long ones, which are messages, it keeps none: they
+// would be as large as all of a history that streams by.
 func (d *decoder) keep(s []byte) string {
+	const long = 256
+	if len(s) > long {
+		return string(s)
+	}
 	at := len(s)
 	for _, c := range s[max(len(s)-4, 0):] {
 		at = at*31 + int(c)

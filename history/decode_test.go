@@ -36,6 +36,21 @@ func compare(t *testing.T, d *decoder, line []byte) (alone bool) {
 const sample = `{"index":3,"time":1000000,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a","mode":"permit","permits":2,` +
 	`"lease":5,"expires":3000000000,"token":1,"holds":2,"node":"n","error":""}`
 
+// Names are kept once; messages, which differ, are not kept at all.
+func TestDecoderKeepsNoLongText(t *testing.T) {
+	t.Parallel()
+	d, kept := newDecoder(), 0
+	for n := range 100 {
+		line := sample[:len(sample)-2] + strings.Repeat("x", 300+n) + `"}`
+		require.True(t, compare(t, d, []byte(strings.Replace(line, `"ok"`, `"fail"`, 1))))
+	}
+	for _, text := range d.seen {
+		kept += len(text)
+	}
+	require.Positive(t, kept)
+	require.Less(t, kept, len(sample))
+}
+
 func TestDecoderReadsTheSame(t *testing.T) {
 	t.Parallel()
 	d := newDecoder()

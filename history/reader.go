@@ -96,10 +96,14 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 	}
 }
 
-// wholeLines splits what is read into blocks of whole lines, and of one that is too long.
+// wholeLines splits what is read into blocks of whole lines: as many as a buffer has, however large it became for a longer
+// line, which is a block alone.
 func wholeLines(data []byte, last bool) (n int, block []byte, err error) {
-	n = bytes.LastIndexByte(data, '\n') + 1
-	if last || n == 0 && len(data) > maxLine {
+	n = bytes.LastIndexByte(data[:min(len(data), bufferSize)], '\n') + 1
+	if n == 0 {
+		n = bytes.IndexByte(data, '\n') + 1
+	}
+	if n == 0 && (last || len(data) > maxLine) {
 		n = len(data)
 	}
 	if n == 0 {

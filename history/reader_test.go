@@ -191,6 +191,21 @@ func TestReaderStops(t *testing.T) {
 	}
 }
 
+// After a long line the events come in lists as short as before it.
+func TestReaderReadsLittleAtATime(t *testing.T) {
+	t.Parallel()
+	const line = `{"time":1,"process":4,"type":"info","op":"crash"}` + "\n"
+	long := strings.Replace(line, "}", `,"error":"`+strings.Repeat("x", 8<<20)+`"}`, 1)
+	lists, all := 0, 0
+	for events, err := range history.NewReader(strings.NewReader(long + strings.Repeat(line, 100_000))).Events() {
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(events)*len(line), 256<<10)
+		lists, all = lists+1, all+len(events)
+	}
+	require.Equal(t, 100_001, all)
+	require.Greater(t, lists, 10)
+}
+
 // What is whole before the damage of a compressed file is read.
 func TestReaderUnpacksWhatIsCompressed(t *testing.T) {
 	t.Parallel()

@@ -608,21 +608,27 @@ func (a *ownerState) cutLease(op *Op, at time.Duration, lost int64) {
 
 // hearNotices ends the leases of which a notice tells that they are lost.
 func (a *ownerState) hearNotices(ops []*Op) {
-	for i, told := range ops {
+	if len(a.Losts) == 0 {
+		return
+	}
+	// A notice is about what was asked last, of the acquires that were answered ok before it and the extends that were
+	// sent before it and answered ok. What its holder believed was the last answer: it had not heard of an extend that was under way.
+	var asked, heard *Op
+	var underWay []*Op
+	for _, told := range ops {
+		if gives(told) {
+			asked, underWay = told, append(underWay, told)
+		}
 		if told.Verb != Lost {
 			continue
 		}
-		// The notice is about what was asked last, of the acquires that were answered ok before it and the extends that were
-		// sent before it and answered ok. What its holder believed was the last answer: it had not heard of an extend that was under way.
-		var asked, heard *Op
-		for _, op := range ops[:i] {
-			if !gives(op) {
-				continue
-			}
-			if asked = op; op.Complete.Index <= told.Invoke.Index && (heard == nil || op.Complete.Index > heard.Complete.Index) {
+		underWay = slices.DeleteFunc(underWay, func(op *Op) bool {
+			answered := op.Complete.Index <= told.Invoke.Index
+			if answered && (heard == nil || op.Complete.Index > heard.Complete.Index) {
 				heard = op
 			}
-		}
+			return answered
+		})
 		if asked == nil {
 			continue
 		}

@@ -167,3 +167,29 @@ func TestSpansThatTouchDoNotOverlap(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, holding.Span{From: 2, Until: 3}, both)
 }
+
+// An owner may be told again and again that its hold is lost: each notice is of the hold before it.
+func TestNoticesOfOneOwner(t *testing.T) {
+	t.Parallel()
+	const many = 100_000
+	r := holding.NewRecord()
+	add := func(typ history.Type, op history.Op) {
+		at := r.Events
+		r.Add(&history.Event{Index: at, Time: time.Duration(at), Process: 1, Type: typ, Op: op, Lock: "k", Owner: "a"})
+	}
+	for range many {
+		add(history.Invoke, history.Acquire)
+		add(history.OK, history.Acquire)
+		add(history.OK, history.Lost)
+	}
+	r.Close(0)
+	began := time.Now()
+	r.Derive()
+	require.Less(t, time.Since(began), 10*time.Second, "does each notice look at all that was before it?")
+	holds := r.Lock("k").Holds
+	require.Len(t, holds, many)
+	for i, h := range holds {
+		require.Equal(t, holding.EndLost, h.Ended)
+		require.EqualValues(t, 3*i+2, h.EndEvent)
+	}
+}

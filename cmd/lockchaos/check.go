@@ -351,7 +351,7 @@ func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, res
 		}
 	}
 	results = reports.Summarize(in)
-	results.Events, results.Duration, results.Truncated = int(in.Report.Events), in.Report.Until, r.Truncated()
+	results.Events, results.Truncated = int(in.Report.Events), r.Truncated()
 	results.Story, results.Operations = verdictStory(in.Report), nil
 	return in, results, nil
 }

@@ -408,6 +408,36 @@ func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
 	require.Greater(t, results.Events, storyEvents)
 }
 
+// A history is judged alike as a whole and, behind many blank lines, as it streams by: b, which holds nothing, is answered
+// that it released what a holds.
+func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
+	t.Parallel()
+	const text = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a"}
+{"time":2,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a"}
+{"time":30,"process":2,"type":"invoke","op":"release","lock":"k","owner":"b"}
+{"time":40,"process":2,"type":"ok","op":"release","lock":"k","owner":"b"}
+{"time":50,"process":1,"type":"invoke","op":"release","lock":"k","owner":"a"}
+{"time":60,"process":1,"type":"ok","op":"release","lock":"k","owner":"a"}
+`
+	var short, long reports.Results
+	for blank, results := range map[int]*reports.Results{0: &short, storyEvents: &long} {
+		path := filepath.Join(t.TempDir(), "h.jsonl")
+		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("\n", blank)+text), 0o600))
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), results))
+		for i := range results.Properties {
+			results.Properties[i].Took = 0
+		}
+	}
+	require.Equal(t, time.Duration(40), short.Counts.First)
+	require.Equal(t, short.Counts, long.Counts)
+	require.Equal(t, short.Properties, long.Properties)
+	require.Equal(t, short.Duration, long.Duration)
+	require.NotEmpty(t, short.Operations)
+	require.Empty(t, long.Operations, "it was not kept")
+}
+
 // What tells a long history from a short one reads nothing away, and tells a reader that fails.
 func TestALongHistoryHasMoreLines(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	}
 	r := &Facts{
 		Run: run, History: h, Results: report.Results, Verdict: checker.RunVerdict(run, report.Verdict, whole),
-		End: h.End(), Record: report.Record,
+		End: cmp.Or(h.End(), report.Until), Record: report.Record, // a history that was streamed by is not kept
 		Operations: map[string]Outcomes{}, Latency: map[string]Latency{},
 		topology: planned(run.Topology), granters: map[*holding.Grant][]string{}, looks: map[string][]Look{},
 	}
