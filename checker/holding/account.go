@@ -619,7 +619,7 @@ func (a *ownerState) hearNotices(ops []*Op) {
 		if gives(told) {
 			asked, underWay = told, append(underWay, told)
 		}
-		if told.Verb != Lost {
+		if told.Verb != Lost || asked == nil {
 			continue
 		}
 		underWay = slices.DeleteFunc(underWay, func(op *Op) bool {
@@ -629,9 +629,6 @@ func (a *ownerState) hearNotices(ops []*Op) {
 			}
 			return answered
 		})
-		if asked == nil {
-			continue
-		}
 		if l := a.lease(asked); l.lost < 0 && told.Invoke.Time < l.validity {
 			asked.Ends = min(asked.Ends, told.Invoke.Time)
 			a.cutLease(asked, told.Invoke.Time, told.Invoke.Index)
