@@ -134,6 +134,7 @@ func hellos() map[string]string {
 		"other-kind":     `{"re":N,"protocol":1,"name":"script","promises":{"kind":"latch"}}`,
 		"refuses":        `{"re":N,"result":"fail","why":"no topology cluster"}`,
 		"prints":         "connecting...",
+		"ages":           `{"re":N,"protocol":2,"name":"script","watchdog_ms":9000000000000000000,"promises":{"watchdog":true}}`,
 		"wrong-type":     `{"name":7,"protocol":1,"re":N}`,
 	}
 }
@@ -151,6 +152,10 @@ func grants() map[string]string {
 		"seconds":     `{"re":N,"result":"ok","hold":"hN","valid_ms":60000000}`,
 		"leases":      `{"re":N,"result":"ok","hold":"hN","valid_ms":60}`,
 		"negative":    `{"re":N,"result":"ok","hold":"hN","valid_ms":-5}`,
+		"many":        `{"re":N,"result":"ok","hold":"hN","holds":4611686018427387904}`,
+		"few":         `{"re":N,"result":"ok","hold":"hN","holds":-1}`,
+		"below":       `{"re":N,"result":"ok","hold":"hN","token":-1}`,
+		"fraction":    `{"re":N,"result":"ok","hold":"hN","token":1.5}`,
 		"latin-1":     `{"re":N,"result":"fail","why":"caf` + "\xe9" + `"}`,
 		"field-twice": `{"re":N,"result":"fail","Result":"ok","hold":"hN"}`,
 		"same-hold":   `{"re":N,"result":"ok","hold":"h"}`,
@@ -233,7 +238,7 @@ var numbered = regexp.MustCompile(`(request |re\\":|\\"h)\d+`)
 // A driver that does not start is refused with what it did instead.
 func TestStart_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"exits", "other-protocol", "nameless", "other-kind", "refuses", "prints", "wrong-type"} {
+	for _, role := range []string{"exits", "other-protocol", "nameless", "other-kind", "refuses", "prints", "wrong-type", "ages"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			c := config(t, role)
@@ -271,8 +276,8 @@ func TestStart_Refuses(t *testing.T) {
 func TestDriver_Broken(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{
-		"array", "closes", "dies", "field-twice", "latin-1", "leases", "long", "negative", "never-asked", "new-result", "no-address", "no-hold",
-		"no-token", "plain-rw", "same-hold", "seconds", "twice", "unsupported",
+		"array", "below", "closes", "dies", "few", "field-twice", "fraction", "latin-1", "leases", "long", "many", "negative", "never-asked", "new-result",
+		"no-address", "no-hold", "no-token", "plain-rw", "same-hold", "seconds", "twice", "unsupported",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
