@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
@@ -151,6 +152,7 @@ func grants() map[string]string {
 		"no-hold":     `{"re":N,"result":"ok"}`,
 		"seconds":     `{"re":N,"result":"ok","hold":"hN","valid_ms":60000000}`,
 		"leases":      `{"re":N,"result":"ok","hold":"hN","valid_ms":60}`,
+		"for-ever":    `{"re":N,"result":"ok","hold":"hN","valid_ms":9000000000000000000}`,
 		"negative":    `{"re":N,"result":"ok","hold":"hN","valid_ms":-5}`,
 		"many":        `{"re":N,"result":"ok","hold":"hN","holds":4611686018427387904}`,
 		"few":         `{"re":N,"result":"ok","hold":"hN","holds":-1}`,
@@ -308,6 +310,16 @@ func TestDriver_HoldAgain(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 	_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
 	require.ErrorContains(t, err, `gave the hold "h" to two grants`)
+}
+
+// A hold that ends in a time that no record has is believed for 36 years, and a run can say so.
+func TestDriver_ForEver(t *testing.T) {
+	t.Parallel()
+	h, err := start(t, "for-ever").Acquire(t.Context(), "orders", lock.Options{})
+	require.NoError(t, err)
+	left := time.Until(h.Lease().Expires)
+	require.Greater(t, left, 35*365*24*time.Hour)
+	require.Less(t, left, history.MaxTime)
 }
 
 // What a driver is not certain of is no refusal.
