@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
@@ -114,7 +115,7 @@ func begun(h *history.History) time.Duration {
 }
 
 // recordedPlan has for each fault of a cluster the step of the plan that it was of, with the times that were
-// recorded: its server is the one that was hit.
+// recorded: its server, or its zone, is the one that was hit.
 func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Schedule {
 	var plan faults.Schedule
 	for _, f := range c.Faults {
@@ -128,7 +129,8 @@ func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Sched
 		if i >= 0 {
 			step.Params = in.Run.Plan[i].Params
 			if in.Run.Plan[i].Target != faults.TargetOfLock {
-				step.Target = in.Run.Plan[i].Target
+				zone, _, _ := strings.Cut(strings.Trim(f.Target, "{}"), ">")
+				step.Target, _ = faults.HolderIn(zone, in.Run.Plan[i].Target)
 			}
 		}
 		step.At = max(0, f.Start-begin)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -346,6 +347,8 @@ func (d *Driver) greet(r response) error {
 		return fmt.Errorf("it promises a lock of kind %q: the protocol knows mutex, rw and semaphore", h.Promises.Kind)
 	case h.Parallel < 0:
 		return fmt.Errorf("it allows %d clients at once: give 1 or more", h.Parallel)
+	case h.WatchdogMS < 0 || h.WatchdogMS > maxMillis:
+		return fmt.Errorf("its watchdog keeps a lease of %d ms: give 0 where that is not known", h.WatchdogMS)
 	}
 	d.hello = h
 	return nil
@@ -700,6 +703,8 @@ func plain(err error) string {
 		return fmt.Sprintf("has the field %q twice", strings.ToLower(broken.JSONPointer.LastToken()))
 	case typed && wrong.JSONPointer == "":
 		return fmt.Sprintf("is no message: it is a JSON %s and no object", kinds[wrong.JSONKind])
+	case typed && wrong.JSONKind == '0' && wrong.GoType.Kind() != reflect.String:
+		return fmt.Sprintf("is no message: the field %q is not whole, or too large", wrong.JSONPointer.LastToken())
 	case typed:
 		return fmt.Sprintf("is no message: the field %q is a %s", wrong.JSONPointer.LastToken(), kinds[wrong.JSONKind])
 	default:

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/driver"
+	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
 	"github.com/lockchaos/lockchaos/lock/memory"
@@ -134,6 +135,7 @@ func hellos() map[string]string {
 		"other-kind":     `{"re":N,"protocol":1,"name":"script","promises":{"kind":"latch"}}`,
 		"refuses":        `{"re":N,"result":"fail","why":"no topology cluster"}`,
 		"prints":         "connecting...",
+		"ages":           `{"re":N,"protocol":2,"name":"script","watchdog_ms":9000000000000000000,"promises":{"watchdog":true}}`,
 		"wrong-type":     `{"name":7,"protocol":1,"re":N}`,
 	}
 }
@@ -150,7 +152,12 @@ func grants() map[string]string {
 		"no-hold":     `{"re":N,"result":"ok"}`,
 		"seconds":     `{"re":N,"result":"ok","hold":"hN","valid_ms":60000000}`,
 		"leases":      `{"re":N,"result":"ok","hold":"hN","valid_ms":60}`,
+		"for-ever":    `{"re":N,"result":"ok","hold":"hN","valid_ms":9000000000000000000}`,
 		"negative":    `{"re":N,"result":"ok","hold":"hN","valid_ms":-5}`,
+		"many":        `{"re":N,"result":"ok","hold":"hN","holds":4611686018427387904}`,
+		"few":         `{"re":N,"result":"ok","hold":"hN","holds":-1}`,
+		"below":       `{"re":N,"result":"ok","hold":"hN","token":-1}`,
+		"fraction":    `{"re":N,"result":"ok","hold":"hN","token":1.5}`,
 		"latin-1":     `{"re":N,"result":"fail","why":"caf` + "\xe9" + `"}`,
 		"field-twice": `{"re":N,"result":"fail","Result":"ok","hold":"hN"}`,
 		"same-hold":   `{"re":N,"result":"ok","hold":"h"}`,
@@ -233,7 +240,7 @@ var numbered = regexp.MustCompile(`(request |re\\":|\\"h)\d+`)
 // A driver that does not start is refused with what it did instead.
 func TestStart_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"exits", "other-protocol", "nameless", "other-kind", "refuses", "prints", "wrong-type"} {
+	for _, role := range []string{"exits", "other-protocol", "nameless", "other-kind", "refuses", "prints", "wrong-type", "ages"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			c := config(t, role)
@@ -271,8 +278,8 @@ func TestStart_Refuses(t *testing.T) {
 func TestDriver_Broken(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{
-		"array", "closes", "dies", "field-twice", "latin-1", "leases", "long", "negative", "never-asked", "new-result", "no-address", "no-hold",
-		"no-token", "plain-rw", "same-hold", "seconds", "twice", "unsupported",
+		"array", "below", "closes", "dies", "few", "field-twice", "fraction", "latin-1", "leases", "long", "many", "negative", "never-asked", "new-result",
+		"no-address", "no-hold", "no-token", "plain-rw", "same-hold", "seconds", "twice", "unsupported",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -303,6 +310,16 @@ func TestDriver_HoldAgain(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 	_, err = d.Acquire(t.Context(), "orders", lock.Options{Lease: time.Minute})
 	require.ErrorContains(t, err, `gave the hold "h" to two grants`)
+}
+
+// A hold that ends in a time that no record has is believed for 36 years, and a run can say so.
+func TestDriver_ForEver(t *testing.T) {
+	t.Parallel()
+	h, err := start(t, "for-ever").Acquire(t.Context(), "orders", lock.Options{})
+	require.NoError(t, err)
+	left := time.Until(h.Lease().Expires)
+	require.Greater(t, left, 35*365*24*time.Hour)
+	require.Less(t, left, history.MaxTime)
 }
 
 // What a driver is not certain of is no refusal.

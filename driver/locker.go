@@ -119,6 +119,10 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 		return nil, d.breaks(fmt.Errorf("it granted the lock %q without a \"hold\"", name))
 	case d.hello.Promises.Token && r.Token == 0:
 		return nil, d.breaks(fmt.Errorf("it promises tokens, and granted the lock %q without a \"token\"", name))
+	case r.Token < 0:
+		return nil, d.breaks(fmt.Errorf("it says \"token\":%d of a grant: give one above 0, or none", r.Token))
+	case r.Holds < 0 || r.Holds > maxHolds:
+		return nil, d.breaks(fmt.Errorf("it says \"holds\":%d of a grant: give how often the owner holds the lock", r.Holds))
 	}
 	passed := time.Since(sent)
 	if p := d.hello.Promises; p.HandsOver || p.Reentrant { // the lease may be an older one
@@ -485,8 +489,11 @@ func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
 	}
 }
 
-// maxMillis is the longest time in milliseconds that a time.Duration can be.
-const maxMillis = int64(lock.Forever / time.Millisecond)
+// What a record can have: times of up to 36 years in milliseconds, behind its beginning, and so many holds of one owner.
+const (
+	maxMillis = int64(lock.Forever / 8 / time.Millisecond)
+	maxHolds  = 1<<31 - 1
+)
 
 // millis is a time in whole milliseconds, at least 1 unless it is 0.
 func millis(d time.Duration) int64 {

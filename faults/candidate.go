@@ -59,6 +59,27 @@ func (e Environment) noClientClocks() string {
 // and on a cluster each lock has its own.
 const TargetOfLock = "lock"
 
+// TargetOfHolder stands for a zone in the target of a random fault that is to hit a client that holds a lock then.
+const TargetOfHolder = "holder"
+
+// HolderIn is a target with that zone in place of [TargetOfHolder], and reports false where it does not have that.
+func HolderIn(zone, target string) (in string, ok bool) {
+	links, ok := strings.CutPrefix(target, TargetOfHolder)
+	if !ok || links != "" && links[0] != '>' {
+		return target, false
+	}
+	return zone + links, true
+}
+
+// SomeTarget is what a target may come to mean that is known when its fault is injected; any other is itself.
+func SomeTarget(t topologies.Topology, target string) string {
+	if target == TargetOfLock {
+		return t.Servers()[0]
+	}
+	in, _ := HolderIn("zone-a", target)
+	return in
+}
+
 // A Candidate is a fault that a random plan may be drawn from.
 type Candidate struct {
 	Fault string
@@ -92,7 +113,11 @@ type Environment struct {
 	// not known.
 	Locks []string
 	Lease time.Duration
-	Lock  LockTraits
+	// Session is for how long the session of a client that holds a lock lives without a word; 0: no hold ends with one.
+	// Outlasting says that some clients hold a lock for longer.
+	Session    time.Duration
+	Outlasting bool
+	Lock       LockTraits
 }
 
 // LockTraits are what faults need to know of the lock under test.
@@ -263,9 +288,7 @@ func (e Environment) Validate(s Step) error {
 	if spec.Target == AtClient || spec.Family == Client && !e.Lock.Process {
 		return e.nothing(s.Fault, nil)
 	}
-	if s.Target == TargetOfLock {
-		s.Target = e.Topology.Servers()[0]
-	}
+	s.Target = SomeTarget(e.Topology, s.Target)
 	return spec.Validate(e.Topology, s)
 }
 

@@ -67,3 +67,40 @@ func TestGenerate_delaysAreOfTheLengthOfALease(t *testing.T) {
 	}
 	require.InDelta(t, 0.5, float64(long)/float64(all), 0.1)
 }
+
+// What keeps the clients of a zone from every server lasts until their sessions are over, and is aimed at a client that goes on
+// holding its lock; nothing else is, and where a session lives too long for that, nothing at all.
+func TestCandidates_outlastSessions(t *testing.T) {
+	topology, err := topologies.ByName(topologies.EtcdCluster)
+	require.NoError(t, err)
+	const session = 2 * time.Second
+	without := faults.Environment{Topology: topology, Locks: []string{"lock-1"}}
+	short, long := without, without
+	short.Session, long.Session = session, time.Minute
+	require.Equal(t, without.Candidates(), long.Candidates())
+
+	usual := without.Candidates()
+	atHolder := map[string]string{}
+	for i, c := range short.Candidates() {
+		before := usual[i]
+		if c.Least == before.Least {
+			require.Equal(t, before, c)
+			continue
+		}
+		require.Equal(t, [...]any{before.Least + session, before.Most + session, 2 * before.Weight, before.Target}, [...]any{c.Least, c.Most, c.Weight, c.Target}, c.Fault)
+		short.Outlasting = true
+		atHolder[c.Fault] = short.Candidates()[i].Target
+		short.Outlasting = false
+		require.NotContains(t, c.Params["stream"], topologies.Downstream, "a session lives on where replies alone are lost")
+	}
+	require.Equal(t, map[string]string{"cut": "holder>etcd", "partition": "holder", "stall": "holder>etcd"}, atHolder)
+}
+
+// A target that begins with the word for a holder's zone is its links, or the zone itself, and no other name that begins like it.
+func TestHolderIn(t *testing.T) {
+	for target, want := range map[string]string{"holder": "zone-b", "holder>etcd": "zone-b>etcd", "holders": "holders", "zone-a>etcd": "zone-a>etcd", "": ""} {
+		in, ok := faults.HolderIn("zone-b", target)
+		require.Equal(t, want, in)
+		require.Equal(t, want != target, ok, target)
+	}
+}

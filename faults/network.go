@@ -32,6 +32,25 @@ func ofOneZone(weight int) func(Environment) []Candidate {
 	}
 }
 
+// awayFromServers is ofOneZone of a fault during which these clients reach no server.
+func awayFromServers(weight int) func(Environment) []Candidate {
+	return func(e Environment) []Candidate { return []Candidate{e.outlastingSessions(ofOneZone(weight)(e)[0])} }
+}
+
+// outlastingSessions has a fault that keeps clients from their servers last for longer than their sessions, around one that
+// goes on holding a lock where some do, and draws it twice as often: how late a holder is told is what locks on such a store
+// differ in. Not where a run of [fullPace] has no time for it.
+func (e Environment) outlastingSessions(c Candidate) Candidate {
+	if pace := PaceOf(fullPace); e.Session == 0 || e.Session+c.Most > fullPace-pace.Start-pace.End {
+		return c
+	}
+	c.Least, c.Most, c.Weight = e.Session+c.Least, e.Session+c.Most, 2*c.Weight
+	if e.Outlasting {
+		c.Target = TargetOfHolder + strings.TrimPrefix(firstOf(c.Target), "zone-a")
+	}
+	return c
+}
+
 // stream is the parameter that says in which direction data passes.
 func stream() Param {
 	return Param{Name: "stream", Values: []string{topologies.Upstream, topologies.Downstream, topologies.Both}, Default: topologies.Both}
@@ -53,7 +72,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "cut", Summary: "reset all connections and refuse new ones",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Cuts},
-			Candidates: ofOneZone(4),
+			Candidates: awayFromServers(4),
 			Observed:   "a probe is refused", Healed: "the links answer",
 			Pitfall: "both ends learn of it at once, unlike a partition of a real network: that is `stall`",
 			New:     onLinks(func(Step) linkFault { return cutting() }),
@@ -104,7 +123,10 @@ func networkSpecs() []Spec {
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
 			Params: []Param{stream().drawn("upstream|downstream|both")},
 			Candidates: func(e Environment) []Candidate {
-				all := ofOneZone(4)(e)
+				all := awayFromServers(4)(e)
+				if all[0].Least > leastFor { // a session lives on where replies alone are lost
+					all[0].Params = map[string]string{"stream": "upstream|both"}
+				}
 				if to := e.members(); to != "" { // one silent server of a quorum, for longer than a watchdog's lease often is
 					all = append(all, Candidate{Target: to, Weight: 4, Least: 2 * leastFor, Most: mostFor + leastFor})
 				}
@@ -141,7 +163,7 @@ func partitionSpecs() []Spec {
 				clients, servers := c, amongServers(e, c)
 				clients.Target = strings.Join(e.Topology.Of(topologies.Zone), "|")
 				servers.Target = strings.Join(e.Topology.Servers(), "|")
-				return []Candidate{clients, servers}
+				return []Candidate{e.outlastingSessions(clients), servers}
 			},
 			Pitfall: "it waits for no promotion: `split-brain` does",
 			Aim:     func(_ context.Context, _ topologies.Deployment, s Step) string { return "{" + s.Target + "}" },

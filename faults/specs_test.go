@@ -48,10 +48,15 @@ func environments(t *testing.T) []faults.Environment {
 		for _, o := range options {
 			topology, err := topologies.New(name, o)
 			require.NoError(t, err)
-			all = append(all, faults.Environment{
+			e := faults.Environment{
 				Topology: topology, Locks: []string{"lock-1", "lock-2"},
 				Lock: faults.LockTraits{Name: "mutex", Subscribes: true, Commands: "EVALSHA|acquire", Process: true},
-			})
+			}
+			all = append(all, e)
+			if topology.Consensus() {
+				e.Session, e.Outlasting = 2*time.Second, true
+				all = append(all, e)
+			}
 		}
 	}
 	return all
@@ -103,9 +108,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 					require.GreaterOrEqual(t, step.For, c.Least, c.Fault)
 					require.LessOrEqual(t, step.For, c.Most, c.Fault)
 					require.NoError(t, e.Validate(step), "%+v", step)
-					if step.Target == faults.TargetOfLock {
-						step.Target = e.Topology.Servers()[0]
-					}
+					step.Target = faults.SomeTarget(e.Topology, step.Target)
 					f, err := faults.New(site, step)
 					require.NoError(t, err, "%+v", step)
 					require.Equal(t, step.Fault, f.Name)

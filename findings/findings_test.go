@@ -84,6 +84,7 @@ func TestInstall(t *testing.T) {
 	require.FileExists(t, mark)
 	r := p.Play(t.Context(), Finding{Library: Library{Language: "go", Driver: "redsync_v8.go", Packages: []string{"no such package"}}}, 1, false)
 	require.Contains(t, r.Failed, "install the library")
+	require.True(t, r.Uninstalled)
 	require.Equal(t, checker.Unknown, r.Verdict())
 	require.Equal(t, "sherlock", f.Library.Name)
 }

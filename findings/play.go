@@ -238,8 +238,10 @@ type Result struct {
 	Found   Rate `json:"found,omitzero"`
 	Fixed   Rate `json:"fixed,omitzero"`
 	Control Rate `json:"control,omitzero"`
-	// Failed is what kept runs from being made, or from being judged.
-	Failed string `json:"failed,omitempty"`
+	// Failed is what kept runs from being made, or from being judged, and Uninstalled says that a library could not be
+	// installed: another try may succeed.
+	Failed      string `json:"failed,omitempty"`
+	Uninstalled bool   `json:"uninstalled,omitempty"`
 	// Seconds is how long all of it took, the installation included.
 	Seconds float64 `json:"seconds"`
 }
@@ -268,6 +270,7 @@ func (p Player) Play(ctx context.Context, f Finding, runs int, control bool) (r 
 	library := func(packages []string, rounds int) (rate Rate, err error) {
 		command, err := p.Install(ctx, f.Library, packages)
 		if err != nil {
+			r.Uninstalled = true
 			return rate, fmt.Errorf("install the library: %w", err)
 		}
 		for round := 0; err == nil && rate.Found == 0 && round < rounds; round++ {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // ParamKey is the parameter that names a key, or a lock, of a slot.
@@ -105,9 +106,12 @@ func concerned(t topologies.Topology, spec faults.Spec, s faults.Step) ([]topolo
 	return spec.LinksOf(t, s)
 }
 
-// resolve is the server that a target means now. Of several locks, each fault
-// has another.
+// resolve is what a target means now, the server of a lock or the zone of a client that holds one. Of several locks, each
+// fault has another.
 func (st *Session) resolve(ctx context.Context, target string) (string, error) {
+	if _, ok := faults.HolderIn("", target); ok {
+		target, _ = faults.HolderIn(st.holder(ctx), target)
+	}
 	if target != faults.TargetOfLock {
 		return target, nil
 	}
@@ -123,6 +127,17 @@ func (st *Session) resolve(ctx context.Context, target string) (string, error) {
 	servers := t.Servers() // which all have all locks
 	st.aimed++
 	return servers[(st.aimed-1)%len(servers)], nil
+}
+
+// holder is the zone of a client that holds a lock by its session, or the first where none seems to for [faultPatience].
+func (st *Session) holder(ctx context.Context) string {
+	waiting, cancel := context.WithTimeout(ctx, faultPatience)
+	defer cancel()
+	zone := st.grants.holder()
+	for zone == "" && workload.Pause(waiting, retryEvery) {
+		zone = st.grants.holder()
+	}
+	return cmp.Or(zone, st.deployment.Topology().Of(topologies.Zone)[0])
 }
 
 // keyOf is a key in the slot of a lock that the run declares, or the key that is meant.

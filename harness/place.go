@@ -82,21 +82,43 @@ type grants struct {
 	// within itself: each zone has its own.
 	moves atomic.Int64
 
-	mu    sync.Mutex
-	zones map[string]string // where the latest grant of each lock was
+	mu     sync.Mutex
+	latest map[string]grant // of each lock
 }
 
-func (g *grants) add(zone, name string) {
+// A grant was to a client of a zone, at a time; a hold without a lease lives as long as the session of its client.
+type grant struct {
+	zone    string
+	at      time.Time
+	session bool
+}
+
+func (g *grants) add(zone, name string, lease time.Duration) {
 	g.all.Add(1)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.zones == nil {
-		g.zones = map[string]string{}
+	if g.latest == nil {
+		g.latest = map[string]grant{}
 	}
-	if g.zones[name] != zone {
-		g.zones[name] = zone
+	if g.latest[name].zone != zone {
 		g.moves.Add(1)
 	}
+	g.latest[name] = grant{zone, time.Now(), lease == 0}
+}
+
+// heldFor is how long ago the latest grant of a lock was that a client seems to hold: most are given back sooner.
+const heldFor = 300 * time.Millisecond
+
+// holder is a zone in which a client seems to hold a lock by its session, and began shortly ago; empty for none.
+func (g *grants) holder() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, latest := range g.latest {
+		if age := time.Since(latest.at); latest.session && age > heldFor && age < 2*heldFor {
+			return latest.zone
+		}
+	}
+	return ""
 }
 
 // Requests counts those that got through to each server that keeps locks over the links of clients,

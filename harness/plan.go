@@ -185,9 +185,7 @@ func cant(d topologies.Deployment, plan faults.Schedule) error {
 		if Possible(d, []string{step.Fault}) != nil {
 			continue
 		}
-		if step.Target == faults.TargetOfLock {
-			step.Target = d.Topology().Servers()[0]
-		}
+		step.Target = faults.SomeTarget(d.Topology(), step.Target)
 		if _, err := faults.New(site(d), step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
 			errs = append(errs, err)
 		}

@@ -141,6 +141,10 @@ func (r RandomRun) environment(x resolved) faults.Environment {
 	if err := shim.Usable(); err != nil {
 		e.Lock.NoClocks = err.Error()
 	}
+	watched := slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Needs.Watched })
+	if x.topology.Consensus() && (watched || clients.Lease == 0) {
+		e.Session, e.Outlasting = r.Lock.LeaseOf(0, r.Options.Watchdog), watched
+	}
 	if !e.Lock.Own {
 		return e
 	}
@@ -149,7 +153,7 @@ func (r RandomRun) environment(x resolved) faults.Environment {
 	if clients.Extends && clients.Lease > 0 && slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Extends }) {
 		e.Lock.Requests = append(e.Lock.Requests, extendWord)
 	}
-	if r.Lock.Watchdog && slices.ContainsFunc(x.kinds, func(k workload.Kind) bool { return k.Needs.Watched }) {
+	if r.Lock.Watchdog && watched {
 		e.Lock.Requests = append(e.Lock.Requests, renewWord)
 	}
 	return e

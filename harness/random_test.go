@@ -100,6 +100,74 @@ func TestWeightsCount(t *testing.T) {
 	require.Greater(t, first["crash-failover"], 3*first["bandwidth"], "%v", first)
 }
 
+// On a store with sessions a plan keeps clients from it until a session is over: around one that goes on holding a lock, where
+// the workload has such clients, and else in either zone. On Redis there is none.
+func TestPlansOutlastSessions(t *testing.T) {
+	t.Parallel()
+	driver := runtest.Lock("etcd-mutex")
+	driver.Connects, driver.Foreign, driver.Watchdog = true, true, true
+	driver.Commands, driver.Lease = harness.OwnCommands(), 2*time.Second
+	for name, tt := range map[string]struct {
+		run    harness.RandomRun
+		target string
+		least  int // how many plans of ten have such a fault; 0: none has
+	}{
+		"a driver with a watchdog":        {harness.RandomRun{Topology: topologies.EtcdCluster, Lock: driver}, faults.TargetOfHolder, 9},
+		"a driver that is asked for less": {harness.RandomRun{Topology: topologies.EtcdCluster, Lock: driver, Kind: "release-twice"}, "zone", 0},
+		"holds of a moment":               {harness.RandomRun{Topology: topologies.EtcdCluster, Lock: runtest.Lock("etcd-mutex")}, "zone", 9},
+		"on ZooKeeper":                    {harness.RandomRun{Topology: topologies.ZooKeeperEnsemble, Lock: runtest.Lock("zookeeper-lock")}, "zone", 9},
+		"on Redis":                        {harness.RandomRun{Topology: topologies.Sentinels, Lock: runtest.Lock("mutex"), Kind: "watchdog", Faults: "cut,partition,failover"}, "zone", 0},
+	} {
+		tt.run.Length, tt.run.Options.Watchdog = 20*time.Second, 2*time.Second
+		found := 0
+		for seed := range uint64(10) {
+			plan := harness.PlanOf(t, tt.run, seed)
+			require.NotEmpty(t, plan, name)
+			if slices.ContainsFunc(plan, func(s faults.Step) bool { return s.For > 3*time.Second }) {
+				found++
+			}
+			for _, step := range plan {
+				if step.For > 3*time.Second {
+					require.True(t, strings.HasPrefix(step.Target, tt.target), "%s: %+v", name, step)
+				}
+			}
+		}
+		require.Equal(t, tt.least > 0, found > 0, name)
+		require.GreaterOrEqual(t, found, tt.least, name)
+	}
+}
+
+// A fault that is aimed at a holder hits the zone of a client that holds a lock without a lease: the record has the links that
+// were hit, and its plan can be played again around whatever client holds one then.
+func TestFaultsHitAHolder(t *testing.T) {
+	t.Parallel()
+	setup := runtest.Setup(t)
+	r := harness.RandomRun{
+		Topology: topologies.Single, Lock: runtest.Lock("mutex"), Kind: "watchdog", Length: 4 * time.Second,
+		Plan: faults.Schedule{{At: time.Second, For: 300 * time.Millisecond, Fault: "stall", Target: "holder>redis"}},
+	}
+	require.NoError(t, r.Run(t.Context(), setup))
+	run, h, _ := runtest.Judged(t, setup.Dir)
+	require.Equal(t, "holder>redis", run.Plan[0].Target)
+	holder, hit := "", ""
+	for _, e := range h.Events {
+		switch {
+		case e.Op == history.Acquire && e.Type == history.OK:
+			holder = e.LockOwner()
+		case e.Op == history.Inject && e.Type == history.Invoke:
+			hit = e.Target
+		}
+		if hit != "" {
+			break
+		}
+	}
+	zone, _, _ := strings.Cut(holder, ".")
+	require.Equal(t, zone+">redis-1", hit)
+	again, err := harness.Replay(run, locks.All(), false)
+	require.NoError(t, err)
+	require.Equal(t, run.Plan, []history.PlannedStep(again.Plan))
+}
+
 // What is wrong with a run is said before anything is started.
 func TestRandomRun_Validate(t *testing.T) {
 	t.Parallel()

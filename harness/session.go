@@ -327,7 +327,7 @@ type counted struct {
 func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
 	h, err := c.Locker.Acquire(ctx, name, o)
 	if err == nil {
-		c.grants.add(c.zone, name)
+		c.grants.add(c.zone, name, o.Lease)
 	}
 	return h, err
 }
@@ -352,7 +352,7 @@ func (c counted) Lived() time.Time {
 func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 	h, err := workload.Ask(ctx, c.Locker, r, o)
 	if err == nil {
-		c.grants.add(c.zone, strings.Join(r.Locks, " "))
+		c.grants.add(c.zone, strings.Join(r.Locks, " "), o.Lease)
 	}
 	return h, err
 }

@@ -31,7 +31,7 @@ func (a *app) findingsCommand() *cobra.Command {
 		Long: `Without a name, lists what lockchaos found in lock libraries. With names, or --all, installs each library with the package
 manager of its language into a cache folder, and makes the runs that showed the finding, up to four
 times as many where none of them does. A table at the end has the rates. What has ended is kept in the
-folder --out, and --resume goes on there.
+folder --out, and --resume goes on there, and tries again what could not be installed.
 
 Valid, and exit code 0: each was found again, and neither in a version that has it fixed nor with the correct
 lock; invalid, and 1: one was otherwise; unknown, and 2: one could not be installed or judged.`,
@@ -107,7 +107,8 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		var r findings.Result
 		if before := known[job]; len(before) > 0 {
 			r = before[len(before)-1]
-		} else {
+		}
+		if len(known[job]) == 0 || r.Uninstalled {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
 			r = p.Play(cmd.Context(), f, f.Rate.Of, o.control)
 			if cmd.Context().Err() != nil {

@@ -128,7 +128,7 @@ func (m *matrixOptions) addRow(ctx context.Context, a *app, entry string) error 
 	if lock.InProcess != nil {
 		return fmt.Errorf("--lock: lock %s is in the memory of the program: it has no topology", name)
 	}
-	topology = cmp.Or(topology, homeOf(lock))
+	topology = cmp.Or(topology, homeOf(lock, topologies.Sentinels))
 	if topology == "" {
 		return fmt.Errorf("--lock: lock %s can't be on any topology", name)
 	}
@@ -154,9 +154,9 @@ func (m *matrixOptions) addRow(ctx context.Context, a *app, entry string) error 
 	return nil
 }
 
-// homeOf is the topology on which a lock is compared if none is named; empty for none.
-func homeOf(l harness.LockSpec) string {
-	for _, t := range append([]string{topologies.Sentinels}, topologies.Names()...) {
+// homeOf is the topology of a lock if none is named: that one, else the first that it can be on; empty for none.
+func homeOf(l harness.LockSpec, usual string) string {
+	for _, t := range append([]string{usual}, topologies.Names()...) {
 		if l.On(t, topologies.Options{}, harness.LockOptions{}) == nil {
 			return t
 		}

@@ -91,6 +91,9 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if o.Lock, unknown = named(cmd.Context(), cmd.ErrOrStderr(), known, cmp.Or(o.lock, locks.Default(o.Topology))); unknown != nil {
 		return errors.Join(wrong, unknown)
 	}
+	if !cmd.Flags().Changed("topology") {
+		o.Topology = cmp.Or(homeOf(o.Lock, o.Topology), o.Topology)
+	}
 	byKind(cmd, &o.RandomRun)
 	if wrong = errors.Join(wrong, o.Validate()); wrong != nil || !o.control {
 		return wrong
@@ -169,7 +172,7 @@ func (o *runOptions) controlRun(known harness.Locks, run history.Run) (harness.R
 
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Topology, "topology", "single", "the servers that store the lock (lockchaos list topologies)")
+	f.StringVar(&o.Topology, "topology", topologies.Single, "the servers that store the lock (lockchaos list topologies); unless it is said, the first that the lock can be on")
 	f.IntVar(&o.Servers.Nodes, "nodes", 0, "independent: number of servers, odd (default 5); etcd, zookeeper: of members, 3 or 5 (default 3)")
 	f.StringVar(&o.Servers.Persistence, "persistence", "", "what a killed server keeps of its data: none, or an append-only file with fsync no, everysec or always (default none)")
 	f.IntVar(&o.Servers.MinReplicas, "min-replicas", 0, "min-replicas-to-write of the masters")
