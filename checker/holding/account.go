@@ -81,9 +81,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 	}
 	slices.SortFunc(a.asked, func(x, y *Op) int { return cmp.Compare(x.Invoke.Index, y.Invoke.Index) })
 	for _, op := range ops {
-		if len(a.record.Crashes) > 0 {
-			a.crashes(op)
-		}
+		a.crashes(op)
 		switch op.Verb {
 		case Acquire:
 			a.acquire(op)
@@ -95,7 +93,7 @@ func (a *ownerState) follow(l *Lock, reads bool, ops []*Op) {
 		}
 	}
 	if a.hold != nil {
-		a.end()
+		a.endAt(a.earliest())
 	}
 }
 
@@ -136,7 +134,7 @@ func (a *ownerState) acquire(op *Op) {
 		if a.reentrant {
 			most = a.hold.most + 1 // or it is the old hold still, and counts on
 		}
-		a.end()
+		a.endAt(a.earliest())
 	}
 	a.begin(op, op, most, most > 1)
 }
@@ -260,22 +258,28 @@ func (a *ownerState) again(op *Op) bool {
 		return false
 	}
 	if a.hold != nil {
-		for _, x := range a.behind { // it may have been carried out before op, and have cut the lease to its own
-			if x.Invoke.Index < op.Complete.Index && op.Complete.Index < x.Complete.Index {
-				a.mayShorten(x)
-			}
-		}
+		a.mayHaveCut(op)
 		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire == acquire {
 			return false
 		}
 		most = a.hold.most + 1
-		a.end()
+		a.endAt(a.earliest())
 	}
 	// What comes next may belong to either.
 	a.confused(a.owner, "an acquire with an unknown outcome may have granted it to owner %s again")
 	a.unproven = a.unproven[1:]
 	a.begin(acquire, op, most, true)
 	return true
+}
+
+// mayHaveCut notes the extends that may have been carried out before op though they were answered after it, and may have
+// cut the lease to their own.
+func (a *ownerState) mayHaveCut(op *Op) {
+	for _, x := range a.behind {
+		if x.Invoke.Index < op.Complete.Index && op.Complete.Index < x.Complete.Index {
+			a.mayShorten(x)
+		}
+	}
 }
 
 // continued notes that the hold was confirmed although its own count is used
@@ -337,9 +341,7 @@ func (a *ownerState) earliest() (end time.Duration, why End, by int64) {
 	return end, why, by
 }
 
-// end closes the hold at the earliest instant at which it can have ended.
-func (a *ownerState) end() { a.endAt(a.earliest()) }
-
+// endAt closes the hold at an instant at which it can have ended.
 func (a *ownerState) endAt(end time.Duration, why End, by int64) {
 	if a.carried && why == EndUnknown {
 		a.doubt(a.owner, usedAgain)
@@ -373,7 +375,7 @@ func (a *ownerState) close(end time.Duration, why End, by int64) {
 // sent an acquire that belongs to it, and was not refused. Where it is not known which of them renews it, the first that
 // crashes may end it, of which its holder is not told.
 func (a *ownerState) crashes(op *Op) {
-	if op.Failed() || op.Verb != Acquire && op.Verb != Extend {
+	if len(a.record.Crashes) == 0 || op.Failed() || op.Verb != Acquire && op.Verb != Extend {
 		return
 	}
 	if op.Verb == Acquire {
@@ -472,6 +474,10 @@ func (a *ownerState) releasedBy(op *Op) {
 // denied judges the answer "not held", after which there is no hold.
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
+	if good > op.Complete.Time {
+		a.mayHaveCut(op)
+		good, why, ender = a.earliest()
+	}
 	a.hold.endBelief(at)
 	a.ended()
 	if good <= op.Complete.Time {
@@ -616,7 +622,7 @@ func (a *ownerState) hearNotices(ops []*Op) {
 	var asked, heard *Op
 	var underWay []*Op
 	for _, told := range ops {
-		if gives(told) {
+		if told.OK() && (told.Verb == Acquire || told.Verb == Extend) {
 			asked, underWay = told, append(underWay, told)
 		}
 		if told.Verb != Lost || asked == nil {
@@ -638,6 +644,3 @@ func (a *ownerState) hearNotices(ops []*Op) {
 		}
 	}
 }
-
-// gives reports whether an operation gave a lease for certain.
-func gives(op *Op) bool { return op.OK() && (op.Verb == Acquire || op.Verb == Extend) }

@@ -202,8 +202,7 @@ func (r *Record) complete(e *history.Event) {
 		return
 	}
 	r.open[e.Process] = nil
-	outcomes := outcomes()
-	op.Complete, op.Expiry, op.outcome = Stamp{e.Time, e.Index}, e.Expires, outcome(slices.Index(outcomes[:], e.Type)) //nolint:gosec // of the three
+	op.Complete, op.Expiry, op.outcome = Stamp{e.Time, e.Index}, e.Expires, outcome(slices.Index(outcomes(), e.Type)) //nolint:gosec // of the three
 	switch op.Verb {
 	case Access:
 		if e.Token != 0 {
@@ -409,17 +408,15 @@ const (
 	Read
 	Write
 	Permit
-	modes
 )
 
 // modeNames are the modes in a history.
-func modeNames() [modes]history.Mode {
-	return [modes]history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
+func modeNames() []history.Mode {
+	return []history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
 }
 
 func modeOf(m history.Mode) Mode {
-	names := modeNames()
-	return Mode(max(slices.Index(names[:], m), 0)) //nolint:gosec // of the few
+	return Mode(max(slices.Index(modeNames(), m), 0)) //nolint:gosec // of the few
 }
 
 // outcome is how an operation ended.
@@ -431,7 +428,7 @@ const (
 	fail
 )
 
-func outcomes() [3]history.Type { return [...]history.Type{history.Info, history.OK, history.Fail} }
+func outcomes() []history.Type { return []history.Type{history.Info, history.OK, history.Fail} }
 
 // An Op is one operation of a client, both of its events, as far as they matter to the judge:
 // in a sixth of their memory, without a pointer. Names are numbers, see [Record.Name].
