@@ -2,6 +2,8 @@ package lock
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -74,12 +76,13 @@ func (g *grant) tokenLife() int64 {
 // servers say and however late the message is. Where that leaves too little of the
 // lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
-	var ticket, ms, token int64
-	var key string
-	if g.refused.ticket == 0 {
+	fields := strings.Fields(message)
+	if g.refused.ticket == 0 || len(fields) < 4 || fields[0] != strconv.FormatInt(g.refused.ticket, 10) {
 		return answer{}, false
 	}
-	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket != g.refused.ticket {
+	ms, err := strconv.ParseInt(fields[1], 10, 64)
+	token, wrong := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || wrong != nil {
 		return answer{}, false
 	}
 	lease := time.Duration(ms) * time.Millisecond
