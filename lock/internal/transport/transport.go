@@ -126,7 +126,11 @@ func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 }
 
 func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok bool) {
-	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil || !w.pipeliner.takeNow() {
+	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
+		return Reply{}, false
+	}
+	slot, ok := w.pipeliner.takeNow()
+	if !ok {
 		return Reply{}, false
 	}
 	at := time.Now().Add(s.Inline) // which a dial and the wait for a connection heed as well
@@ -136,7 +140,7 @@ func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok 
 		defer cancel()
 	}
 	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply()}
-	w.pipeliner.sendNow(c)
+	w.pipeliner.sendNow(slot, c)
 	return c.reply, true
 }
 
@@ -268,7 +272,7 @@ func (noRetryCmd) NoRetry() bool { return true }
 func (w *Transport) Load() (pipelines, queued int) {
 	w.pipeliner.mu.Lock()
 	defer w.pipeliner.mu.Unlock()
-	return w.pipeliner.inUse, len(w.pipeliner.queue)
+	return len(w.pipeliner.inUse), len(w.pipeliner.queue)
 }
 
 // pause waits before one of the repetitions, as go-redis does; false if the
