@@ -34,7 +34,7 @@ func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
 // ticket is what the request draws: nothing, unless a message can reach it.
 func (g *grant) ticket() string {
-	if g.waiter == nil || !g.client.wakeups.Listens(g.client.inbox) {
+	if !g.client.wakeups.Listens(g.client.inbox) {
 		return ""
 	}
 	return g.drawn()
@@ -44,7 +44,7 @@ func (g *grant) ticket() string {
 // cluster can't tell whether the client hears a message: it counts those alone who listen to itself.
 func (g *grant) drawn() string {
 	c := g.client
-	if g.waiter == nil || !g.handsOver() {
+	if !g.handsOver() || g.pending == nil || g.pending.waiter == nil {
 		return ""
 	}
 	lease := g.lease

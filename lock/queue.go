@@ -1,11 +1,14 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 // Callers of one client that want the same lock for the same lease, and name no
@@ -199,25 +202,10 @@ func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
 	ctx context.Context, w localWaiter, begin time.Time, limit time.Duration,
-) (a answer, asks bool, err error) {
-	var over <-chan time.Time
-	if limit != Forever {
-		timer := time.NewTimer(limit - time.Since(begin))
-		defer timer.Stop()
-		over = timer.C
-	}
-	var t localTurn
-	select {
-	case t = <-w:
-	case <-over:
-		err = ErrNotAcquired
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-g.client.closing:
-		err = ErrClosed
-	}
-	if err != nil {
-		if g.client.queues.withdraw(g.queueKey(), w) {
+) (a answer, asks bool, failed error) {
+	t, came, err := transport.Await(ctx, w, remaining(begin, limit), g.client.closing)
+	if !came {
+		if err = cmp.Or(err, ErrNotAcquired); g.client.queues.withdraw(g.queueKey(), w) {
 			return answer{}, false, err
 		}
 		t = <-w

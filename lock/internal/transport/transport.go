@@ -159,17 +159,12 @@ func (w *Transport) once(ctx context.Context, s Call, full bool) Reply {
 		c.taken = true
 		w.spawn(func() { w.sendToCluster(c) })
 	}
-	var left error
-	select {
-	case <-c.done:
-		if c.panicked != nil {
-			panic(c.panicked)
-		}
+	_, answered, left := Await(ctx, c.done, never, s.Abort)
+	switch {
+	case answered && c.panicked != nil:
+		panic(c.panicked)
+	case answered:
 		return c.reply
-	case <-ctx.Done():
-		left = ctx.Err()
-	case <-s.Abort:
-		left = ErrClosed
 	}
 	sent := w.pipeliner.leave(c)
 	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
@@ -290,14 +285,26 @@ func (w *Transport) pause(ctx context.Context, tries int, abort <-chan struct{})
 
 // Sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.
 func Sleep(ctx context.Context, d time.Duration, abort <-chan struct{}) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-abort:
-		return ErrClosed
+	_, _, err := Await[struct{}](ctx, nil, d, abort)
+	return err
+}
+
+// Await waits for that time for a value, and reports whether it came; or returns an error, as Sleep does.
+func Await[T any](ctx context.Context, from <-chan T, d time.Duration, abort <-chan struct{}) (value T, came bool, err error) {
+	var over <-chan time.Time
+	if d < never {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
 	}
+	select {
+	case value = <-from:
+		came = true
+	case <-over:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-abort:
+		err = ErrClosed
+	}
+	return value, came, err
 }
