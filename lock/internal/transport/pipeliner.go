@@ -57,7 +57,6 @@ type pipeliner struct {
 type queuedCall struct {
 	ctx      context.Context //nolint:containedctx // it is that of the call
 	call     Call
-	full     bool          // the server doesn't know the script
 	taken    bool          // out of the queue, to be sent
 	done     chan struct{} // closed when there is a reply
 	reply    Reply

@@ -75,12 +75,11 @@ func (w *Transport) Sharded() bool { return w.cluster != nil }
 // is aborted, whatever the server does: go-redis lets go of a request only at its own timeouts.
 func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	begin := time.Now()
-	full := false // the server doesn't know the script
 	for tries := 0; ; {
 		before := r
-		now, ok := w.tryNow(ctx, s, full)
+		now, ok := w.TryNow(ctx, s)
 		if r = now; !ok {
-			r = w.once(ctx, s, full)
+			r = w.once(ctx, s)
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
@@ -90,10 +89,10 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 			s.Inline = 0
 		case s.Narrow != nil && redis.IsTryAgainError(r.Err):
 			acked := s.Acked
-			s, full = *s.Narrow, false
+			s = *s.Narrow
 			s.Acked = acked
-		case isUnknownScript(r.Err) && !full:
-			full = true
+		case redis.HasErrorPrefix(r.Err, "NOSCRIPT") && !s.full:
+			s.full = true
 		case tries < w.retries && IsPassing(cmp.Or(r.Err, r.Unacked)) && time.Since(begin) < RetryLimit:
 			tries++
 			if !w.pause(ctx, tries, s.Abort) {
@@ -122,10 +121,6 @@ func (r Reply) endedBy(ctx context.Context) Reply {
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
 func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
-	return w.tryNow(ctx, s, false)
-}
-
-func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok bool) {
 	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
 		return Reply{}, false
 	}
@@ -139,7 +134,7 @@ func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok 
 		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), at)
 		defer cancel()
 	}
-	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply()}
+	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply()}
 	w.pipeliner.sendNow(slot, c)
 	return c.reply, true
 }
@@ -148,11 +143,11 @@ func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok 
 func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 && !IsTimeout(err) }
 
 // once has a call sent once, together with those of others, and awaits the reply.
-func (w *Transport) once(ctx context.Context, s Call, full bool) Reply {
+func (w *Transport) once(ctx context.Context, s Call) Reply {
 	if err := ctx.Err(); err != nil {
 		return Reply{Err: err, Left: true}
 	}
-	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply(), done: make(chan struct{})}
+	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
 		w.pipeliner.enqueue(c)
 	} else {
@@ -219,7 +214,7 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 	cmds := make([]*redis.Cmd, len(calls))
 	acked := false
 	for i, c := range calls {
-		cmds[i] = c.call.command(ctx, c.full)
+		cmds[i] = c.call.command(ctx)
 		_ = p.Process(ctx, noRetryCmd{cmds[i]})
 		acked = acked || c.call.Acked && w.acks > 0
 	}
