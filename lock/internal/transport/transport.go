@@ -18,8 +18,8 @@ import (
 const (
 	// RetryLimit is for how long a call is repeated at most, so that a mark outlives its repetitions.
 	RetryLimit = time.Minute
-	// movedLimit bounds the search for the server to which a slot has moved, and
-	// movedPoll is how often the cluster client is asked for it.
+	// movedLimit is for how long a call is sent to the server that the cluster client knows, which says that the slot has
+	// moved, and movedPoll how often.
 	movedLimit = time.Second
 	movedPoll  = 10 * time.Millisecond
 )
@@ -176,35 +176,21 @@ func (w *Transport) sendToCluster(c *queuedCall) {
 		return
 	}
 	// WAIT has no key to be routed by.
-	for last := (*redis.Client)(nil); ; {
-		node, err := w.masterOtherThan(c.ctx, c.call.key(), last)
+	for begin := time.Now(); ; {
+		node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
 		if err != nil {
 			c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
 			return
 		}
 		w.send(c.ctx, node.Pipeline(), []*queuedCall{c})
-		if last = node; !redis.HasErrorPrefix(c.reply.Err, "MOVED") {
+		if !redis.HasErrorPrefix(c.reply.Err, "MOVED") || time.Since(begin) > movedLimit {
+			return
+		}
+		w.cluster.ReloadState(c.ctx)
+		if Sleep(c.ctx, movedPoll, nil) != nil {
 			return
 		}
 	}
-}
-
-// masterOtherThan is the server that serves a key, once the cluster client knows
-// of one other than the last, which said that the key has moved.
-func (w *Transport) masterOtherThan(ctx context.Context, key string, last *redis.Client) (*redis.Client, error) {
-	node, err := w.cluster.MasterForKey(ctx, key)
-	if last == nil || err != nil {
-		return node, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, movedLimit)
-	defer cancel()
-	for node == last && err == nil {
-		w.cluster.ReloadState(ctx)
-		if err = Sleep(ctx, movedPoll, nil); err == nil {
-			node, err = w.cluster.MasterForKey(ctx, key)
-		}
-	}
-	return node, err
 }
 
 // send sends calls in one pipeline, once, and has replicas acknowledge it if one of them wants that: WAIT
