@@ -84,9 +84,6 @@ const commands = "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE,
 
 // explain adds what can be done about an error of a server that concerns a key.
 func explain(err error, key string) error {
-	if err == nil {
-		return nil
-	}
 	for _, a := range advice {
 		if strings.Contains(err.Error(), a.text) {
 			return fmt.Errorf("key %s: %s: %w", key, a.help, err)

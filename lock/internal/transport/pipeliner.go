@@ -57,7 +57,6 @@ type pipeliner struct {
 type queuedCall struct {
 	ctx      context.Context //nolint:containedctx // it is that of the call
 	call     Call
-	taken    bool          // out of the queue, to be sent
 	done     chan struct{} // closed when there is a reply
 	reply    Reply
 	panicked any // what a hook of the Redis client panicked with
@@ -143,12 +142,13 @@ func (l *pipeliner) sendSoon() {
 	})
 }
 
-// leave takes a call that no caller waits for out of the queue, if it is there. It reports whether it was sent.
+// leave takes a call that no caller waits for out of the queue, if it is there. Else it was sent.
 func (l *pipeliner) leave(c *queuedCall) (sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	queued := len(l.queue)
 	l.queue = slices.DeleteFunc(l.queue, func(other *queuedCall) bool { return other == c })
-	return c.taken
+	return len(l.queue) == queued
 }
 
 // sendQueue sends what is queued, by the slot of this goroutine, until nothing is or there is no slot for it any more.
@@ -180,9 +180,6 @@ func (l *pipeliner) collect(slot *time.Time) (calls []*queuedCall) {
 	n := min(len(l.queue), maxBatchCalls)
 	calls = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
-	for _, c := range calls {
-		c.taken = true
-	}
 	return calls
 }
 

@@ -151,7 +151,6 @@ func (w *Transport) once(ctx context.Context, s Call) Reply {
 	if w.cluster == nil {
 		w.pipeliner.enqueue(c)
 	} else {
-		c.taken = true
 		w.spawn(func() { w.sendToCluster(c) })
 	}
 	_, answered, left := Await(ctx, c.done, never, s.Abort)
