@@ -135,7 +135,7 @@ func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 		defer cancel()
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply()}
-	w.pipeliner.sendNow(slot, c)
+	w.pipeliner.sendNow(slot, c) //nolint:contextcheck // what it sends for others has contexts of its own
 	return c.reply, true
 }
 
@@ -149,7 +149,7 @@ func (w *Transport) once(ctx context.Context, s Call) Reply {
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
-		w.pipeliner.enqueue(c)
+		w.pipeliner.enqueue(c) //nolint:contextcheck // see TryNow
 	} else {
 		w.spawn(func() { w.sendToCluster(c) })
 	}
