@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
-	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
 const (
@@ -35,17 +34,17 @@ type grant struct {
 	named     string // the owner in leases
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool           // kept alive by the watchdog until its end
-	waits     bool           // if it is refused at first
-	place     int64          // in a queue, as the server said
-	displaced bool           // it was lost once, and given back
-	refused   refused        // when the server last did
-	waiter    *wakeup.Waiter // that messages reach; nil while none do
-	tried     bool           // to release it while it was held, and the answer is lost
-	changed   bool           // the server was asked to release or to extend it
-	late      bool           // copies of its first request may come, which know no mark
-	round     *round         // of a Redlock, the last one,
-	doubt     error          // and why one before may have left something
+	watched   bool     // kept alive by the watchdog until its end
+	waits     bool     // if it is refused at first
+	place     int64    // in a queue, as the server said
+	displaced bool     // it was lost once, and given back
+	refused   refused  // when the server last did
+	pending   *pending // its wait
+	tried     bool     // to release it while it was held, and the answer is lost
+	changed   bool     // the server was asked to release or to extend it
+	late      bool     // copies of its first request may come, which know no mark
+	round     *round   // of a Redlock, the last one,
+	doubt     error    // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -215,17 +214,10 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 // askOn asks until the lock is granted or the wait is over.
 func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) (a answer, waited bool, err error) {
 	c := g.client
-	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit}
-	switch {
-	case g.handsOver():
-		g.waiter = c.wakeups.Attend(c.inbox, g.request) // a message may come right behind the refusal
-		p.waiter = g.waiter
-		p.listen = func() *wakeup.Waiter {
-			g.waiter = c.wakeups.Join(c.inbox, g.request)
-			return g.waiter
-		}
-	case p.spin == nil:
-		p.listen = func() *wakeup.Waiter { return c.wakeups.Join(g.keys.channel, g.request) }
+	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
+	if g.pending = p; g.handsOver() {
+		p.channel = c.inbox
+		p.waiter = c.wakeups.Attend(c.inbox, g.request) // a message may come right behind the refusal
 	}
 	granted, err := c.wait(ctx, p, func(ctx context.Context, message string) (bool, time.Duration, error) {
 		if h, ok := g.handed(message); ok {

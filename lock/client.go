@@ -251,10 +251,7 @@ func milliseconds(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
 }
 
-// duration is that many milliseconds, or [Forever] where a Duration can't say so many.
+// duration is that many milliseconds, as many as a Duration can say.
 func duration(ms int64) time.Duration {
-	if ms > int64(Forever/time.Millisecond) {
-		return Forever
-	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(min(ms, int64(Forever/time.Millisecond))) * time.Millisecond
 }

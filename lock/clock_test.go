@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,7 @@ func TestHoldsEndInTime(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second - 1)
-		require.Len(t, c.held(), n)
+		require.Len(t, maps.Collect(c.held.Range), n)
 		for i, h := range holds {
 			switch some.IntN(3) {
 			case 0:
@@ -62,7 +63,7 @@ func TestHoldsEndInTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, ends, lost)
-		require.Len(t, c.held(), 0)
+		require.Len(t, maps.Collect(c.held.Range), 0)
 		for i, h := range holds {
 			if ends[i] == 0 {
 				close(h.lost) // its goroutine waits

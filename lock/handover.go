@@ -2,6 +2,8 @@ package lock
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,7 +34,7 @@ func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
 // ticket is what the request draws: nothing, unless a message can reach it.
 func (g *grant) ticket() string {
-	if g.waiter == nil || !g.client.wakeups.Listens(g.client.inbox) {
+	if !g.client.wakeups.Listens(g.client.inbox) {
 		return ""
 	}
 	return g.drawn()
@@ -42,7 +44,7 @@ func (g *grant) ticket() string {
 // cluster can't tell whether the client hears a message: it counts those alone who listen to itself.
 func (g *grant) drawn() string {
 	c := g.client
-	if g.waiter == nil || !g.handsOver() {
+	if !g.handsOver() || g.pending == nil || g.pending.waiter == nil {
 		return ""
 	}
 	lease := g.lease
@@ -74,12 +76,13 @@ func (g *grant) tokenLife() int64 {
 // servers say and however late the message is. Where that leaves too little of the
 // lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
-	var ticket, ms, token int64
-	var key string
-	if g.refused.ticket == 0 {
+	fields := strings.Fields(message)
+	if g.refused.ticket == 0 || len(fields) < 4 || fields[0] != strconv.FormatInt(g.refused.ticket, 10) {
 		return answer{}, false
 	}
-	if _, err := fmt.Sscan(message, &ticket, &ms, &token, &key); err != nil || ticket != g.refused.ticket {
+	ms, err := strconv.ParseInt(fields[1], 10, 64)
+	token, wrong := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || wrong != nil {
 		return answer{}, false
 	}
 	lease := time.Duration(ms) * time.Millisecond

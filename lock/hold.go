@@ -89,7 +89,7 @@ var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
 // start begins to watch the clock.
 func (h *Hold) start() {
 	if h.client != nil {
-		h.client.keep(h)
+		h.client.held.Store(h, nil)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -343,7 +343,7 @@ func (h *Hold) stop() {
 		h.timer.Stop()
 	}
 	if h.client != nil {
-		h.client.forget(h)
+		h.client.held.Delete(h)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
-	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
 // latchLife is how long a latch that has reached 0 is remembered.
@@ -83,8 +82,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 		}
 		return err == nil && left == 0, 0, err
 	}
-	listen := func() *wakeup.Waiter { return l.client.wakeups.Join(l.keys.channel, "") }
-	zero, err := l.client.wait(ctx, &pending{begin: begin, limit: wait, listen: listen}, look)
+	zero, err := l.client.wait(ctx, &pending{begin: begin, limit: wait, channel: l.keys.channel}, look)
 	if err == nil && !zero && wait > 0 { // the message may have been lost
 		zero, _, err = look(ctx, "")
 	}

@@ -13,7 +13,7 @@ import (
 func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) transport.Call {
-			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket(), g.extra())
+			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket(), g.tokenLife())
 			if g.client.transport.Sharded() && !fenced { // a token needs the key of the last one
 				narrow := on("acquire_one", []string{g.keys.lock}, g.held(), milliseconds(g.lease))
 				c.Narrow = &narrow
@@ -49,15 +49,6 @@ func (g *grant) orOne(c transport.Call, withdraw bool) transport.Call {
 // extendOne moves the end of one grant of a lock that is one key.
 func extendOne(g *grant, d time.Duration) transport.Call {
 	return on("extend", []string{g.keys.lock}, g.request, milliseconds(d))
-}
-
-// extra is what there is to say of a request: nothing, if it asks for the first
-// time and for no token. Else it is the life of the last token.
-func (g *grant) extra() any {
-	if !g.kind.fenced && g.refused.sent.IsZero() {
-		return ""
-	}
-	return g.tokenLife()
 }
 
 // plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.

@@ -341,20 +341,14 @@ func (r *Redlock) askAll(
 		})
 	}
 	for n := 0; n < len(r.nodes) && !enough(); n++ {
-		select {
-		case a := <-replies:
-			hear(a.i, a.yes, a.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-abort:
-			return ErrClosed
+		a, _, err := transport.Await(ctx, replies, Forever, abort)
+		if err != nil {
+			return err
 		}
+		hear(a.i, a.yes, a.err)
 	}
 	if r.isClosing() { // the process may be about to end
-		select {
-		case <-asked.Done():
-		case <-ctx.Done():
-		}
+		_, _, _ = transport.Await(ctx, asked.Done(), Forever, nil)
 	}
 	return nil
 }

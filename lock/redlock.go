@@ -119,22 +119,20 @@ var _ Locker = (*Redlock)(nil)
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
 	r := &Redlock{config: c.withDefaults(), holds: map[holder]int{}, taskGroup: newTaskGroup()}
-	errs := []error{c.Validate(), suitNumber(len(servers))}
+	wrong, n := mistakes{c.Validate()}, len(servers)
+	wrong.note(n == 0, "no servers: give an odd number of them, at least 3")
+	wrong.note(n == 1, "one server: give at least 3, or use New, which waits without asking again and again")
+	wrong.note(n > 1 && n%2 == 0, "%d servers survive no more failures than %d: give an odd number, at least 3", n, n-1)
 	addresses := map[string]bool{}
 	for i, rdb := range servers {
 		addr, err := independent(rdb)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("server %d: %w", i+1, err))
-		case addr == "":
-			addr = fmt.Sprintf("server %d", i+1)
-		case addresses[addr]:
-			errs = append(errs, fmt.Errorf("server %s is there twice: its vote would count twice", addr))
-		}
+		wrong.note(err != nil, "server %d: %w", i+1, err)
+		addr = cmp.Or(addr, fmt.Sprintf("server %d", i+1))
+		wrong.note(err == nil && addresses[addr], "server %s is there twice: its vote would count twice", addr)
 		addresses[addr] = true
 		r.nodes = append(r.nodes, &node{addr: addr})
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(wrong...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
 	}
 	config := Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}.withDefaults()
@@ -148,20 +146,6 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 	k.spin = func(int) time.Duration { return r.config.RetryDelay/2 + chance.N(r.config.RetryDelay) }
 	r.kind = &k
 	return r, nil
-}
-
-// suitNumber says what is wrong with that many servers.
-func suitNumber(n int) error {
-	switch {
-	case n == 0:
-		return errors.New("no servers: give an odd number of them, at least 3")
-	case n == 1:
-		return errors.New("one server: give at least 3, or use New, which waits without asking again and again")
-	case n%2 == 0:
-		return fmt.Errorf("%d servers survive no more failures than %d: give an odd number, at least 3", n, n-1)
-	default:
-		return nil
-	}
 }
 
 // independent returns the address of a server, if that is known, or says why it

@@ -3,9 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,12 +23,12 @@ type taskGroup struct {
 
 	mu     sync.Mutex
 	closed bool
-	tasks  sync.WaitGroup     // also calls to acquire, which may be about to return a hold
-	holds  map[*Hold]struct{} // whose leases aren't over, also those that outlive it
+	tasks  sync.WaitGroup // also calls to acquire, which may be about to return a hold
+	held   sync.Map       // each [*Hold] whose lease isn't over, also those that outlive it
 }
 
 func newTaskGroup() *taskGroup {
-	return &taskGroup{closing: make(chan struct{}), holds: map[*Hold]struct{}{}}
+	return &taskGroup{closing: make(chan struct{})}
 }
 
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the
@@ -53,21 +50,22 @@ func (l *taskGroup) Close() {
 func (l *taskGroup) Shutdown(ctx context.Context) error {
 	l.close()
 	err := l.awaitTasks(ctx) // after which every hold is known
-	held := l.held()
-	errs := make([]error, len(held))
+	var mu sync.Mutex
 	var releases sync.WaitGroup
 	slots := make(chan struct{}, maxReleases)
-	for i, h := range held {
+	for h := range l.held.Range {
 		slots <- struct{}{}
 		releases.Go(func() {
 			defer func() { <-slots }()
-			if err := h.Release(ctx); err != nil && !errors.Is(err, ErrNotHeld) {
-				errs[i] = err
+			if e := h.(*Hold).Release(ctx); e != nil && !errors.Is(e, ErrNotHeld) { //nolint:forcetypeassert // see taskGroup
+				mu.Lock()
+				defer mu.Unlock()
+				err = errors.Join(err, e)
 			}
 		})
 	}
 	releases.Wait()
-	return errors.Join(append(errs, err)...)
+	return err
 }
 
 // awaitTasks waits until all tasks have ended, or the context has.
@@ -77,12 +75,8 @@ func (l *taskGroup) awaitTasks(ctx context.Context) error {
 		defer close(ended)
 		l.tasks.Wait()
 	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("await the requests in flight: %w", ctx.Err())
-	}
+	_, _, err := transport.Await(ctx, ended, Forever, nil)
+	return wrap(err, "await the requests in flight")
 }
 
 // close closes closing, after which there are no new tasks.
@@ -130,26 +124,6 @@ func (l *taskGroup) background(f func()) {
 	}
 }
 
-// keep notes a hold, and forget notes it no more.
-func (l *taskGroup) keep(h *Hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holds[h] = struct{}{}
-}
-
-func (l *taskGroup) forget(h *Hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.holds, h)
-}
-
-// held are the holds whose leases aren't over.
-func (l *taskGroup) held() []*Hold {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.holds))
-}
-
 // retryForAWhile repeats f, with growing pauses, until a service has answered, and not that it can't
 // do so at the moment, withdrawLimit is over or the client is closed. It outlives ctx.
 func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Context) error) error {
@@ -190,12 +164,9 @@ func (l *taskGroup) await(ctx context.Context, abort <-chan struct{}, f func() e
 	}
 	answer := make(chan error, 1)
 	l.background(func() { answer <- f() })
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-abort:
-		return ErrClosed
+	err, came, gone := transport.Await(ctx, answer, Forever, abort)
+	if !came {
+		return gone
 	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/internal/wakeup"
 )
 
@@ -23,9 +24,10 @@ type pending struct {
 	spin   func(tries int) time.Duration // the pauses, if there are no messages
 	begin  time.Time
 	limit  time.Duration
-	listen func() *wakeup.Waiter // begins to listen to messages, once it has to wait; nil: there are none
-	waiter *wakeup.Waiter        // that messages reach; nil while none do
-	waited bool                  // what it waits for was not there at once
+	waited bool // what it waits for was not there at once
+
+	channel, request string         // of the messages that it listens to, once it has to wait; "": there are none
+	waiter           *wakeup.Waiter // that messages reach; nil while none do
 }
 
 // again is an error that may pass: a call that may wait asks again.
@@ -62,14 +64,12 @@ func (c *Client) wait(
 			failures++
 		}
 		p.waited, unused, message = true, false, ""
-		left := p.limit
-		if p.limit != Forever {
-			if left -= time.Since(p.begin); left <= 0 {
-				return false, err
-			}
+		left := remaining(p.begin, p.limit)
+		if left == 0 {
+			return false, err
 		}
-		if p.waiter == nil && p.listen != nil {
-			p.waiter = p.listen()
+		if p.waiter == nil && p.channel != "" {
+			p.waiter = c.wakeups.Join(p.channel, p.request)
 		}
 		var wake chan string
 		if p.waiter != nil {
@@ -79,22 +79,15 @@ func (c *Client) wait(
 		if p.spin == nil && c.denied.Load() {
 			poll = min(poll, deniedPoll)
 		}
-		timer := time.NewTimer(min(poll, left))
-		select {
-		case message = <-wake:
-			unused = true
-		case <-timer.C:
-			if left <= poll {
-				return false, err
-			}
-		case <-ctx.Done():
-			timer.Stop()
-			return false, ctx.Err()
-		case <-c.closing:
-			timer.Stop()
-			return false, ErrClosed
+		said, came, gone := transport.Await(ctx, wake, min(poll, left), c.closing)
+		switch {
+		case gone != nil:
+			return false, gone
+		case came:
+			message, unused = said, true
+		case left <= poll:
+			return false, err
 		}
-		timer.Stop()
 	}
 }
 

@@ -48,7 +48,7 @@ func TestLateCopyOfAcquireAfterTheRelease(t *testing.T) {
 	happened(t, dropped)
 	require.NoError(t, h.Release(t.Context()))
 	l := h.Lease()
-	copied := rdb.Eval(t.Context(), lock.Scripts()["acquire"], plainKeys("lock:{orders}", l.Request), held(l.Request, l.Owner), 1000, "", "")
+	copied := rdb.Eval(t.Context(), lock.Scripts()["acquire"], plainKeys("lock:{orders}", l.Request), held(l.Request, l.Owner), 1000, "", 0)
 	require.Equal(t, int64(0), copied.Val().([]any)[0])
 	left := rdb.Keys(t.Context(), "*").Val()
 	require.Equal(t, []string{"lock:{orders}:released:" + l.Request}, left)

@@ -6,13 +6,12 @@
 -- KEYS: the lock, the mark of this request being withdrawn or released, the
 -- tickets, the last token
 -- ARGV: "held REQUEST OWNER", lease in ms, the ticket or "" to draw none, ms for
--- which the last token is remembered (0: not fenced), or "" if there is no token
--- and this request was never refused
+-- which the last token is remembered (0: not fenced)
 -- Returns {1, the owner's grants, the token or 0}, or 1 for {1, 1, 0}; or {0, ms
 -- until the lock runs out, 0, the number of the ticket in the queue or 0}; with a fifth value if the user may not
 -- publish: why.
 local request, owner = string.match(ARGV[1], '^held (%S+) (.*)$')
-local draws, fenced = ARGV[3] ~= '', ARGV[4] ~= '' and ARGV[4] ~= '0'
+local draws, fenced = ARGV[3] ~= '', ARGV[4] ~= '0'
 local token, others, mine, last, over = nil, 0, 0, 0, {}
 
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then

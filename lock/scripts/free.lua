@@ -3,10 +3,8 @@
 -- hash.lua says what it is as soon as there is more to say of it. The lines that
 -- follow deal with all other requests.
 --
--- A request that was refused before is none of these: those who wait for a message
--- and have no ticket are told of the end of a hash alone. A request that is refused makes
--- the lock a hash.
-if ARGV[4] == '' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
+-- A request that is refused makes the lock a hash.
+if ARGV[4] == '0' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end

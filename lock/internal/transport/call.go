@@ -47,6 +47,7 @@ type Call struct {
 	Narrow *Call
 
 	name string // of a command
+	full bool   // the server doesn't know the script
 }
 
 // FirstKey is where the first key of a script is in what is sent.
@@ -62,12 +63,12 @@ func (s Call) key() string { return s.Keys[0] }
 
 // command is the call for go-redis: by digest, or in full. Its words are its own, since hooks may change them, and
 // the call may be sent again.
-func (s Call) command(ctx context.Context, full bool) *redis.Cmd {
+func (s Call) command(ctx context.Context) *redis.Cmd {
 	words := make([]any, 0, FirstKey+len(s.Keys)+len(s.Args))
 	switch {
 	case s.name != "":
 		words = append(words, s.name)
-	case full:
+	case s.full:
 		words = append(words, "eval", s.Script.source, len(s.Keys))
 	default:
 		words = append(words, "evalsha", s.Script.digest, len(s.Keys))

@@ -41,6 +41,9 @@ func IsTimeout(err error) bool {
 
 // IsUnsent reports whether there was no connection to send by.
 func IsUnsent(err error) bool {
+	if err == nil { // before the variable, which is allocated
+		return false
+	}
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
 }
@@ -48,24 +51,15 @@ func IsUnsent(err error) bool {
 // IsPassing reports whether the same request may fare better in a moment: when
 // go-redis would repeat it.
 func IsPassing(err error) bool {
-	if err == nil { // before the variables, which are allocated
-		return false
-	}
-	var dial *net.OpError
 	var network interface{ Timeout() bool }
 	switch {
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case IsUnsent(err):
 		return true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, redis.ErrPoolTimeout),
-		errors.As(err, &network):
-		return true
 	}
-	return IsBusy(err) || redis.IsReadOnlyError(err)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) || IsBusy(err) || redis.IsReadOnlyError(err)
 }
-
-func isUnknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // advice is what can be done about the errors of a server that have the text.
 var advice = []struct{ text, help string }{ //nolint:gochecknoglobals // a constant
@@ -90,9 +84,6 @@ const commands = "let the user run EVALSHA, EVAL, HGETALL, HMGET, HSET, PEXPIRE,
 
 // explain adds what can be done about an error of a server that concerns a key.
 func explain(err error, key string) error {
-	if err == nil {
-		return nil
-	}
 	for _, a := range advice {
 		if strings.Contains(err.Error(), a.text) {
 			return fmt.Errorf("key %s: %s: %w", key, a.help, err)

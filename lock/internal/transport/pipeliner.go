@@ -13,8 +13,8 @@ import (
 const (
 	// slots is how many calls are under way at a time while each goes alone.
 	slots = 4
-	// stallTimeout is how long a call waits, at most, while no pipeline is answered; and after what time a server
-	// that answers is too slow for calls that are sent by the goroutines of their callers.
+	// stallTimeout is after what time a pipeline counts no longer, and a server that answers is too slow for calls that are
+	// sent by the goroutines of their callers.
 	stallTimeout = 5 * time.Millisecond
 	// maxBatchCalls bounds a pipeline.
 	maxBatchCalls = 64
@@ -36,9 +36,8 @@ var errNoReply = errors.New("no reply")
 // The callers of one batch are likely to send their next calls when it is answered. So the
 // goroutine yields to them, until as many calls are queued: that row falls by a fifth without this.
 //
-// While no pipeline is answered for a while, the queue gets another slot: where the server is far away, or
-// connections are silent. Those that were under way then no longer count, so that one silent connection holds up the
-// others once. Half of the connections of the Redis client are left to others.
+// A pipeline that isn't answered for a while no longer counts: where the server is far away, or a connection is silent, which so
+// holds up the others once. Half of the connections of the Redis client are left to others.
 type pipeliner struct {
 	max   int // of slots, each for one pipeline
 	send  func(ctx context.Context, calls []*queuedCall)
@@ -47,11 +46,7 @@ type pipeliner struct {
 
 	mu        sync.Mutex
 	queue     []*queuedCall
-	inUse     int           // slots
-	inFlight  int           // pipelines, and requests that go alone; each has a slot
-	silent    int           // of them, that were in flight when none was answered for a while
-	stalls    int           // how often none was
-	completed int           // pipelines that were answered, or won't be
+	inUse     []time.Time   // slots, each by when it was taken
 	checking  bool          // a timer of sendSoon is running
 	took      time.Duration // until the last pipeline was answered; never, at first and where it wasn't
 	tookThen  time.Duration // and the one before
@@ -62,8 +57,6 @@ type pipeliner struct {
 type queuedCall struct {
 	ctx      context.Context //nolint:containedctx // it is that of the call
 	call     Call
-	full     bool          // the server doesn't know the script
-	taken    bool          // out of the queue, to be sent
 	done     chan struct{} // closed when there is a reply
 	reply    Reply
 	panicked any // what a hook of the Redis client panicked with
@@ -76,30 +69,44 @@ func newPipeliner(limit int, spawn func(func()), send func(ctx context.Context, 
 	return &pipeliner{max: limit, spawn: spawn, send: send, took: never, tookThen: never, yield: runtime.Gosched}
 }
 
-// hasSlot reports whether a slot is free: one of several, but where callers share pipelines, the only one.
-func (l *pipeliner) hasSlot() bool {
-	answering := l.inUse - l.silent
-	return l.inUse < l.max && (answering <= 0 || l.lastBatch <= 1 && answering < slots)
+// take takes a slot if one is free: one of several, but where callers share pipelines, the only one.
+func (l *pipeliner) take() (at time.Time, ok bool) {
+	now, answering := time.Now(), 0
+	for _, since := range l.inUse {
+		if now.Sub(since) < stallTimeout {
+			answering++
+		}
+	}
+	ok = len(l.inUse) < l.max && (answering == 0 || l.lastBatch <= 1 && answering < slots)
+	if ok {
+		l.inUse = append(l.inUse, now)
+	}
+	return now, ok
+}
+
+// free frees a slot that was taken then.
+func (l *pipeliner) free(at time.Time) {
+	i := slices.Index(l.inUse, at)
+	l.inUse = slices.Delete(l.inUse, i, i+1)
 }
 
 // takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
 // to answer soon, the last time or the time before.
-func (l *pipeliner) takeNow() bool {
+func (l *pipeliner) takeNow() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := min(l.took, l.tookThen) <= stallTimeout && l.lastBatch <= 1 && len(l.queue) == 0 && l.hasSlot()
-	if now {
-		l.inUse++
+	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || len(l.queue) > 0 {
+		return at, false
 	}
-	return now
+	return l.take()
 }
 
 // sendNow sends a call by the slot that was taken for it.
-func (l *pipeliner) sendNow(c *queuedCall) {
+func (l *pipeliner) sendNow(at time.Time, c *queuedCall) {
 	defer func() { // also where a hook panics
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.inUse--
+		l.free(at)
 		l.sendSoon()
 	}()
 	l.fly(c.ctx, []*queuedCall{c})
@@ -113,48 +120,47 @@ func (l *pipeliner) enqueue(c *queuedCall) {
 	l.sendSoon()
 }
 
-// sendSoon has the queue sent: at once if a slot is free, else by the next that is, or by another one if no pipeline is
-// answered for a while.
+// sendSoon has the queue sent: at once if a slot is free, else by the next that is, or by another one once those in use are
+// silent.
 func (l *pipeliner) sendSoon() {
-	if len(l.queue) > 0 && l.hasSlot() {
-		l.inUse++
-		l.spawn(l.sendQueue)
+	if len(l.queue) == 0 {
 		return
 	}
-	if l.checking || len(l.queue) == 0 || l.inUse >= l.max {
+	if at, ok := l.take(); ok {
+		l.spawn(func() { l.sendQueue(at) })
+		return
+	}
+	if l.checking || len(l.inUse) >= l.max {
 		return
 	}
 	l.checking = true
-	before := l.completed
 	time.AfterFunc(stallTimeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.checking = false; before == l.completed {
-			l.silent = l.inFlight
-			l.stalls++
-		}
+		l.checking = false
 		l.sendSoon()
 	})
 }
 
-// leave takes a call that no caller waits for out of the queue, if it is there. It reports whether it was sent.
+// leave takes a call that no caller waits for out of the queue, if it is there. Else it was sent.
 func (l *pipeliner) leave(c *queuedCall) (sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	queued := len(l.queue)
 	l.queue = slices.DeleteFunc(l.queue, func(other *queuedCall) bool { return other == c })
-	return c.taken
+	return len(l.queue) == queued
 }
 
 // sendQueue sends what is queued, by the slot of this goroutine, until nothing is or there is no slot for it any more.
-func (l *pipeliner) sendQueue() {
-	for calls := l.collect(); len(calls) > 0; calls = l.collect() {
+func (l *pipeliner) sendQueue(at time.Time) {
+	for calls := l.collect(&at); len(calls) > 0; calls = l.collect(&at) {
 		l.sendBatch(calls)
 	}
 }
 
 // collect takes the next calls out of the queue, and yields before to those that may come. Where there are none, or too
 // many slots are in use, it frees the slot.
-func (l *pipeliner) collect() (calls []*queuedCall) {
+func (l *pipeliner) collect(slot *time.Time) (calls []*queuedCall) {
 	begin := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,18 +169,17 @@ func (l *pipeliner) collect() (calls []*queuedCall) {
 		l.yield()
 		l.mu.Lock()
 	}
-	l.queue = slices.DeleteFunc(l.queue, callerGone)
-	if l.inUse--; len(l.queue) == 0 || !l.hasSlot() {
+	if l.free(*slot); len(l.queue) == 0 {
+		return nil
+	}
+	var ok bool
+	if *slot, ok = l.take(); !ok {
 		l.sendSoon()
 		return nil
 	}
-	l.inUse++
 	n := min(len(l.queue), maxBatchCalls)
 	calls = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
-	for _, c := range calls {
-		c.taken = true
-	}
 	return calls
 }
 
@@ -194,18 +199,9 @@ func (l *pipeliner) sendBatch(calls []*queuedCall) {
 // fly sends calls, and notes how long their replies took.
 func (l *pipeliner) fly(ctx context.Context, calls []*queuedCall) {
 	begin := time.Now()
-	l.mu.Lock()
-	l.inFlight++
-	stalls := l.stalls
-	l.mu.Unlock()
 	defer func() { // also where a hook panics
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.inFlight--
-		l.completed++
-		if stalls != l.stalls {
-			l.silent--
-		}
 		l.lastBatch, l.took, l.tookThen = len(calls), time.Since(begin), l.took
 		if slices.ContainsFunc(calls, unanswered) {
 			l.took, l.tookThen = never, never
@@ -232,16 +228,6 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 		}
 	}
 	return context.WithDeadline(context.Background(), last)
-}
-
-// callerGone reports whether no caller waits for a call in the queue any more, which then has its reply.
-func callerGone(c *queuedCall) bool {
-	err := c.ctx.Err()
-	if err != nil {
-		c.reply = Reply{Err: err, Left: true}
-		close(c.done)
-	}
-	return err != nil
 }
 
 func unanswered(c *queuedCall) bool { return c.reply.Err != nil && !IsRefusal(c.reply.Err) }

@@ -47,7 +47,7 @@ func testPipeliner(limit int, send func(context.Context, []*queuedCall)) *pipeli
 // ask sends a call for a key, and returns its reply.
 func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
 	w, done := Transport{pipeliner: l}, make(chan Reply, 1)
-	go func() { done <- w.once(ctx, callOf(key), false) }()
+	go func() { done <- w.once(ctx, callOf(key)) }()
 	synctest.Wait()
 	return done
 }
@@ -238,14 +238,14 @@ func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 		close(answered)
 		require.NoError(t, (<-silent).Err)
 		synctest.Wait()
-		require.Zero(t, l.silent+l.inUse)
+		require.Len(t, l.inUse, 0)
 	})
 }
 
 func (l *pipeliner) state() (busy, queued int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.inUse, len(l.queue)
+	return len(l.inUse), len(l.queue)
 }
 
 func TestDeadlineOfAPipeline(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 const (
 	// RetryLimit is for how long a call is repeated at most, so that a mark outlives its repetitions.
 	RetryLimit = time.Minute
-	// movedLimit bounds the search for the server to which a slot has moved, and
-	// movedPoll is how often the cluster client is asked for it.
+	// movedLimit is for how long a call is sent to the server that the cluster client knows, which says that the slot has
+	// moved, and movedPoll how often.
 	movedLimit = time.Second
 	movedPoll  = 10 * time.Millisecond
 )
@@ -75,12 +75,11 @@ func (w *Transport) Sharded() bool { return w.cluster != nil }
 // is aborted, whatever the server does: go-redis lets go of a request only at its own timeouts.
 func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	begin := time.Now()
-	full := false // the server doesn't know the script
 	for tries := 0; ; {
 		before := r
-		now, ok := w.tryNow(ctx, s, full)
+		now, ok := w.TryNow(ctx, s)
 		if r = now; !ok {
-			r = w.once(ctx, s, full)
+			r = w.once(ctx, s)
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
@@ -90,10 +89,10 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 			s.Inline = 0
 		case s.Narrow != nil && redis.IsTryAgainError(r.Err):
 			acked := s.Acked
-			s, full = *s.Narrow, false
+			s = *s.Narrow
 			s.Acked = acked
-		case isUnknownScript(r.Err) && !full:
-			full = true
+		case redis.HasErrorPrefix(r.Err, "NOSCRIPT") && !s.full:
+			s.full = true
 		case tries < w.retries && IsPassing(cmp.Or(r.Err, r.Unacked)) && time.Since(begin) < RetryLimit:
 			tries++
 			if !w.pause(ctx, tries, s.Abort) {
@@ -122,11 +121,11 @@ func (r Reply) endedBy(ctx context.Context) Reply {
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
 func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
-	return w.tryNow(ctx, s, false)
-}
-
-func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok bool) {
-	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil || !w.pipeliner.takeNow() {
+	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
+		return Reply{}, false
+	}
+	slot, ok := w.pipeliner.takeNow()
+	if !ok {
 		return Reply{}, false
 	}
 	at := time.Now().Add(s.Inline) // which a dial and the wait for a connection heed as well
@@ -135,8 +134,8 @@ func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok 
 		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), at)
 		defer cancel()
 	}
-	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply()}
-	w.pipeliner.sendNow(c)
+	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply()}
+	w.pipeliner.sendNow(slot, c) //nolint:contextcheck // what it sends for others has contexts of its own
 	return c.reply, true
 }
 
@@ -144,28 +143,22 @@ func (w *Transport) tryNow(ctx context.Context, s Call, full bool) (r Reply, ok 
 func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 && !IsTimeout(err) }
 
 // once has a call sent once, together with those of others, and awaits the reply.
-func (w *Transport) once(ctx context.Context, s Call, full bool) Reply {
+func (w *Transport) once(ctx context.Context, s Call) Reply {
 	if err := ctx.Err(); err != nil {
 		return Reply{Err: err, Left: true}
 	}
-	c := &queuedCall{ctx: ctx, call: s, full: full, reply: unknownReply(), done: make(chan struct{})}
+	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
-		w.pipeliner.enqueue(c)
+		w.pipeliner.enqueue(c) //nolint:contextcheck // see TryNow
 	} else {
-		c.taken = true
 		w.spawn(func() { w.sendToCluster(c) })
 	}
-	var left error
-	select {
-	case <-c.done:
-		if c.panicked != nil {
-			panic(c.panicked)
-		}
+	_, answered, left := Await(ctx, c.done, never, s.Abort)
+	switch {
+	case answered && c.panicked != nil:
+		panic(c.panicked)
+	case answered:
 		return c.reply
-	case <-ctx.Done():
-		left = ctx.Err()
-	case <-s.Abort:
-		left = ErrClosed
 	}
 	sent := w.pipeliner.leave(c)
 	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
@@ -182,35 +175,21 @@ func (w *Transport) sendToCluster(c *queuedCall) {
 		return
 	}
 	// WAIT has no key to be routed by.
-	for last := (*redis.Client)(nil); ; {
-		node, err := w.masterOtherThan(c.ctx, c.call.key(), last)
+	for begin := time.Now(); ; {
+		node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
 		if err != nil {
 			c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
 			return
 		}
 		w.send(c.ctx, node.Pipeline(), []*queuedCall{c})
-		if last = node; !redis.HasErrorPrefix(c.reply.Err, "MOVED") {
+		if !redis.HasErrorPrefix(c.reply.Err, "MOVED") || time.Since(begin) > movedLimit {
+			return
+		}
+		w.cluster.ReloadState(c.ctx)
+		if Sleep(c.ctx, movedPoll, nil) != nil {
 			return
 		}
 	}
-}
-
-// masterOtherThan is the server that serves a key, once the cluster client knows
-// of one other than the last, which said that the key has moved.
-func (w *Transport) masterOtherThan(ctx context.Context, key string, last *redis.Client) (*redis.Client, error) {
-	node, err := w.cluster.MasterForKey(ctx, key)
-	if last == nil || err != nil {
-		return node, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, movedLimit)
-	defer cancel()
-	for node == last && err == nil {
-		w.cluster.ReloadState(ctx)
-		if err = Sleep(ctx, movedPoll, nil); err == nil {
-			node, err = w.cluster.MasterForKey(ctx, key)
-		}
-	}
-	return node, err
 }
 
 // send sends calls in one pipeline, once, and has replicas acknowledge it if one of them wants that: WAIT
@@ -220,7 +199,7 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 	cmds := make([]*redis.Cmd, len(calls))
 	acked := false
 	for i, c := range calls {
-		cmds[i] = c.call.command(ctx, c.full)
+		cmds[i] = c.call.command(ctx)
 		_ = p.Process(ctx, noRetryCmd{cmds[i]})
 		acked = acked || c.call.Acked && w.acks > 0
 	}
@@ -268,7 +247,7 @@ func (noRetryCmd) NoRetry() bool { return true }
 func (w *Transport) Load() (pipelines, queued int) {
 	w.pipeliner.mu.Lock()
 	defer w.pipeliner.mu.Unlock()
-	return w.pipeliner.inUse, len(w.pipeliner.queue)
+	return len(w.pipeliner.inUse), len(w.pipeliner.queue)
 }
 
 // pause waits before one of the repetitions, as go-redis does; false if the
@@ -286,14 +265,26 @@ func (w *Transport) pause(ctx context.Context, tries int, abort <-chan struct{})
 
 // Sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.
 func Sleep(ctx context.Context, d time.Duration, abort <-chan struct{}) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-abort:
-		return ErrClosed
+	_, _, err := Await[struct{}](ctx, nil, d, abort)
+	return err
+}
+
+// Await waits for that time for a value, and reports whether it came; or returns an error, as Sleep does.
+func Await[T any](ctx context.Context, from <-chan T, d time.Duration, abort <-chan struct{}) (value T, came bool, err error) {
+	var over <-chan time.Time
+	if d < never {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
 	}
+	select {
+	case value = <-from:
+		came = true
+	case <-over:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-abort:
+		err = ErrClosed
+	}
+	return value, came, err
 }

@@ -105,7 +105,10 @@ func (u *Wakeups) Leave(w *Waiter, unused bool) {
 	defer u.mu.Unlock()
 	t := u.topics[w.channel]
 	t.waiters = slices.DeleteFunc(t.waiters, func(other *Waiter) bool { return other == w })
-	if (unused || len(w.Wake) > 0) && w.channel != u.inbox { // what is in the inbox is for one alone
+	if w.channel == u.inbox { // it stays subscribed to, and what is in it is for one alone
+		return
+	}
+	if unused || len(w.Wake) > 0 {
 		t.wake(1)
 	}
 	if len(t.waiters) == 0 {
