@@ -295,65 +295,21 @@ func (w *Client) order(ctx context.Context, o order) (done, error) {
 	}
 }
 
-// outcome is how an order ended; it is unknown if there was no answer.
-func (w *Client) outcome(ctx context.Context, o order) history.Type {
-	d, err := w.order(ctx, o)
-	if err != nil {
-		return history.Info
-	}
-	return d.Outcome
-}
-
-// Ask is [workload.Client.Ask].
-func (w *Client) Ask(ctx context.Context, r workload.Request) history.Type {
-	return w.outcome(ctx, order{Do: doAcquire, Ask: &r})
-}
-
-// Extend is [workload.Client.Extend].
-func (w *Client) Extend(ctx context.Context, d time.Duration) history.Type {
-	return w.outcome(ctx, order{Do: doExtend, Lease: d})
-}
-
-// Release is [workload.Client.Release].
-func (w *Client) Release(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doRelease})
-}
-
-// ReleaseFirst is [workload.Client.ReleaseFirst].
-func (w *Client) ReleaseFirst(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doFirst})
-}
-
-// ReleaseAgain is [workload.Client.ReleaseAgain].
-func (w *Client) ReleaseAgain(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doAgain})
-}
-
-// Read is [workload.Client.Read]. The resource stays here.
-func (w *Client) Read(ctx context.Context, name string, r workload.Resource) error {
-	w.keep(name, r)
-	d, err := w.order(ctx, order{Do: doRead, Name: name})
+// Do is [workload.Client.Do]. The resource stays here. The outcome is unknown if there was no answer.
+func (w *Client) Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error) {
+	w.mu.Lock()
+	w.resources[a.Name] = r
+	w.mu.Unlock()
+	d, err := w.order(ctx, order{Act: a})
 	switch {
 	case err != nil:
-		return err
+		return history.Info, err
 	case d.Refused:
-		return fmt.Errorf("%w: %s", workload.ErrRefused, d.Error)
+		err = fmt.Errorf("%w: %s", workload.ErrRefused, d.Error)
 	case d.Error != "":
-		return errors.New(d.Error)
+		err = errors.New(d.Error)
 	}
-	return nil
-}
-
-// Write is [workload.Client.Write]. The resource stays here.
-func (w *Client) Write(ctx context.Context, name string, r workload.Resource) history.Type {
-	w.keep(name, r)
-	return w.outcome(ctx, order{Do: doWrite, Name: name})
-}
-
-func (w *Client) keep(name string, r workload.Resource) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resources[name] = r
+	return d.Outcome, err
 }
 
 // Holding is [workload.Client.Holding], as of the last answer.
