@@ -12,12 +12,12 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
@@ -233,10 +233,8 @@ func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why str
 	at.Adopt = func(int) (func(), error) { return func() {}, nil } // it is of our group, which was adopted
 	at.Log = func() (io.WriteCloser, error) { return discard{os.Stderr}, nil }
 	o.Permits, o.Observer, o.At = s.Permits, observer, &at
-	return l.Connect(l.Begin(), &redis.UniversalOptions{
-		Addrs: s.Addresses, MasterName: s.Master, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
-		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
-		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}, o)
+	options := topologies.OnceOptions(s.Timeout)
+	options.Addrs, options.MasterName, options.IsClusterMode, options.Dialer = s.Addresses, s.Master, s.Cluster, dialer.DialContext
+	options.MaxRetries, options.PoolSize = s.Retries, s.PoolSize
+	return l.Connect(l.Begin(), options, o)
 }
