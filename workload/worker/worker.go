@@ -17,9 +17,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -331,10 +328,17 @@ func (w *Client) Name() string { return w.config.Name }
 
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
-func (w *Client) Pause(ctx context.Context) error { return w.stand(ctx, spawn.Stop, true) }
+func (w *Client) Pause(ctx context.Context) error { return w.stand(ctx, spawn.Pause) }
 
 // Resume lets a stopped process go on.
-func (w *Client) Resume(ctx context.Context) error { return w.stand(ctx, spawn.Continue, false) }
+func (w *Client) Resume(ctx context.Context) error { return w.stand(ctx, spawn.Resume) }
+
+// stand has the process stand still or go on, as long as it is there.
+func (w *Client) stand(ctx context.Context, do func(ctx context.Context, group int) error) error {
+	ctx, cancel := await.Unless(ctx, w.gone, errGone)
+	defer cancel()
+	return w.signal(func(group int) error { return do(ctx, group) })
+}
 
 func (w *Client) signal(send func(group int) error) error {
 	select {
@@ -346,46 +350,6 @@ func (w *Client) signal(send func(group int) error) error {
 		return fmt.Errorf("signal client %s: %w", w.config.Name, err)
 	}
 	return nil
-}
-
-// stand sends a signal, and waits until all threads stand still, or until none does.
-func (w *Client) stand(ctx context.Context, send func(group int) error, still bool) error {
-	if err := w.signal(send); err != nil {
-		return err
-	}
-	ctx, cancel := await.Unless(ctx, w.gone, errGone)
-	defer cancel()
-	err := await.Until(ctx, func() error {
-		states, err := w.states()
-		if err == nil && slices.ContainsFunc(states, func(state string) bool { return (state == "T") != still }) {
-			err = fmt.Errorf("its threads are still %s", strings.Join(states, " "))
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("look at client %s: %w", w.config.Name, err)
-	}
-	return nil
-}
-
-// states are those of the threads, each a letter of the kernel's: T for stopped.
-func (w *Client) states() ([]string, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", w.cmd.Process.Pid))
-	if err != nil || len(files) == 0 {
-		return nil, errors.New("it has no threads")
-	}
-	var states []string
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil { // a thread may have ended
-			continue
-		}
-		// The state follows the thread's name, which is in brackets.
-		_, after, _ := strings.Cut(string(stat), ") ")
-		state, _, _ := strings.Cut(after, " ")
-		states = append(states, state)
-	}
-	return states, nil
 }
 
 // Kill ends the process with SIGKILL, waits until it is gone, and records its
