@@ -279,10 +279,7 @@ func KnownIn(dir string) (all []Known, err error) {
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is more behind the list", path)
 	}
-	var kinds []string
-	for _, k := range checker.Kinds() {
-		kinds = append(kinds, k.Name)
-	}
+	kinds := names.Of(checker.Kinds(), func(k checker.Kind) string { return k.Name })
 	for i, k := range all {
 		if k.Kind == "" || k.Why == "" {
 			return nil, fmt.Errorf("%s: entry %d needs a kind, and a why", path, i+1)

@@ -142,18 +142,10 @@ func (c Case) Validate(l harness.LockSpec) error {
 		if k := workload.KindByName(name); k != nil {
 			errs = append(errs, l.Suits(*k))
 		} else {
-			errs = append(errs, names.Unknown("workload", name, workloads()))
+			errs = append(errs, names.Unknown("workload", name, workload.Names()))
 		}
 	}
 	return errors.Join(append(errs, c.config(l).Validate())...)
-}
-
-func workloads() []string {
-	var all []string
-	for _, k := range workload.Kinds() {
-		all = append(all, k.Name)
-	}
-	return all
 }
 
 // Simulable says why a lock can't be simulated on a topology; nil if it can.

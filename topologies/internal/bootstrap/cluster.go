@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -63,11 +66,7 @@ func (c *cluster) serving(ctx context.Context, name, shard string) ([]string, er
 	}
 	for _, r := range ranges {
 		if slot := c.parts.Slots[shard]; r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
-			var nodes []string
-			for _, n := range r.Nodes {
-				nodes = append(nodes, c.NodeAt(n.Addr))
-			}
-			return nodes, nil
+			return names.Of(r.Nodes, func(n redis.ClusterNode) string { return c.NodeAt(n.Addr) }), nil
 		}
 	}
 	return nil, fmt.Errorf("%s says that no node serves shard %s", name, shard)
