@@ -135,7 +135,7 @@ func (d *decoder) name(before int) (field int, known bool) {
 	if field, known = table.byName[string(name)]; !ok || !known || !d.next(':') {
 		return 0, false
 	}
-	usual.text, usual.field = string(d.line[from:d.at]), field
+	usual.text, usual.field = d.keep(d.line[from:d.at]), field
 	return field, true
 }
 

@@ -365,7 +365,7 @@ func (a *ownerState) close(end time.Duration, why string, by int64) {
 		}
 		old.cut(end)
 	}
-	a.Holds = append(a.Holds, h.Grant)
+	a.Holds = more(a.Holds, h.Grant)
 	a.hold, a.last, a.before = nil, nil, h.Grant
 }
 

@@ -79,6 +79,15 @@ func kept[T any](pages *[][]T, x T) *T {
 	return &(*p)[len(*p)-1]
 }
 
+// more is a list with x, and room for as many again where it had none: append makes a long list longer by a quarter, so that
+// most of what the judge of a long history allocates would be lists that were too short.
+func more[T any](list []T, x T) []T {
+	if len(list) == cap(list) {
+		list = slices.Grow(list, len(list))
+	}
+	return append(list, x)
+}
+
 // Ops are the operations in order of their invokes.
 func (r *Record) Ops() iter.Seq[*Op] {
 	return func(yield func(*Op) bool) {
@@ -125,7 +134,7 @@ func (r *Record) number(name string, hint int) int32 {
 	}
 	if !known {
 		n = int32(len(r.names)) //nolint:gosec // fewer than fit into memory
-		r.names = append(r.names, name)
+		r.names = more(r.names, name)
 		r.numbers[hash] = n
 	}
 	*last = n
@@ -207,7 +216,7 @@ func (r *Record) complete(e *history.Event) {
 			op.Queued = *e.Queued
 		}
 		l := r.lockOf[op.Lock]
-		l.Requests = append(l.Requests, op)
+		l.Requests = more(l.Requests, op)
 	default:
 	}
 }
@@ -256,7 +265,7 @@ func (r *Record) Close(truncated int) {
 		if op.Open() {
 			op.Complete.Time = r.End
 			if op.Verb == Acquire {
-				l.Requests = append(l.Requests, op)
+				l.Requests = more(l.Requests, op)
 			}
 		}
 		if expires := op.Expires(); expires > 0 && !op.Failed() && (op.Verb == Acquire || op.Verb == Extend) {
@@ -265,9 +274,9 @@ func (r *Record) Close(truncated int) {
 		switch {
 		case op.Lock == 0:
 		case op.Verb == Access:
-			l.Accesses = append(l.Accesses, op)
+			l.Accesses = more(l.Accesses, op)
 		default:
-			l.Ops = append(l.Ops, op)
+			l.Ops = more(l.Ops, op)
 		}
 	}
 	for _, op := range r.losts {
@@ -305,12 +314,7 @@ func (r *Record) crash(process int, from time.Duration) (at time.Duration, did b
 // Parts are the events of each of the operations that are kept, and of each notice of loss, as far as a record has them: without
 // errors, nodes and hold counts.
 func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
-	for op := range r.Ops() {
-		if keep(op) {
-			parts = append(parts, r.events(op))
-		}
-	}
-	for _, op := range r.losts {
+	for _, op := range append(slices.Collect(r.Ops()), r.losts...) {
 		if keep(op) {
 			parts = append(parts, r.events(op))
 		}
@@ -321,7 +325,7 @@ func (r *Record) Parts(keep func(*Op) bool) (parts [][]history.Event) {
 // events are the events of an operation.
 func (r *Record) events(op *Op) []history.Event {
 	e := history.Event{
-		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: op.Verb.op(),
+		Index: op.Invoke.Index, Time: op.Invoke.Time, Process: op.Process, Type: history.Invoke, Op: history.Op(op.Verb.String()),
 		Lock: r.names[op.Lock], Owner: r.names[op.Owner], Mode: op.Mode.mode(), Permits: int(op.Permits), Lease: op.Lease, Resource: r.names[op.Resource],
 	}
 	if op.Verb == Access && op.Unnamed() {
@@ -386,10 +390,8 @@ const (
 )
 
 // String is the name of the op in a history.
-func (v Verb) String() string { return string(v.op()) }
-
-func (v Verb) op() history.Op {
-	return [verbs]history.Op{history.Acquire, history.Release, history.Extend, history.Access, history.Lost}[v]
+func (v Verb) String() string {
+	return string([verbs]history.Op{history.Acquire, history.Release, history.Extend, history.Access, history.Lost}[v])
 }
 
 // A Mode is how a lock was asked for.

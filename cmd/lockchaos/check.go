@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	// storyEvents is the longest history that is kept in memory, for its story
+	// storyEvents is how many lines the longest history has that is kept in memory, for its story
 	// and figures. Of a longer one there are only the verdicts, as it streams by.
 	storyEvents = 100_000
 	// streamBudget bounds the judging of a longer history.
@@ -272,19 +273,12 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, resu
 	defer cancel()
 	var judges []checker.Checker
 	if j.from == "lockchaos" {
-		long := clocked{Reader: history.NewReader(r)}
-		next, stop := iter.Pull2(long.Reader.Events())
-		defer stop()
-		for more := true; more && err == nil; {
-			if len(long.head) > storyEvents {
-				long.next = next
-				return j.stream(ctx, &long)
-			}
-			var events []history.Event
-			events, err, more = next()
-			long.head = append(long.head, events...)
+		var long bool
+		if r, long, err = isLong(r); err == nil && long {
+			return j.stream(ctx, &clocked{Reader: history.NewReader(r)})
+		} else if err == nil {
+			in.History, err = history.ReadAll(r)
 		}
-		in.History = &history.History{Events: long.head, Truncated: long.Truncated()}
 	} else if r, err = history.Plain(r); err == nil {
 		if j.from == "jepsen" {
 			in.History, err = importers.Jepsen(r)
@@ -308,13 +302,36 @@ func (j *judging) read(ctx context.Context, r io.Reader) (in reports.Input, resu
 	return in, reports.Summarize(in), nil
 }
 
+// isLong reports whether a history has more lines than storyEvents, or more bytes than mostOfRun. What it read of the
+// text for that is in the reader that it returns, too.
+func isLong(r io.Reader) (all io.Reader, long bool, err error) {
+	if f, is := r.(*os.File); is {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > mostOfRun {
+			return r, true, nil
+		}
+	}
+	if r, err = history.Plain(r); err != nil {
+		return nil, false, err
+	}
+	var head bytes.Buffer
+	for lines := 0; err == nil && !long; long = lines > storyEvents || head.Len() > mostOfRun {
+		var n int64
+		n, err = io.CopyN(&head, r, 1<<20)
+		lines += bytes.Count(head.Bytes()[head.Len()-int(n):], []byte("\n"))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fmt.Errorf("read history: %w", err)
+	}
+	return io.MultiReader(&head, r), long, nil
+}
+
 // stream judges a long history.
 func (j *judging) stream(ctx context.Context, r *clocked) (in reports.Input, results reports.Results, err error) {
 	switch {
 	case j.out != "":
-		return in, results, fmt.Errorf("--out needs the whole history in memory, and this one has more than %d events: leave it out", storyEvents)
+		return in, results, fmt.Errorf("--out needs the whole history in memory, and this one is too long for that: leave it out")
 	case j.clockError > 0:
-		return in, results, fmt.Errorf("--clock-error needs the whole history in memory, and this one has more than %d events: judge a part of it", storyEvents)
+		return in, results, fmt.Errorf("--clock-error needs the whole history in memory, and this one is too long for that: judge a part of it")
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamBudget)
 	defer cancel()
@@ -355,19 +372,17 @@ func verdictStory(report checker.Report) reports.Story {
 	return story
 }
 
-// A clocked is a history of which the beginning was read, and keeps the first events of two clocks.
+// A clocked is a history that keeps the first events of two clocks.
 type clocked struct {
 	*history.Reader
 
-	head   []history.Event
-	next   func() ([]history.Event, error, bool) // what comes after that
 	clocks []history.Event
 }
 
 // Events are all events of the history.
 func (r *clocked) Events() iter.Seq2[[]history.Event, error] {
 	return func(yield func([]history.Event, error) bool) {
-		for events, err, more := r.head, error(nil), true; more; events, err, more = r.next() {
+		for events, err := range r.Reader.Events() {
 			for i := range events {
 				e := &events[i]
 				if e.Process >= 0 && len(r.clocks) < 2 && !slices.ContainsFunc(r.clocks, func(c history.Event) bool { return c.Clock == e.Clock }) {
@@ -377,7 +392,6 @@ func (r *clocked) Events() iter.Seq2[[]history.Event, error] {
 			if !yield(events, err) {
 				return
 			}
-			r.head = nil
 		}
 	}
 }

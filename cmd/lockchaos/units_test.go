@@ -18,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -405,6 +406,22 @@ func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
 	require.Equal(t, "invalid", results.Verdict)
 	require.Greater(t, results.Events, storyEvents)
+}
+
+// What tells a long history from a short one reads nothing away, and tells a reader that fails.
+func TestALongHistoryHasMoreLines(t *testing.T) {
+	t.Parallel()
+	for lines, long := range map[int]bool{0: false, storyEvents: false, storyEvents + 1: true} {
+		text := strings.Repeat("{}\n", lines)
+		r, is, err := isLong(strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, long, is, lines)
+		all, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, len(text), len(all))
+	}
+	_, _, err := isLong(io.MultiReader(strings.NewReader("{}\n"), iotest.ErrReader(os.ErrDeadlineExceeded)))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // The history of a run is judged with its record, unless that would take too much
