@@ -70,11 +70,7 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 // What a lock keeps is learnt in whatever database of a server it is.
 func TestLearn_AnotherDatabase(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.New(topologies.Single, topologies.Options{})
-	require.NoError(t, err)
-	d, err := runtest.Setup(t).Backend.Start(t.Context(), topology)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
+	d := runtest.Start(t, runtest.Setup(t).Backend, topologies.Single, topologies.Options{})
 	options := d.ClientOptions("zone-a")
 	options.DB = 2
 	rdb := topologies.Clients(options)[0]

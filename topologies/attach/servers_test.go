@@ -220,7 +220,5 @@ func (i *installation) backend() attach.Backend {
 // within bounds a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return runtest.Within(t, 2*time.Minute)
 }

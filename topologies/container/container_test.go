@@ -112,9 +112,7 @@ func start(tb testing.TB, b Backend, name string) topologies.Deployment {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return runtest.Within(t, 3*time.Minute)
 }
 
 // engine is a connection to the engine that the tests look with.
