@@ -36,7 +36,7 @@ func Clusters(in reports.Input) []Cluster {
 	results := reports.Summarize(in)
 	var effective []reports.Fault
 	for _, f := range results.Faults {
-		if f.OK && (f.Met == nil || *f.Met > 0) {
+		if f.Counts() {
 			effective = append(effective, f)
 		}
 	}

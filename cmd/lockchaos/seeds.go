@@ -372,16 +372,11 @@ func (s *seedResult) tell(in reports.Input, results reports.Results) {
 	if len(violated) > 0 {
 		s.Found = results.Story.Headline + " (" + strings.Join(violated, ", ") + ")"
 	}
-	for _, e := range in.History.Events {
-		switch {
-		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-			s.Landed[e.Fault]-- // of effect, and no request met it
-			s.Failed[e.Fault]++
-		case e.Op != history.Inject:
-		case e.Type == history.OK:
-			s.Landed[e.Fault]++
-		case e.Type == history.Fail:
-			s.Failed[e.Fault]++
+	for _, f := range results.Faults {
+		if f.Counts() {
+			s.Landed[f.Name]++
+		} else {
+			s.Failed[f.Name]++
 		}
 	}
 }
