@@ -3,13 +3,13 @@ package simulation
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"path/filepath"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // The ways to search.
@@ -137,9 +137,7 @@ func (s *Search) Write(w io.Writer) error {
 		}
 		c.Kinds[i] = &beside
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(c)
+	return say.JSON(w, c)
 }
 
 // Take takes over what a shard made of the kind's first case, which is the first of all shards, and reports whether it is that.

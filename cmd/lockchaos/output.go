@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -35,14 +34,7 @@ func (e outputError) Error() string { return fmt.Sprintf("write output: %v", e.e
 func (e outputError) Unwrap() error { return e.error }
 
 // json prints a value as indented JSON.
-func (a *app) json(v any) error { return asHarness(indented(a.stdout, v)) }
-
-// indented writes a value as indented JSON.
-func indented(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
+func (a *app) json(v any) error { return asHarness(say.JSON(a.stdout, v)) }
 
 // sayEvery is how often progress is printed where no line can be rewritten.
 const sayEvery = 5 * time.Second
