@@ -14,8 +14,8 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/simulation/simredis"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -40,7 +40,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	})
 	for _, e := range accepted(h, history.Inject) {
 		if e.Fault == "migrate-slot" {
-			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", simredis.KeySlot("redislock:"+e.Params["key"])))
+			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", traffic.KeySlot("redislock:"+e.Params["key"])))
 		}
 	}
 }

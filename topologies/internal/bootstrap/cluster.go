@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -80,8 +81,8 @@ func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
 			return &lacking{name, name + " to answer", err}
 		}
 		for _, want := range [][2]string{
-			{"cluster_slots_assigned", strconv.Itoa(slots)},
-			{"cluster_slots_ok", strconv.Itoa(slots)},
+			{"cluster_slots_assigned", strconv.Itoa(traffic.Slots)},
+			{"cluster_slots_ok", strconv.Itoa(traffic.Slots)},
 			{"cluster_known_nodes", strconv.Itoa(len(servers))},
 			{"cluster_state", "ok"},
 		} {
