@@ -3,7 +3,6 @@ package faults
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -11,8 +10,7 @@ import (
 
 // Markdown is the table of all faults that the documentation has.
 func Markdown() string {
-	columns := []string{"fault", "target", "parameters", "life", "effects", "observed as its effect", "healed by", "pitfalls"}
-	text := say.Row(columns...) + say.Row(slices.Repeat([]string{"---"}, len(columns))...)
+	rows := [][]string{{"fault", "target", "parameters", "life", "effects", "observed as its effect", "healed by", "pitfalls"}}
 	for _, spec := range All() {
 		var params, effects []string
 		for _, p := range spec.Params {
@@ -25,10 +23,12 @@ func Markdown() string {
 		if spec.Target == AtDeployment {
 			target = ""
 		}
-		text += say.Row("`"+spec.Name+"`", cmp.Or(target, "–"), cmp.Or(strings.Join(params, "; "), "–"), string(spec.Life), cmp.Or(strings.Join(effects, ", "), "–"),
-			spec.Observed, cmp.Or(spec.Healed, "–"), spec.Pitfall)
+		rows = append(rows, []string{
+			"`" + spec.Name + "`", cmp.Or(target, "–"), cmp.Or(strings.Join(params, "; "), "–"), string(spec.Life), cmp.Or(strings.Join(effects, ", "), "–"),
+			spec.Observed, cmp.Or(spec.Healed, "–"), spec.Pitfall,
+		})
 	}
-	return text
+	return say.Markdown(rows)
 }
 
 // markdown is the parameter as the table has it: "`by`: ms, from 100".

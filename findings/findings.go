@@ -141,8 +141,7 @@ func ByName(all []Finding, wanted []string) ([]Finding, error) {
 
 // Markdown is the page of all findings.
 func Markdown(all []Finding) string {
-	columns := []string{"finding", "library", "what it does", "kind", "found", "correct lock", "public report"}
-	text := say.Row(columns...) + say.Row(slices.Repeat([]string{"---"}, len(columns))...)
+	rows := [][]string{{"finding", "library", "what it does", "kind", "found", "correct lock", "public report"}}
 	for _, f := range all {
 		found := f.Rate.String()
 		if f.FixedRate != nil {
@@ -152,8 +151,10 @@ func Markdown(all []Finding) string {
 		if f.Issue != "" {
 			issue = "[" + strings.TrimPrefix(f.Issue, "https://github.com/") + "](" + f.Issue + ")"
 		}
-		text += say.Row("`"+f.Name+"`", fmt.Sprintf("%s %s (%s)", f.Library.Name, f.Version, f.Language),
-			strings.ReplaceAll(strings.TrimSpace(f.Text), "\n", " "), "`"+f.Kind+"`", found, f.Control.String(), issue+"; "+f.View)
+		rows = append(rows, []string{
+			"`" + f.Name + "`", fmt.Sprintf("%s %s (%s)", f.Library.Name, f.Version, f.Language),
+			strings.ReplaceAll(strings.TrimSpace(f.Text), "\n", " "), "`" + f.Kind + "`", found, f.Control.String(), issue + "; " + f.View,
+		})
 	}
-	return text
+	return say.Markdown(rows)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -119,10 +118,10 @@ func (t table) objects() []map[string]string {
 
 // markdown is the table in Markdown, with the names in the first column as code.
 func (t table) markdown() string {
-	text := say.Row(t.columns...) + say.Row(slices.Repeat([]string{"---"}, len(t.columns))...)
+	rows := [][]string{t.columns}
 	for _, r := range t.rows {
 		named := "`" + strings.ReplaceAll(r[0], ", ", "`, `") + "`"
-		text += say.Row(append([]string{named}, r[1:]...)...)
+		rows = append(rows, append([]string{named}, r[1:]...))
 	}
-	return text
+	return say.Markdown(rows)
 }

@@ -3,6 +3,7 @@ package say
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -20,6 +21,18 @@ func Aligned(rows [][]string) string {
 		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return text.String()
+}
+
+// Markdown is a table in Markdown, of which the first row is the head.
+func Markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		b.WriteString(Row(row...))
+		if i == 0 {
+			b.WriteString(Row(slices.Repeat([]string{"---"}, len(row))...))
+		}
+	}
+	return b.String()
 }
 
 // Row is a row of a table in Markdown. What ends a cell is escaped.
