@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // slicesOf are rounds of one second with so many cycles.
@@ -44,11 +46,7 @@ func TestRank(t *testing.T) {
 	} {
 		w.Metric = metric
 		w.rank()
-		var got []string
-		for _, s := range w.Systems {
-			got = append(got, s.Name)
-		}
-		require.Equal(t, want, got)
+		require.Equal(t, want, names.Of(w.Systems, func(s SystemResult) string { return s.Name }))
 	}
 }
 

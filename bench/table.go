@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -260,12 +259,8 @@ func (r Results) WriteText(out io.Writer, width int) error {
 		fmt.Fprintln(out, w.title())
 		fmt.Fprintln(out, " ", r.rounds(w))
 		rows, unfit := w.rows()
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		for _, row := range fit(rows, width) {
-			fmt.Fprintln(table, "  "+strings.Join(row, "\t"))
-		}
-		if err := table.Flush(); err != nil {
-			return err
+		for line := range strings.Lines(say.Aligned(fit(rows, width))) {
+			fmt.Fprint(out, "  "+line)
 		}
 		if len(unfit) > 0 {
 			fmt.Fprintln(out, "  did not take part:", strings.Join(unfit, ", "))
@@ -369,10 +364,7 @@ func (r Results) WriteMarkdown(out io.Writer) error {
 		fmt.Fprintf(out, "\n## %s\n\n%s (%s). %s.\n\n", w.Name, sentence(w.About), w.loop(), sentence(r.rounds(w)))
 		rows, unfit := w.rows()
 		for i, row := range rows {
-			for j := range row {
-				row[j] = strings.ReplaceAll(row[j], "|", `\|`)
-			}
-			fmt.Fprintln(out, "| "+strings.Join(row, " | ")+" |")
+			fmt.Fprint(out, say.Row(row...))
 			if i == 0 {
 				fmt.Fprintln(out, "|---|"+strings.Repeat("---:|", len(row)-2)+"---|")
 			}

@@ -36,7 +36,7 @@ func Clusters(in reports.Input) []Cluster {
 	results := reports.Summarize(in)
 	var effective []reports.Fault
 	for _, f := range results.Faults {
-		if f.OK && (f.Met == nil || *f.Met > 0) {
+		if f.Counts() {
 			effective = append(effective, f)
 		}
 	}
@@ -173,11 +173,6 @@ func (c Cluster) follows(other Cluster) bool {
 
 // repeats reports whether another cluster says the same of faults of the same names.
 func (c Cluster) repeats(other Cluster) bool {
-	names := func(c Cluster) (names []string) {
-		for _, s := range c.Suspects {
-			names = append(names, c.Faults[s].Name)
-		}
-		return names
-	}
-	return c.Kind == other.Kind && slices.Equal(names(c), names(other))
+	same := func(a, b int) bool { return c.Faults[a].Name == other.Faults[b].Name }
+	return c.Kind == other.Kind && slices.EqualFunc(c.Suspects, other.Suspects, same)
 }

@@ -83,11 +83,8 @@ func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, cont
 			return p, err
 		}
 		failed := err
-		judged := reports.Input{}
-		if judged.Run, err = history.Dir(to).Run(); err != nil {
-			return p, err
-		}
-		if judged.History, err = history.Dir(to).History(); err != nil {
+		judged, err := reports.ReadRecord(to)
+		if err != nil {
 			return p, err
 		}
 		judged.Report = harness.Judge(ctx, judged.Run, judged.History)

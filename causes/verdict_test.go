@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -127,11 +128,7 @@ func TestMeasure(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.text, c.Text)
 			require.Equal(t, tt.verdict, c.Verdict)
-			var roles []string
-			for _, f := range c.Faults {
-				roles = append(roles, f.Role)
-			}
-			require.Equal(t, tt.roles, roles)
+			require.Equal(t, tt.roles, names.Of(c.Faults, func(f history.Suspect) string { return f.Role }))
 			for _, a := range c.Arms {
 				require.Equal(t, reports.Interval(a.Seen, a.N), a.Interval)
 			}

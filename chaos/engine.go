@@ -101,11 +101,9 @@ func setup(dir, command string, seed uint64) harness.Config {
 const judgeBudget = time.Minute
 
 // judgeRun judges the run in a folder, and writes its reports there.
-func judgeRun(ctx context.Context, dir string) (in reports.Input, err error) {
-	if in.Run, err = history.Dir(dir).Run(); err != nil {
-		return in, err
-	}
-	if in.History, err = history.Dir(dir).History(); err != nil {
+func judgeRun(ctx context.Context, dir string) (reports.Input, error) {
+	in, err := reports.ReadRecord(dir)
+	if err != nil {
 		return in, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeBudget)

@@ -23,12 +23,7 @@ import (
 // one is a running server, with the links to it.
 func one(t *testing.T, config harness.Config) topologies.Deployment {
 	t.Helper()
-	topology, err := topologies.New(topologies.Single, topologies.Options{})
-	require.NoError(t, err)
-	d, err := config.Backend.Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return d
+	return runtest.Start(t, config.Backend, topologies.Single, topologies.Options{})
 }
 
 // Each check finds the bug that it is for, says what is told of it, and has nothing to say of the correct

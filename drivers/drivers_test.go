@@ -3,7 +3,6 @@ package drivers_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -447,17 +446,11 @@ func TestDrivers_SymfonyEndsEarly(t *testing.T) {
 	need(t, php)
 	spec, err := harness.Program(absolute(t, php.file), nil)
 	require.NoError(t, err)
-	topology, err := topologies.New(topologies.Single, topologies.Options{})
-	require.NoError(t, err)
-	d, err := runtest.Servers().Start(t.Context(), topology)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	at := harness.PlaceIn(d, topology.Of(topologies.Zone)[0])
+	at := harness.PlaceIn(runtest.Start(t, runtest.Servers(), topologies.Single, topologies.Options{}), "zone-a")
 	l, closeLock, err := spec.Open(nil, harness.LockOptions{At: &at})
 	require.NoError(t, err)
 	defer closeLock()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := runtest.Within(t, time.Minute)
 	acquire := func(owner string) *lock.Hold {
 		for {
 			h, err := l.Acquire(ctx, "orders", lock.Options{Owner: owner, Lease: 20 * time.Millisecond})

@@ -128,11 +128,11 @@ func (m *slotMigration) agreed(ctx context.Context, nodes []node) (slot int, fro
 			return nil //nolint:nilerr // it is returned below, and not awaited
 		}
 		for _, n := range [...]node{from, to} {
-			role, err := n.rdb().Do(limited, "ROLE").Slice()
+			role, _, err := topologies.RoleOf(limited, n.rdb())
 			if err != nil {
 				return fmt.Errorf("ask %s for its role: %w", n.Name(), err)
 			}
-			if len(role) == 0 || role[0] != "master" {
+			if role != topologies.Master {
 				return fmt.Errorf("%s is no master, as it says, and %s says that it is", n.Name(), nodes[0].Name())
 			}
 		}

@@ -1,18 +1,16 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/lockchaos/lockchaos/internal/say"
 )
 
 // Markdown is the table of all faults that the documentation has.
 func Markdown() string {
-	var b strings.Builder
-	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	columns := []string{"fault", "target", "parameters", "life", "effects", "observed as its effect", "healed by", "pitfalls"}
-	row(columns...)
-	row(slices.Repeat([]string{"---"}, len(columns))...)
+	rows := [][]string{{"fault", "target", "parameters", "life", "effects", "observed as its effect", "healed by", "pitfalls"}}
 	for _, spec := range All() {
 		var params, effects []string
 		for _, p := range spec.Params {
@@ -25,17 +23,12 @@ func Markdown() string {
 		if spec.Target == AtDeployment {
 			target = ""
 		}
-		row("`"+spec.Name+"`", orDash(target), orDash(strings.Join(params, "; ")), string(spec.Life), orDash(strings.Join(effects, ", ")),
-			spec.Observed, orDash(spec.Healed), spec.Pitfall)
+		rows = append(rows, []string{
+			"`" + spec.Name + "`", cmp.Or(target, "–"), cmp.Or(strings.Join(params, "; "), "–"), string(spec.Life), cmp.Or(strings.Join(effects, ", "), "–"),
+			spec.Observed, cmp.Or(spec.Healed, "–"), spec.Pitfall,
+		})
 	}
-	return b.String()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
+	return say.Markdown(rows)
 }
 
 // markdown is the parameter as the table has it: "`by`: ms, from 100".

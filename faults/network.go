@@ -305,11 +305,7 @@ func halves(t topologies.Topology, bridge string) map[string]bool {
 }
 
 func nodeNames(t topologies.Topology) []string {
-	var all []string
-	for _, n := range t.Nodes {
-		all = append(all, n.Name)
-	}
-	return all
+	return names.Of(t.Nodes, func(n topologies.Node) string { return n.Name })
 }
 
 // onLinks makes a fault of the links that a step's target selects.

@@ -18,17 +18,7 @@ func TestMain(m *testing.M) { runtest.Main(m) }
 // deployed is a deployment with its usual servers, or the test is skipped where there are none.
 func deployed(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
-	runtest.NeedStore(t, topologies.StoreRedis)
-	var o topologies.Options
-	if name == topologies.Cluster {
-		o.NodeTimeout = time.Second // so that no server fails over only because the machine is busy
-	}
-	topology, err := topologies.New(name, o)
-	require.NoError(t, err)
-	d, err := runtest.Servers().Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return d
+	return runtest.Start(t, runtest.Servers(), name, topologies.Options{})
 }
 
 // client is a service's client in zone-a.

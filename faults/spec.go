@@ -129,11 +129,7 @@ func ByName(name string) (Spec, error) {
 
 // Names are the names of faults.
 func Names(specs []Spec) []string {
-	var all []string
-	for _, s := range specs {
-		all = append(all, s.Name)
-	}
-	return all
+	return names.Of(specs, func(s Spec) string { return s.Name })
 }
 
 // Has reports whether the fault has an effect.
@@ -234,11 +230,7 @@ func (spec Spec) AimOf(ctx context.Context, d topologies.Deployment, s Step) str
 	if err != nil || len(links) > fewLinks || !strings.Contains(s.Target, ">") {
 		return s.Target
 	}
-	var found []string
-	for _, l := range links {
-		found = append(found, l.Name())
-	}
-	return strings.Join(found, " ")
+	return strings.Join(names.Of(links, topologies.Link.Name), " ")
 }
 
 // Lacks says why a deployment can't have the fault at all; nil if it can.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -140,8 +141,7 @@ func ByName(all []Finding, wanted []string) ([]Finding, error) {
 
 // Markdown is the page of all findings.
 func Markdown(all []Finding) string {
-	var b strings.Builder
-	b.WriteString("| finding | library | what it does | kind | found | correct lock | public report |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	rows := [][]string{{"finding", "library", "what it does", "kind", "found", "correct lock", "public report"}}
 	for _, f := range all {
 		found := f.Rate.String()
 		if f.FixedRate != nil {
@@ -151,8 +151,10 @@ func Markdown(all []Finding) string {
 		if f.Issue != "" {
 			issue = "[" + strings.TrimPrefix(f.Issue, "https://github.com/") + "](" + f.Issue + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s %s (%s) | %s | `%s` | %s | %s | %s; %s |\n", f.Name, f.Library.Name, f.Version, f.Language,
-			strings.ReplaceAll(strings.TrimSpace(f.Text), "\n", " "), f.Kind, found, f.Control, issue, f.View)
+		rows = append(rows, []string{
+			"`" + f.Name + "`", fmt.Sprintf("%s %s (%s)", f.Library.Name, f.Version, f.Language),
+			strings.ReplaceAll(strings.TrimSpace(f.Text), "\n", " "), "`" + f.Kind + "`", found, f.Control.String(), issue + "; " + f.View,
+		})
 	}
-	return b.String()
+	return say.Markdown(rows)
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 func header(shard fleet.Shard) fleet.Header {
@@ -127,11 +128,7 @@ func TestJoin(t *testing.T) {
 		}
 		c, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "order"))
 		require.NoError(t, err)
-		var jobs []string
-		for _, r := range c.Runs {
-			jobs = append(jobs, r.Job)
-		}
-		require.Equal(t, want, jobs)
+		require.Equal(t, want, names.Of(c.Runs, func(r fleet.Joined) string { return r.Job }))
 		require.Equal(t, missing, c.Missing)
 		require.Zero(t, c.Repeated)
 		require.Len(t, c.Cut, cut)

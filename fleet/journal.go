@@ -234,6 +234,26 @@ func (found Recorded) resumedBy(h Header) error {
 // Runs are those that it had when it was resumed.
 func (j *Journal) Runs() []Run { return j.runs }
 
+// Left are those of jobs, by their names, of which the journal had no run when it was resumed. Each run of the others is counted.
+func Left[J any](j *Journal, jobs []J, name func(J) string, count func(J, Run) error) (left []J, err error) {
+	played := map[string][]Run{}
+	for _, r := range j.Runs() {
+		played[r.Job] = append(played[r.Job], r)
+	}
+	for _, job := range jobs {
+		runs := played[name(job)]
+		if len(runs) == 0 {
+			left = append(left, job)
+		}
+		for _, r := range runs {
+			if err := count(job, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return left, nil
+}
+
 // Append notes a run that has ended, with an ID and this machine's name, and returns once it is on the disk.
 func (j *Journal) Append(r Run) error {
 	r.ID, r.Host = rand.Text(), j.host

@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
@@ -244,11 +244,7 @@ func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Finding {
 // Write writes what is remembered into a folder, in one step.
 func (m *Memory) Write(dir string) error {
 	m.Format, m.Findings = format, findings(m.Nights)
-	return history.WriteFile(filepath.Join(dir, FindingsFile), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(m)
-	})
+	return history.WriteFile(filepath.Join(dir, FindingsFile), func(w io.Writer) error { return say.JSON(w, m) })
 }
 
 // A Known is a finding that people know of. A field that is empty stands for any.
@@ -279,10 +275,7 @@ func KnownIn(dir string) (all []Known, err error) {
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is more behind the list", path)
 	}
-	var kinds []string
-	for _, k := range checker.Kinds() {
-		kinds = append(kinds, k.Name)
-	}
+	kinds := names.Of(checker.Kinds(), func(k checker.Kind) string { return k.Name })
 	for i, k := range all {
 		if k.Kind == "" || k.Why == "" {
 			return nil, fmt.Errorf("%s: entry %d needs a kind, and a why", path, i+1)

@@ -10,15 +10,14 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 	"github.com/lockchaos/lockchaos/workload/worker"
 )
@@ -26,13 +25,7 @@ import (
 // A Client is a client of a script: a [workload.Client], or a process of its own
 // that has one.
 type Client interface {
-	Ask(ctx context.Context, r workload.Request) history.Type
-	Extend(ctx context.Context, d time.Duration) history.Type
-	Release(ctx context.Context) history.Type
-	ReleaseFirst(ctx context.Context) history.Type
-	ReleaseAgain(ctx context.Context) history.Type
-	Read(ctx context.Context, name string, r workload.Resource) error
-	Write(ctx context.Context, name string, r workload.Resource) history.Type
+	Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error)
 	Holding() bool
 	Owner() string
 }
@@ -61,7 +54,7 @@ func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (C
 
 // A watched client records that it lost a hold which no lease ends at the moment at which
 // it is told, whatever the script does then: nothing else in the history says until when
-// it believed in it. Ask, Extend, Release, ReleaseFirst, ReleaseAgain, Read, Write and AwaitLost exclude each other.
+// it believed in it. Do and AwaitLost exclude each other.
 type watched struct {
 	workload.Client
 
@@ -70,15 +63,15 @@ type watched struct {
 	watching sync.WaitGroup
 }
 
-// Ask is that of [workload.Client].
-func (c *watched) Ask(ctx context.Context, r workload.Request) history.Type {
+// Do is that of [workload.Client].
+func (c *watched) Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	outcome := c.Client.Ask(ctx, r)
-	if lost := c.LostUnleased(); lost != nil {
+	outcome, err := c.Client.Do(ctx, a, r)
+	if lost := c.LostUnleased(); lost != nil && a.Do == workload.DoAsk {
 		c.watching.Go(func() { c.watch(lost) })
 	}
-	return outcome
+	return outcome, err
 }
 
 // watch notices that the hold is lost, unless it is released before.
@@ -92,45 +85,6 @@ func (c *watched) watch(lost <-chan struct{}) {
 		}
 	case <-c.ended:
 	}
-}
-
-// alone does something that excludes all else.
-func (c *watched) alone(do func() history.Type) history.Type {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return do()
-}
-
-// Extend is that of [workload.Client].
-func (c *watched) Extend(ctx context.Context, d time.Duration) history.Type {
-	return c.alone(func() history.Type { return c.Client.Extend(ctx, d) })
-}
-
-// Release is that of [workload.Client].
-func (c *watched) Release(ctx context.Context) history.Type {
-	return c.alone(func() history.Type { return c.Client.Release(ctx) })
-}
-
-// ReleaseFirst is that of [workload.Client].
-func (c *watched) ReleaseFirst(ctx context.Context) history.Type {
-	return c.alone(func() history.Type { return c.Client.ReleaseFirst(ctx) })
-}
-
-// ReleaseAgain is that of [workload.Client].
-func (c *watched) ReleaseAgain(ctx context.Context) history.Type {
-	return c.alone(func() history.Type { return c.Client.ReleaseAgain(ctx) })
-}
-
-// Read is that of [workload.Client].
-func (c *watched) Read(ctx context.Context, name string, r workload.Resource) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Client.Read(ctx, name, r)
-}
-
-// Write is that of [workload.Client].
-func (c *watched) Write(ctx context.Context, name string, r workload.Resource) history.Type {
-	return c.alone(func() history.Type { return c.Client.Write(ctx, name, r) })
 }
 
 // AwaitLost waits until the client is told that it lost what it was granted last.
@@ -279,10 +233,8 @@ func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why str
 	at.Adopt = func(int) (func(), error) { return func() {}, nil } // it is of our group, which was adopted
 	at.Log = func() (io.WriteCloser, error) { return discard{os.Stderr}, nil }
 	o.Permits, o.Observer, o.At = s.Permits, observer, &at
-	return l.Connect(l.Begin(), &redis.UniversalOptions{
-		Addrs: s.Addresses, MasterName: s.Master, IsClusterMode: s.Cluster, Dialer: dialer.DialContext,
-		MaxRetries: s.Retries, DialerRetries: 1, PoolSize: s.PoolSize,
-		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}, o)
+	options := topologies.OnceOptions(s.Timeout)
+	options.Addrs, options.MasterName, options.IsClusterMode, options.Dialer = s.Addresses, s.Master, s.Cluster, dialer.DialContext
+	options.MaxRetries, options.PoolSize = s.Retries, s.PoolSize
+	return l.Connect(l.Begin(), options, o)
 }

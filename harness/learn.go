@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -69,11 +70,7 @@ type SentCommand struct {
 
 // KeysOf are the keys of the lock of that name.
 func (f Footprint) KeysOf(name string) []string {
-	keys := make([]string, 0, len(f.Keys))
-	for _, k := range f.Keys {
-		keys = append(keys, strings.ReplaceAll(k, namePart, name))
-	}
-	return keys
+	return names.Of(f.Keys, func(k string) string { return strings.ReplaceAll(k, namePart, name) })
 }
 
 // HeldOn reports whether a server has a key of the lock of that name. It can't tell

@@ -14,8 +14,8 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/simulation/simredis"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -40,7 +40,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	})
 	for _, e := range accepted(h, history.Inject) {
 		if e.Fault == "migrate-slot" {
-			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", simredis.KeySlot("redislock:"+e.Params["key"])))
+			require.Contains(t, e.Value, fmt.Sprintf("slot %d ", traffic.KeySlot("redislock:"+e.Params["key"])))
 		}
 	}
 }
@@ -70,11 +70,7 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 // What a lock keeps is learnt in whatever database of a server it is.
 func TestLearn_AnotherDatabase(t *testing.T) {
 	t.Parallel()
-	topology, err := topologies.New(topologies.Single, topologies.Options{})
-	require.NoError(t, err)
-	d, err := runtest.Setup(t).Backend.Start(t.Context(), topology)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
+	d := runtest.Start(t, runtest.Setup(t).Backend, topologies.Single, topologies.Options{})
 	options := d.ClientOptions("zone-a")
 	options.DB = 2
 	rdb := topologies.Clients(options)[0]

@@ -30,8 +30,7 @@ func (st *Session) refused(ctx context.Context, lock, owner string) {
 	defer st.looking.Unlock()
 	for _, name := range st.deployment.Topology().Of(topologies.Redis) {
 		server := st.deployment.Server(name).Observer()
-		role, err := server.Do(ctx, "ROLE").Slice()
-		if err != nil || len(role) == 0 || role[0] != "master" {
+		if role, _, err := topologies.RoleOf(ctx, server); err != nil || role != topologies.Master {
 			continue
 		}
 		if e, left := st.lock.LeftOn(ctx, server, name, lock, owner); left {

@@ -48,12 +48,7 @@ func TestFaultsWaitForWhatALockSays(t *testing.T) {
 func TestLocksDeclareTheirKeysAndCommands(t *testing.T) {
 	t.Parallel()
 	const name = "lock-2"
-	setup := runtest.Setup(t)
-	topology, err := topologies.ByName(topologies.Single)
-	require.NoError(t, err)
-	d, err := setup.Backend.Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, runtest.Setup(t).Backend, topologies.Single, topologies.Options{})
 	tag := func(key string) string {
 		if _, rest, ok := strings.Cut(key, "{"); ok {
 			key, _, _ = strings.Cut(rest, "}")

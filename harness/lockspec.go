@@ -325,11 +325,7 @@ type Locks []LockSpec
 
 // Names lists them.
 func (ls Locks) Names() []string {
-	list := make([]string, 0, len(ls))
-	for _, l := range ls {
-		list = append(list, l.Name)
-	}
-	return list
+	return names.Of(ls, func(l LockSpec) string { return l.Name })
 }
 
 // ByName returns the lock with that name. The error for one that is not there

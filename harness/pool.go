@@ -150,11 +150,11 @@ func (d *pooled) reset(ctx context.Context) error {
 			continue
 		}
 		rdb := d.Server(n.Name).Observer()
-		role, err := rdb.Do(ctx, "ROLE").Slice()
+		role, _, err := topologies.RoleOf(ctx, rdb)
 		switch {
 		case err != nil:
 			return err
-		case len(role) == 0 || (role[0] == "master") != (n.Role == topologies.Master):
+		case role != n.Role:
 			return fmt.Errorf("%s is no %s any more", n.Name, n.Role)
 		case n.Role != topologies.Master:
 			continue

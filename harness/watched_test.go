@@ -50,7 +50,9 @@ func TestWatchedClient_recordsAtOnceThatItLost(t *testing.T) {
 				Client: workload.Client{Name: "a", Locker: locker, Recorder: recorder, Processes: &workload.Processes{}, Careless: true},
 				ended:  make(chan struct{}),
 			}
-			require.Equal(t, history.OK, c.Ask(t.Context(), workload.Request{Locks: []string{"orders"}, Lease: tt.lease}))
+			outcome, err := c.Do(t.Context(), workload.Act{Do: workload.DoAsk, Ask: workload.Request{Locks: []string{"orders"}, Lease: tt.lease}}, nil)
+			require.NoError(t, err)
+			require.Equal(t, history.OK, outcome)
 			require.ErrorIs(t, granted.Extend(t.Context(), time.Second), lock.ErrNotHeld) // as its library tells
 			if tt.want == 0 {
 				close(c.ended)

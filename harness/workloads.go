@@ -27,17 +27,13 @@ func (r RandomRun) Wait() time.Duration {
 
 // parseWorkload finds the kinds of a comma list.
 func parseWorkload(list string) ([]workload.Kind, error) {
-	var known []string
-	for _, k := range workload.Kinds() {
-		known = append(known, k.Name)
-	}
 	var kinds []workload.Kind
 	var errs []error
 	for name := range strings.SplitSeq(list, ",") {
 		if k := workload.KindByName(name); k != nil {
 			kinds = append(kinds, *k)
 		} else {
-			errs = append(errs, names.Unknown("workload", name, known))
+			errs = append(errs, names.Unknown("workload", name, workload.Names()))
 		}
 	}
 	return kinds, errors.Join(errs...)

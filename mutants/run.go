@@ -332,7 +332,7 @@ func (p *testClient) writes(ctx context.Context) error {
 // follows waits until the client talks to the master.
 func (p *testClient) follows(ctx context.Context) error {
 	return p.run.await(ctx, p.Name+" to find the master", func() bool {
-		role, err := p.rdb.Do(ctx, "ROLE").Slice()
-		return err == nil && len(role) > 0 && role[0] == "master"
+		role, _, err := topologies.RoleOf(ctx, p.rdb)
+		return err == nil && role == topologies.Master
 	})
 }

@@ -319,7 +319,7 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 	for _, r := range c.Rows {
 		rows = append(rows, []string{say.OneLine(r.What), r.Values[0], r.Values[1], r.Change})
 	}
-	return write(w, "comparison", b.String()+"\n\n"+aligned(rows), nil)
+	return write(w, "comparison", b.String()+"\n\n"+say.Aligned(rows), nil)
 }
 
 // A Curve is a distribution of times, in the order of its shares.

@@ -65,6 +65,14 @@ func WriteDir(dir string, in Input) error {
 	return errors.Join(errs...)
 }
 
+// ReadRecord reads what a run left in its directory, without its results.
+func ReadRecord(dir string) (in Input, err error) {
+	if in.Run, err = history.Dir(dir).Run(); err == nil {
+		in.History, err = history.Dir(dir).History()
+	}
+	return in, err
+}
+
 // ReadDir reads a run directory for another look at it: the run, the history,
 // and the verdicts as they were stored. Its errors name every part that is
 // missing or damaged; what could be read is returned beside them, with the

@@ -87,17 +87,23 @@ type JointRun struct {
 func NewJointRun(r Results, dir string) JointRun {
 	run := JointRun{
 		Verdict: r.Verdict, Expect: r.Expect, Scenario: r.Scenario, Topology: r.Topology, Lock: r.Lock, Seed: r.Seed,
-		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r), after: map[string]time.Duration{},
+		Headline: r.Story.Headline, Command: r.Command, Dir: dir, suite: junitSuiteOf(&r), after: r.After(),
 	}
 	run.Kinds = slices.Sorted(maps.Keys(r.Counts.Kinds))
+	return run
+}
+
+// After is when the first violation of each kind was there.
+func (r Results) After() map[string]time.Duration {
+	first := map[string]time.Duration{}
 	for i := range r.Properties {
 		for _, v := range r.Properties[i].Violations {
-			if at, known := run.after[v.Kind]; !known || v.From < at {
-				run.after[v.Kind] = v.From
+			if at, known := first[v.Kind]; !known || v.From < at {
+				first[v.Kind] = v.From
 			}
 		}
 	}
-	return run
+	return first
 }
 
 // met reports whether a run gave the verdict that it must: valid, unless its scenario

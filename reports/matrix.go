@@ -306,7 +306,7 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 	for i := range m.Cells {
 		rows = append(rows, m.words(&m.Cells[i]))
 	}
-	return write(w, "matrix", aligned(rows)+strings.Join(append(m.why(), ""), "\n"), nil)
+	return write(w, "matrix", say.Aligned(rows)+strings.Join(append(m.why(), ""), "\n"), nil)
 }
 
 func (m *Matrix) writeMarkdown(w io.Writer) error {

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"unicode/utf8"
 
@@ -186,19 +185,4 @@ func md(text string) string {
 		marks = append(marks, mark, "\\"+mark)
 	}
 	return strings.NewReplacer(marks...).Replace(say.OneLine(text))
-}
-
-// aligned is a table for a terminal.
-func aligned(rows [][]string) string {
-	var out bytes.Buffer
-	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	_ = t.Flush() // into memory
-	var text strings.Builder
-	for line := range strings.Lines(out.String()) {
-		text.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return text.String()
 }

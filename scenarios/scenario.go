@@ -359,11 +359,7 @@ func Load(file string, locks harness.Locks, allowExec bool) (Scenario, error) {
 
 // VariantNames lists the names of the variants.
 func (s Scenario) VariantNames() []string {
-	var variants []string
-	for _, v := range s.Variants {
-		variants = append(variants, v.Name)
-	}
-	return variants
+	return names.Of(s.Variants, func(v Variant) string { return v.Name })
 }
 
 // As returns the scenario as the variant has it; the empty variant is the

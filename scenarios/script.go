@@ -280,18 +280,19 @@ func (p *scriptRun) act(ctx context.Context, c harness.Client, step ScriptStep) 
 	case step.requests():
 		return p.insist(ctx, c, step)
 	case step.Read != "":
-		return c.Read(ctx, step.Read, p.resource(step.Client, step.Read))
+		_, err := c.Do(ctx, workload.Act{Do: workload.DoRead, Name: step.Read}, p.resource(step.Client, step.Read))
+		return err
 	}
 	name := cmp.Or(step.Write, step.Access)
 	r := p.resource(step.Client, name)
 	e := ended{step, history.Fail}
 	var refused error
 	if step.Access != "" {
-		refused = c.Read(ctx, name, r)
+		_, refused = c.Do(ctx, workload.Act{Do: workload.DoRead, Name: name}, r)
 	}
 	switch {
 	case refused == nil:
-		e.outcome = c.Write(ctx, name, r)
+		e.outcome, _ = c.Do(ctx, workload.Act{Do: workload.DoWrite, Name: name}, r)
 	case !errors.Is(refused, workload.ErrRefused) || step.Until == "":
 		return refused
 	}
@@ -322,27 +323,27 @@ func (p *scriptRun) once(ctx context.Context, c harness.Client, step ScriptStep,
 
 // request makes one request, and looks at the servers when an acquire was answered.
 func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptStep, again bool) history.Type {
+	a, r := workload.Act{Do: workload.DoRelease}, workload.Resource(nil)
 	switch {
 	case step.Acquire != "":
-		outcome := c.Ask(ctx, step.ask(p.scenario.Lock))
-		if outcome != history.Fail {
-			p.owners.add(step.Acquire, c.Owner())
-		}
-		if outcome != history.Info {
-			p.lookForKey(ctx, step.Acquire)
-		}
-		return outcome
+		a = workload.Act{Do: workload.DoAsk, Ask: step.ask(p.scenario.Lock)}
 	case step.Extend != "":
-		return c.Extend(ctx, step.Lease)
+		a = workload.Act{Do: workload.DoExtend, Lease: step.Lease}
 	case step.Write != "":
-		return c.Write(ctx, step.Write, p.resource(step.Client, step.Write))
+		a, r = workload.Act{Do: workload.DoWrite, Name: step.Write}, p.resource(step.Client, step.Write)
 	case again || step.Release != "" && p.beliefs.unsure(step): // a release that was confirmed may be unknown once more, since it may be of the first; the next one is refused
-		return c.ReleaseAgain(ctx)
+		a.Do = workload.DoReleaseAgain
 	case step.First:
-		return c.ReleaseFirst(ctx)
-	default:
-		return c.Release(ctx)
+		a.Do = workload.DoReleaseFirst
 	}
+	outcome, _ := c.Do(ctx, a, r) // an error is of a read
+	if a.Do == workload.DoAsk && outcome != history.Fail {
+		p.owners.add(step.Acquire, c.Owner())
+	}
+	if a.Do == workload.DoAsk && outcome != history.Info {
+		p.lookForKey(ctx, step.Acquire)
+	}
+	return outcome
 }
 
 // holds says why a client can't extend or give back what the step says.

@@ -99,17 +99,11 @@ func (e Expectation) validate() error {
 	if e.Verdict != string(checker.Valid) && e.Verdict != string(checker.Invalid) {
 		return fmt.Errorf("expect valid or invalid, not %q", e.Verdict)
 	}
-	var kinds []string
-	for _, k := range checker.Kinds() {
-		kinds = append(kinds, k.Name)
-	}
+	kinds := names.Of(checker.Kinds(), func(k checker.Kind) string { return k.Name })
 	if e.Violation != "" && !slices.Contains(kinds, e.Violation) {
 		return names.Unknown("kind of violation", e.Violation, kinds)
 	}
-	var known []string
-	for _, c := range checker.Standard() {
-		known = append(known, c.Name())
-	}
+	known := names.Of(checker.Standard(), checker.Checker.Name)
 	for _, name := range e.Holds {
 		if !slices.Contains(known, name) {
 			return names.Unknown("property", name, known)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
-	"github.com/lockchaos/lockchaos/simulation/simredis"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -98,7 +98,7 @@ func serverName(i int) string { return "redis-" + strconv.Itoa(i) }
 
 // shardOfLocks is the shard of a cluster that has the first lock, counted from 0.
 func (c Case) shardOfLocks(l harness.LockSpec) int {
-	return world.ShardOf(simredis.KeySlot(l.KeyOf(c.config(l).LockNames()[0])), clusterMasters)
+	return world.ShardOf(traffic.KeySlot(l.KeyOf(c.config(l).LockNames()[0])), clusterMasters)
 }
 
 // Shard is the shard of a simulated cluster that has a server: the one that is its master at
@@ -142,18 +142,10 @@ func (c Case) Validate(l harness.LockSpec) error {
 		if k := workload.KindByName(name); k != nil {
 			errs = append(errs, l.Suits(*k))
 		} else {
-			errs = append(errs, names.Unknown("workload", name, workloads()))
+			errs = append(errs, names.Unknown("workload", name, workload.Names()))
 		}
 	}
 	return errors.Join(append(errs, c.config(l).Validate())...)
-}
-
-func workloads() []string {
-	var all []string
-	for _, k := range workload.Kinds() {
-		all = append(all, k.Name)
-	}
-	return all
 }
 
 // Simulable says why a lock can't be simulated on a topology; nil if it can.

@@ -21,6 +21,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -263,9 +264,7 @@ func (s *player) links(target string) []string {
 	for i, name := range parties {
 		parties[i] = s.scenario.Clients[name]
 	}
-	for _, n := range s.servers {
-		parties = append(parties, n.Name())
-	}
+	parties = append(parties, names.Of(s.servers, (*world.Node).Name)...)
 	slices.Sort(parties)
 	for _, party := range slices.Compact(parties) {
 		for _, n := range s.servers {

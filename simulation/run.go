@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
@@ -209,12 +208,9 @@ func zoneName(i int) string { return "zone-" + string(rune('a'+i)) }
 
 // options are those of the clients of a zone: the ones of runs on real servers.
 func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
-	o := &redis.UniversalOptions{
-		Dialer: z.Dialer(), MaxRetries: -1, DialerRetries: 1, PoolSize: poolSize,
-		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize, PipelineReadBufferSize: bufferSize, PipelineWriteBufferSize: bufferSize,
-		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
+	o := topologies.OnceOptions(clientTimeout)
+	o.Dialer, o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = z.Dialer(), poolSize, bufferSize, bufferSize
+	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = bufferSize, bufferSize
 	if len(d.sentinels) > 0 {
 		o.MasterName, o.Addrs = world.MasterName, d.sentinels
 	} else {

@@ -3,6 +3,8 @@ package topologies
 import (
 	"slices"
 	"sync"
+
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // The names of the topologies.
@@ -68,11 +70,7 @@ func (s Shape) can(option string) bool { return slices.Contains(s.Options, optio
 
 // Names lists the topologies that [New] knows.
 func Names() []string {
-	var all []string
-	for _, s := range shapes() {
-		all = append(all, s.Name)
-	}
-	return all
+	return names.Of(shapes(), func(s Shape) string { return s.Name })
 }
 
 // StoreOf is the store that the servers of the topology of that name are of.
@@ -80,11 +78,7 @@ func StoreOf(name string) string { return ShapeOf(name).Store }
 
 // Stores lists the stores of all topologies.
 func Stores() []string {
-	var all []string
-	for _, s := range shapes() {
-		all = append(all, s.Store)
-	}
-	return slices.Compact(all)
+	return slices.Compact(names.Of(shapes(), func(s Shape) string { return s.Store }))
 }
 
 // NamesOf lists the topologies whose servers are of a store.

@@ -217,6 +217,50 @@ func Outcome(err error, refusals ...error) history.Type {
 	}
 }
 
+// An Act is one thing that a client does, as data: scripts say it, and a client that is a process of its own is told so.
+type Act struct {
+	// Do is one of [DoAsk] and the like.
+	Do string `json:"do"`
+	// Ask is what is asked for, Lease that of an extension, and Name that of a resource.
+	Ask   Request       `json:"ask,omitzero"`
+	Lease time.Duration `json:"lease,omitempty"`
+	Name  string        `json:"name,omitempty"`
+}
+
+// What a client can be told to do: what its methods of these names do.
+const (
+	DoAsk          = "ask"
+	DoExtend       = "extend"
+	DoRelease      = "release"
+	DoReleaseFirst = "release-first"
+	DoReleaseAgain = "release-again"
+	DoRead         = "read"
+	DoWrite        = "write"
+)
+
+// Do does what it is told, with the resource that the act names, and returns the outcome, or the error of a read.
+func (c *Client) Do(ctx context.Context, a Act, r Resource) (outcome history.Type, err error) {
+	switch a.Do {
+	case DoAsk:
+		outcome = c.Ask(ctx, a.Ask)
+	case DoExtend:
+		outcome = c.Extend(ctx, a.Lease)
+	case DoRelease:
+		outcome = c.Release(ctx)
+	case DoReleaseFirst:
+		outcome = c.ReleaseFirst(ctx)
+	case DoReleaseAgain:
+		outcome = c.ReleaseAgain(ctx)
+	case DoRead:
+		err = c.Read(ctx, a.Name, r)
+	case DoWrite:
+		outcome = c.Write(ctx, a.Name, r)
+	default:
+		err = fmt.Errorf("a client can't be told to %q", a.Do)
+	}
+	return outcome, err
+}
+
 // Acquire asks once for a lock, and waits for it for so long. It returns the
 // outcome. A client that is granted one forgets the holds that it had.
 func (c *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {

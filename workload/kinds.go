@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 )
 
 // Contended is the kind of workload that every lock can have.
@@ -122,6 +123,9 @@ func Kinds() []Kind {
 }
 
 var kinds = sync.OnceValue(Kinds) //nolint:gochecknoglobals // a simulation asks for a kind some ten times in a case
+
+// Names lists the kinds.
+func Names() []string { return names.Of(Kinds(), func(k Kind) string { return k.Name }) }
 
 // KindByName is the kind with that name, which must not be changed; nil for none.
 func KindByName(name string) *Kind {

@@ -17,12 +17,7 @@ import (
 // start starts an etcd with nothing in it, and returns the address of one of its members.
 func start(t *testing.T) string {
 	t.Helper()
-	runtest.NeedStore(t, topologies.StoreEtcd)
-	members, err := topologies.ByName(topologies.EtcdCluster)
-	require.NoError(t, err)
-	d, err := runtest.Backend{}.Start(t.Context(), members)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, runtest.Backend{}, topologies.EtcdCluster, topologies.Options{})
 	return d.Server("etcd-1").Observer().Options().Addr
 }
 

@@ -25,13 +25,7 @@ type ensemble struct{ topologies.Deployment }
 
 func start(t *testing.T) ensemble {
 	t.Helper()
-	runtest.NeedStore(t, topologies.StoreZooKeeper)
-	topology, err := topologies.ByName(topologies.ZooKeeperEnsemble)
-	require.NoError(t, err)
-	d, err := runtest.Backend{}.Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return ensemble{d}
+	return ensemble{runtest.Start(t, runtest.Backend{}, topologies.ZooKeeperEnsemble, topologies.Options{})}
 }
 
 // open opens a session of a zone, under a root that no other has.
@@ -65,8 +59,7 @@ func TestZooKeeper(t *testing.T) {
 // What a holder does whose links fall silent until its session has ended, and that nothing
 // of it stays behind.
 func (e ensemble) silence(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := runtest.Within(t, 2*time.Minute)
 	const ttl = 2 * time.Second
 	holds := map[zookeeper.Heed]*lock.Hold{}
 	others := map[zookeeper.Heed]*zookeeper.Locker{}
@@ -120,8 +113,7 @@ func (e ensemble) silence(t *testing.T) {
 // A request that is given up while its connection is silent leaves no node behind, whether
 // its node was made or not; and a hold that was lost leaves none in a session that lives on.
 func (e ensemble) nothingStays(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := runtest.Within(t, 2*time.Minute)
 	root := "/" + rand.Text()
 	l := e.open(t, "zone-a", root, zookeeper.Disconnected, time.Minute)
 	h, err := l.Acquire(ctx, "held", lock.Options{})

@@ -19,6 +19,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
@@ -283,7 +284,7 @@ func benchEtcd(d topologies.Deployment) bench.System {
 // benchFormats write the results.
 func benchFormats(r bench.Results) map[string]func(io.Writer) error {
 	return map[string]func(io.Writer) error{
-		"json": func(w io.Writer) error { return indented(w, r) }, "html": r.WritePage, "markdown": r.WriteMarkdown, "benchfmt": r.WriteBenchfmt,
+		"json": func(w io.Writer) error { return say.JSON(w, r) }, "html": r.WritePage, "markdown": r.WriteMarkdown, "benchfmt": r.WriteBenchfmt,
 	}
 }
 

@@ -178,13 +178,7 @@ func judgedRuns(c fleet.Campaign) (runs []fleet.Judged, unknown int, err error) 
 			continue
 		}
 		run.Lock, run.Topology, run.Faults, run.Seed, run.Command = r.Results.Lock, r.Results.Topology, r.Mix, r.Seed, r.Command
-		for _, property := range r.Results.Properties {
-			for _, v := range property.Violations {
-				if at, there := run.Kinds[v.Kind]; !there || v.From < at {
-					run.Kinds[v.Kind] = v.From
-				}
-			}
-		}
+		run.Kinds = r.Results.After()
 		runs = append(runs, run)
 	}
 	return runs, unknown, nil

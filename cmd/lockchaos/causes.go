@@ -54,11 +54,10 @@ go on otherwise.`,
 			if err != nil {
 				return fmt.Errorf("causes %s: %w", args[0], err)
 			}
-			in, err := readRecord(args[0])
+			in, err := judgeOnly(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			in.Report = harness.Judge(cmd.Context(), in.Run, in.History)
 			measured := a.measureCauses(cmd.Context(), args[0], &in, r, &serverFlags{backend: run.Backend})
 			return worst(a.conclude(args[0], asJSON), measured)
 		},

@@ -128,9 +128,7 @@ func commandLines(doc, program string) [][]string {
 			sources = append(sources, line)
 		}
 	}
-	for _, m := range code.FindAllStringSubmatch(rest, -1) {
-		sources = append(sources, strings.Join(strings.Fields(m[1]), " "))
-	}
+	sources = append(sources, names.Of(code.FindAllStringSubmatch(rest, -1), func(m []string) string { return strings.Join(strings.Fields(m[1]), " ") })...)
 	var lines [][]string
 	for _, source := range sources {
 		source, _, _ = strings.Cut(source, " #")
@@ -151,11 +149,8 @@ var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // shellWords splits a line at spaces that are not in single quotes.
 func shellWords(line string) []string {
-	var words []string
-	for _, m := range regexp.MustCompile(`(?:[^\s']|'[^']*')+`).FindAllString(line, -1) {
-		words = append(words, strings.ReplaceAll(m, "'", ""))
-	}
-	return words
+	words := regexp.MustCompile(`(?:[^\s']|'[^']*')+`).FindAllString(line, -1)
+	return names.Of(words, func(w string) string { return strings.ReplaceAll(w, "'", "") })
 }
 
 // checkCommand demands that a command line names a command, flags and things
@@ -183,10 +178,7 @@ func checkCommand(t *testing.T, where string, words []string) {
 	require.NoError(t, cmd.ParseFlags(rest), at)
 	rows, err := findings.Rows([]string{"lib:all"}) // NAME@TOPOLOGY
 	require.NoError(t, err)
-	var libraries []string
-	for _, row := range rows {
-		libraries = append(libraries, strings.Split(row, "@")[0])
-	}
+	libraries := names.Of(rows, func(row string) string { return strings.Split(row, "@")[0] })
 	in := func(what string, known []string, given ...string) {
 		for _, name := range given {
 			if name != "" {

@@ -94,27 +94,26 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		return err
 	}
 	defer journal.Close()
-	known, err := playedBefore(journal, func(line fleet.Run) (r findings.Result, err error) {
-		err = line.Decode(o.out, &r)
-		return r, err
-	})
-	if err != nil {
+	results := map[string]findings.Result{}
+	job := func(f findings.Finding) string { return fleet.Job(f.Name, 1) }
+	if _, err = fleet.Left(journal, all, job, func(f findings.Finding, line fleet.Run) error {
+		var r findings.Result
+		err := line.Decode(o.out, &r)
+		results[f.Name] = r
+		return err
+	}); err != nil {
 		return err
 	}
 	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
 	for _, f := range all {
-		job := fleet.Job(f.Name, 1)
-		var r findings.Result
-		if before := known[job]; len(before) > 0 {
-			r = before[len(before)-1]
-		}
-		if len(known[job]) == 0 || r.Uninstalled {
+		r, played := results[f.Name]
+		if !played || r.Uninstalled {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
 			r = p.Play(cmd.Context(), f, f.Rate.Of, o.control)
 			if cmd.Context().Err() != nil {
 				return asHarness(context.Cause(cmd.Context()))
 			}
-			if err := noteJob(journal, fleet.Run{Job: job}, r); err != nil {
+			if err := noteJob(journal, fleet.Run{Job: job(f)}, r); err != nil {
 				return err
 			}
 		}

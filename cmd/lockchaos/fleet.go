@@ -18,6 +18,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/simulation"
 )
 
 // A division is what a user can say of the seeds of a campaign, and of the processes that play them.
@@ -85,19 +86,6 @@ func (d *division) open(dir string, h fleet.Header, locks ...string) (*fleet.Jou
 		err = harnessError{err}
 	}
 	return j, err
-}
-
-// playedBefore are the results that a journal has, by their jobs.
-func playedBefore[R any](j *fleet.Journal, read func(fleet.Run) (R, error)) (map[string][]R, error) {
-	all := map[string][]R{}
-	for _, line := range j.Runs() {
-		r, err := read(line)
-		if err != nil {
-			return nil, err
-		}
-		all[line.Job] = append(all[line.Job], r)
-	}
-	return all, nil
 }
 
 // noteJob appends a job's result to a journal.
@@ -237,7 +225,7 @@ func (a *app) mergeSimulated(ctx context.Context, c fleet.Campaign, out string) 
 	for i, job := range jobs {
 		order[job] = i
 	}
-	s := simulatedSearch{Search: searchRandom, Kinds: []*simulatedKind{}}
+	s := &simulation.Search{Search: simulation.SearchRandom, Kinds: []*simulation.Kind{}}
 	for _, line := range c.Runs {
 		n, err := simulatedNoteOf(line.Run, line.Folder)
 		if err != nil {
@@ -250,24 +238,24 @@ func (a *app) mergeSimulated(ctx context.Context, c fleet.Campaign, out string) 
 		}
 		s.Topology, s.Lock = n.Result.Case.Topology, n.Result.Case.Lock
 		s.Repeated, s.Exact = s.Repeated+n.Again, s.Exact || n.Exact
-		s.add(order[line.Job], n.Result)
+		s.Add(order[line.Job], n.Result)
 	}
-	s.sort()
+	s.Sort()
 	for _, k := range s.Kinds {
 		for _, from := range c.Folders { // also of a second try of the shard, where the first was ended before
 			if k.Dir != "" {
 				break
 			}
-			if err := k.take(ctx, from, out); err != nil {
+			if err := takeKind(ctx, k, from, out); err != nil {
 				return err
 			}
 		}
 	}
-	if err := history.WriteFile(filepath.Join(out, searchFile), s.write); err != nil {
+	if err := history.WriteFile(filepath.Join(out, searchFile), s.Write); err != nil {
 		return asHarness(err)
 	}
 	a.printKinds(s)
-	return worst(s.exit(), a.printMerge(c, out))
+	return worst(searched(s), a.printMerge(c, out))
 }
 
 // printMerge says how whole the campaign is. One that is not whole is unknown.

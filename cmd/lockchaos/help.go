@@ -78,30 +78,20 @@ func needed() map[string]string {
 func (a *app) values() map[string]func() (list []string) {
 	return map[string]func() []string{
 		"topology": topologies.Names, "backend": backendNames, "format": reportFormats, "from": sources,
-		"lock":   func() []string { return append(a.locks.Names(), harness.ProgramPrefix) },
-		"faults": func() []string { return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...) },
-		"expect": func() []string { return []string{"valid", "invalid"} },
-		"workload": func() (list []string) {
-			for _, w := range workload.Kinds() {
-				list = append(list, w.Name)
-			}
-			return list
-		},
+		"lock":     func() []string { return append(a.locks.Names(), harness.ProgramPrefix) },
+		"faults":   func() []string { return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...) },
+		"expect":   func() []string { return []string{"valid", "invalid"} },
+		"workload": workload.Names,
 		"lockchaos reproduce": func() (list []string) {
 			catalogue, _ := scenarios.Catalogue(a.locks)
 			for _, s := range catalogue {
 				list = append(list, s.Name)
-				for _, v := range s.VariantNames() {
-					list = append(list, s.Name+"/"+v)
-				}
+				list = append(list, names.Of(s.VariantNames(), func(v string) string { return s.Name + "/" + v })...)
 			}
 			return list
 		},
-		"lockchaos mutants": func() (list []string) {
-			for _, m := range mutants.Mutants() {
-				list = append(list, m.Name)
-			}
-			return list
+		"lockchaos mutants": func() []string {
+			return names.Of(mutants.Mutants(), func(m mutants.Mutant) string { return m.Name })
 		},
 	}
 }

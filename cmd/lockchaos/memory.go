@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
 // measureEvery is how often the memory is measured.
@@ -48,18 +50,10 @@ func easeMemory() int64 {
 
 // groupLimits are the files that may say how much memory the control groups of the program have.
 func groupLimits() []string {
-	const root = "/sys/fs/cgroup"
-	files := []string{root + "/memory.max", root + "/memory/memory.limit_in_bytes"}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return files
-	}
-	for line := range strings.Lines(string(text)) {
-		if group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			for ; group != "/" && group != "." && group != ""; group = path.Dir(group) {
-				files = append(files, path.Join(root, group, "memory.max"))
-			}
-		}
+	files := []string{"/sys/fs/cgroup/memory/memory.limit_in_bytes"} // of version 1
+	group, err := spawn.Group()
+	for ; err == nil && group != "/"; group = path.Dir(group) {
+		files = append(files, path.Join(group, "memory.max"))
 	}
 	return files
 }

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
 )
 
@@ -35,14 +33,7 @@ func (e outputError) Error() string { return fmt.Sprintf("write output: %v", e.e
 func (e outputError) Unwrap() error { return e.error }
 
 // json prints a value as indented JSON.
-func (a *app) json(v any) error { return asHarness(indented(a.stdout, v)) }
-
-// indented writes a value as indented JSON.
-func indented(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
+func (a *app) json(v any) error { return asHarness(say.JSON(a.stdout, v)) }
 
 // sayEvery is how often progress is printed where no line can be rewritten.
 const sayEvery = 5 * time.Second
@@ -104,12 +95,12 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // text writes the table with a line for each row, so that it can be searched.
 func (t table) text(w io.Writer) error {
-	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tabs, strings.ToUpper(strings.Join(t.columns, "\t")))
+	rows := [][]string{names.Of(t.columns, strings.ToUpper)}
 	for _, row := range t.rows {
-		fmt.Fprintln(tabs, say.Plain(strings.Join(row, "\t")))
+		rows = append(rows, names.Of(row, say.Plain))
 	}
-	return asHarness(tabs.Flush())
+	_, err := io.WriteString(w, say.Aligned(rows))
+	return asHarness(err)
 }
 
 // objects are the rows by the names of the columns.
@@ -127,16 +118,10 @@ func (t table) objects() []map[string]string {
 
 // markdown is the table in Markdown, with the names in the first column as code.
 func (t table) markdown() string {
-	var b strings.Builder
-	row := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	row(t.columns)
-	row(slices.Repeat([]string{"---"}, len(t.columns)))
+	rows := [][]string{t.columns}
 	for _, r := range t.rows {
-		cells := []string{"`" + strings.ReplaceAll(r[0], ", ", "`, `") + "`"}
-		for _, cell := range r[1:] {
-			cells = append(cells, strings.ReplaceAll(cell, "|", `\|`))
-		}
-		row(cells)
+		named := "`" + strings.ReplaceAll(r[0], ", ", "`, `") + "`"
+		rows = append(rows, append([]string{named}, r[1:]...))
 	}
-	return b.String()
+	return say.Markdown(rows)
 }

@@ -58,12 +58,7 @@ func lockchaos(t *testing.T, args ...string) *exec.Cmd {
 // runForeign starts one until the test ends.
 func runForeign(t *testing.T) foreign {
 	t.Helper()
-	needServers(t)
-	single, err := topologies.ByName(topologies.Single)
-	require.NoError(t, err)
-	d, err := process.Backend{}.Start(t.Context(), single)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, process.Backend{}, topologies.Single, topologies.Options{})
 	f := foreign{server: d.Server("redis-1").Observer()}
 
 	dir := t.TempDir()

@@ -124,25 +124,18 @@ func judge(ctx context.Context, dir string) (reports.Input, error) {
 
 // judgeOnly judges the run in a directory, and writes nothing.
 func judgeOnly(ctx context.Context, dir string) (reports.Input, error) {
-	in, err := readRecord(dir)
-	if err != nil {
-		return in, err
+	in, err := reports.ReadRecord(dir)
+	if err == nil {
+		judgeRecord(ctx, &in)
 	}
+	return in, err
+}
+
+// judgeRecord judges what a run left.
+func judgeRecord(ctx context.Context, in *reports.Input) {
 	budget, cancel := context.WithTimeout(ctx, checkBudget)
 	defer cancel()
 	in.Report = harness.Judge(budget, in.Run, in.History)
-	return in, nil
-}
-
-// readRecord reads what a run left, without its results.
-func readRecord(dir string) (reports.Input, error) {
-	var in reports.Input
-	var err error
-	if in.Run, err = history.Dir(dir).Run(); err != nil {
-		return in, err
-	}
-	in.History, err = history.Dir(dir).History()
-	return in, err
 }
 
 // fileName is a name as part of one of a folder: of a driver, its command.
@@ -199,15 +192,13 @@ func (a *app) play(ctx context.Context, p play) (played, error) {
 	}
 	r := played{dir: p.Dir, took: time.Since(start), failed: failed}
 	var err error
-	if r.in, err = readRecord(p.Dir); err != nil {
+	if r.in, err = reports.ReadRecord(p.Dir); err != nil {
 		return r, asHarness(errors.Join(failed, err))
 	}
 	if failed != nil {
 		r.in.Run.Failed = cmp.Or(r.in.Run.Failed, failed.Error())
 	}
-	judging, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkBudget)
-	defer cancel()
-	r.in.Report = harness.Judge(judging, r.in.Run, r.in.History)
+	judgeRecord(context.WithoutCancel(ctx), &r.in)
 	if failed == nil && p.control != nil && r.in.Report.Verdict == checker.Invalid {
 		err = a.playControl(ctx, p, &r.in.Run)
 	}

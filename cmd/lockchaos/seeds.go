@@ -142,7 +142,7 @@ type seedJob struct {
 }
 
 // job is its name in a journal.
-func (j *seedJob) job() string {
+func (j seedJob) job() string {
 	if j.cell == nil {
 		return fleet.Job("", j.seed)
 	}
@@ -195,27 +195,20 @@ func (a *app) campaign(ctx context.Context, d *division, out string, before bool
 }
 
 // unplayed are the jobs that the journal does not have. It counts the others.
-func (c *campaign) unplayed(out string, jobs []seedJob) (left []seedJob, err error) {
-	played, err := playedBefore(c.journal, func(line fleet.Run) (seedResult, error) { return noted(line, out, line.Dir) })
-	if err != nil {
-		return nil, err
-	}
-	for _, j := range jobs {
-		all := played[j.job()]
-		for _, r := range all {
+func (c *campaign) unplayed(out string, jobs []seedJob) ([]seedJob, error) {
+	left, err := fleet.Left(c.journal, jobs, seedJob.job, func(j seedJob, line fleet.Run) error {
+		r, err := noted(line, out, line.Dir)
+		if err == nil {
 			c.count(j, r)
 		}
-		if len(all) > 0 {
-			continue
+		return err
+	})
+	for _, j := range left {
+		if err == nil && exists(j.dir) { // of a process that was killed, or of a run that failed
+			_, err = aside(j.dir, "unfinished")
 		}
-		if exists(j.dir) { // of a process that was killed, or of a run that failed
-			if _, err := aside(j.dir, "unfinished"); err != nil {
-				return nil, err
-			}
-		}
-		left = append(left, j)
 	}
-	return left, nil
+	return left, err
 }
 
 // count adds a run, and to its cell if it has one.
@@ -379,16 +372,11 @@ func (s *seedResult) tell(in reports.Input, results reports.Results) {
 	if len(violated) > 0 {
 		s.Found = results.Story.Headline + " (" + strings.Join(violated, ", ") + ")"
 	}
-	for _, e := range in.History.Events {
-		switch {
-		case e.Op == history.Observe && e.What == history.ObserveMet && e.Value == "0":
-			s.Landed[e.Fault]-- // of effect, and no request met it
-			s.Failed[e.Fault]++
-		case e.Op != history.Inject:
-		case e.Type == history.OK:
-			s.Landed[e.Fault]++
-		case e.Type == history.Fail:
-			s.Failed[e.Fault]++
+	for _, f := range results.Faults {
+		if f.Counts() {
+			s.Landed[f.Name]++
+		} else {
+			s.Failed[f.Name]++
 		}
 	}
 }

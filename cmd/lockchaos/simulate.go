@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,12 +25,6 @@ import (
 // simulationWorker is the subcommand by which the program becomes a worker of a
 // simulation.
 const simulationWorker = "simulation-worker"
-
-// The ways to search.
-const (
-	searchRandom = "random"
-	searchSweep  = "sweep"
-)
 
 // simulateOptions are what a user can say of a simulation.
 type simulateOptions struct {
@@ -75,7 +68,7 @@ func (a *app) simulateCommand() *cobra.Command {
 	f.IntVar(&o.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
 	f.StringVar(&o.Faults, "faults", "", "a comma list of the mixes "+strings.Join(simulation.Mixes(), ", ")+" (default safe: what a correct lock withstands on the topology, which is network,process, and on sentinel and cluster network, with failover if --replica-acks are enough)")
 	f.StringVar(&o.seeds, "seeds", "1-1000", "the seeds to try, such as 1-200 or 3,7,20-29")
-	f.StringVar(&o.search, "search", searchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
+	f.StringVar(&o.search, "search", simulation.SearchRandom, "random: each seed draws what the clients do and some faults; sweep: of the first seed's schedule, every request is lost, late, repeated or sent by a client that is killed, or meets a server that is, one at a time, and then pairs of these (--pairs)")
 	f.IntVar(&o.pairs, "pairs", 0, "sweep: how many pairs of faults to play after the single ones, the most promising first")
 	f.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "number of processes that simulate at a time")
 	f.IntVar(&o.shrink, "shrink", 300, "how many runs it may take to make a plan small that shows a violation")
@@ -91,10 +84,10 @@ func (a *app) simulateCommand() *cobra.Command {
 
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
-	sweep, random := o.search == searchSweep, o.search == searchRandom
+	sweep, random := o.search == simulation.SearchSweep, o.search == simulation.SearchRandom
 	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out),
 		refuse(o.parallel < 1 || o.shrink < 1, "--parallel and --shrink must be at least 1"),
-		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{searchRandom, searchSweep})),
+		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{simulation.SearchRandom, simulation.SearchSweep})),
 		refuse(!sweep && o.pairs != 0, "--pairs is of --search sweep"),
 		refuse(sweep && o.noted(), "--shard and --resume are of --search random"),
 		refuse(sweep && o.again != 0, "--again is of --search random and of --replay"))
@@ -114,63 +107,6 @@ func newSimulationPool(workers int) (*simulation.Pool, error) {
 	return simulation.NewPool(workers, path, simulationWorker), nil
 }
 
-// A simulated kind of violation is what a search found of it.
-type simulatedKind struct {
-	Kind string `json:"kind"`
-	// Cases is how many showed it, and Seed that of the first.
-	Cases int    `json:"cases"`
-	Seed  uint64 `json:"seed"`
-	// Faults is how many the plan had, and Plan what is left of it.
-	Faults int      `json:"faults"`
-	Plan   []string `json:"plan"`
-	// Runs is how many it took to make the plan small, and Same whether the smallest
-	// case ran the same again.
-	Runs int    `json:"runs"`
-	Same bool   `json:"replayed_identically"`
-	Dir  string `json:"dir"`
-	// Causes are what came of playing the smallest case again.
-	Causes []history.Cause `json:"causes,omitempty"`
-	// Confirmation is what real servers showed, if they were asked.
-	Confirmation *history.Confirmation `json:"confirmation,omitempty"`
-
-	first simulation.Case
-	order int // of the case, for those that a sweep makes of one seed
-}
-
-// A simulated search is what came of it.
-type simulatedSearch struct {
-	Topology string         `json:"topology"`
-	Lock     string         `json:"lock"`
-	Search   string         `json:"search"`
-	Cases    int            `json:"cases"`
-	Of       int            `json:"-"` // how many there will be
-	Sweep    *sweepCoverage `json:"sweep,omitempty"`
-	Convicts int            `json:"invalid"`
-	Messages int            `json:"messages"`
-	Faults   int            `json:"faults_begun"`
-	Seconds  float64        `json:"seconds"`
-	// Granted is how often the lock was granted. If never, Denied says how a request ended,
-	// and nothing is known of the lock.
-	Granted int    `json:"granted"`
-	Denied  string `json:"denied,omitempty"`
-	// Repeated is how many cases were run again, each so often, and Same how many of those
-	// runs were the same; by the Exact build all have to be.
-	Repeated int  `json:"repeated,omitempty"`
-	Same     int  `json:"same,omitempty"`
-	Exact    bool `json:"exact,omitempty"`
-
-	Kinds []*simulatedKind `json:"violations"`
-
-	deniedAt int // the case of Denied
-}
-
-// A simulation job is one case of a search.
-type simulationJob struct {
-	simulation.Job
-	order  int
-	faults []int // of a sweep: those that the case has
-}
-
 // simulate searches, makes what it found small, and shows it.
 func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	ctx := cmd.Context()
@@ -180,27 +116,27 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	}
 	defer pool.Close()
 	begun := time.Now()
-	s := simulatedSearch{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Exact: simulation.Exact(), Kinds: []*simulatedKind{}}
+	s := &simulation.Search{Topology: o.Topology, Lock: o.lock.Name, Search: o.search, Exact: simulation.Exact(), Kinds: []*simulation.Kind{}}
 	progress := newProgress(a.stderr)
 	var mu sync.Mutex
-	play := func(jobs []simulationJob, done func(simulationJob, simulation.Result) error) error {
-		return batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulationJob) error {
+	play := func(jobs []simulation.Numbered, done func(simulation.Numbered, simulation.Result) error) error {
+		return batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulation.Numbered) error {
 			r, err := pool.Do(ctx, j.Job)
 			if err != nil {
 				return asHarness(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			s.add(j.order, r)
+			s.Add(j.Order, r)
 			progress.show("", fmt.Sprintf("simulated %s · %s · %d of %d cases · %.0f a second · %d invalid",
 				s.Topology, s.Lock, s.Cases, s.Of, float64(s.Cases)/time.Since(begun).Seconds(), s.Convicts))
 			return done(j, r)
 		})
 	}
-	if o.search == searchSweep {
-		err = o.sweep(ctx, pool, &s, play)
+	if o.search == simulation.SearchSweep {
+		err = asHarness(s.PlaySweep(ctx, pool, o.lock, o.Campaign, o.all[0], o.pairs, play))
 	} else {
-		err = o.random(cmd, &s, play)
+		err = o.random(cmd, s, play)
 	}
 	progress.end()
 	s.Seconds, s.Repeated = time.Since(begun).Seconds(), s.Cases*o.again
@@ -210,7 +146,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s.sort()
+	s.Sort()
 	if o.noted() { // that of a process before, which may be killed now and leave run directories in part
 		if err := os.RemoveAll(filepath.Join(o.out, searchFile)); err != nil {
 			return harnessError{fmt.Errorf("make the search's result: %w", err)}
@@ -235,7 +171,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		}
 	}
 	if o.noted() {
-		if err := history.WriteFile(filepath.Join(o.out, searchFile), s.write); err != nil {
+		if err := history.WriteFile(filepath.Join(o.out, searchFile), s.Write); err != nil {
 			return asHarness(err)
 		}
 	}
@@ -244,38 +180,12 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	} else {
 		a.printSimulation(s, o)
 	}
-	return errors.Join(err, o.verdict(s.exit()))
-}
-
-func (s *simulatedSearch) add(order int, r simulation.Result) {
-	s.Cases++
-	s.Messages += r.Counts.Messages
-	s.Faults += r.Counts.Faults
-	s.Same += r.Same
-	s.Granted += r.Granted
-	if r.Denied != "" && (s.Denied == "" || order < s.deniedAt) { // cases are not done in their order
-		s.Denied, s.deniedAt = r.Denied, order
-	}
-	if len(r.Findings) > 0 {
-		s.Convicts++
-	}
-	for _, kind := range r.Findings {
-		at := slices.IndexFunc(s.Kinds, func(k *simulatedKind) bool { return k.Kind == kind })
-		if at < 0 {
-			at = len(s.Kinds)
-			s.Kinds = append(s.Kinds, &simulatedKind{Kind: kind, order: order + 1})
-		}
-		k := s.Kinds[at]
-		k.Cases++
-		if order < k.order {
-			k.order, k.Seed, k.first, k.Faults = order, r.Case.Seed, r.Case, len(r.Case.Plan)
-		}
-	}
+	return errors.Join(err, o.verdict(searched(s)))
 }
 
 // shrinkSimulation makes the first case of a violation small, and writes its run.
-func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *simulation.Pool, k *simulatedKind, first bool) (simulation.Result, error) {
-	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &k.first, Seed: k.Seed, Shrink: k.Kind, Budget: o.shrink, Again: 2, Keep: true})
+func (a *app) shrinkSimulation(ctx context.Context, o *simulateOptions, pool *simulation.Pool, k *simulation.Kind, first bool) (simulation.Result, error) {
+	r, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &k.First, Seed: k.Seed, Shrink: k.Kind, Budget: o.shrink, Again: 2, Keep: true})
 	if err != nil {
 		return r, asHarness(err)
 	}
@@ -313,7 +223,7 @@ func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Resul
 // replayOf is the command that replays the run in a directory.
 func replayOf(dir string) string { return "lockchaos simulate --replay " + quoted(dir) }
 
-func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) {
+func (a *app) printSimulation(s *simulation.Search, o *simulateOptions) {
 	a.printKinds(s)
 	if c := s.Sweep; c != nil {
 		a.printf("swept: %d of %d single faults, %d of %d pairs · %d shapes of runs\n", c.Singles, c.AllSingles, c.Pairs, c.AllPairs, c.Shapes)
@@ -327,7 +237,7 @@ func (a *app) printSimulation(s simulatedSearch, o *simulateOptions) {
 }
 
 // printKinds prints what a search found.
-func (a *app) printKinds(s simulatedSearch) {
+func (a *app) printKinds(s *simulation.Search) {
 	for _, k := range s.Kinds {
 		a.printf("%s: %d of %d cases, first seed %d\n", k.Kind, k.Cases, s.Cases, k.Seed)
 		if k.Dir == "" {
@@ -372,7 +282,8 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-func (s simulatedSearch) exit() error {
+// searched is the answer of a search.
+func searched(s *simulation.Search) error {
 	if s.Exact && s.Same < s.Repeated {
 		return harnessError{fmt.Errorf("%d repetitions were another run, which the exact build rules out", s.Repeated-s.Same)}
 	}
@@ -429,56 +340,4 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		fmt.Fprintf(a.stderr, "%s: %s\n", r.Findings[0], confirmed(dir, &found))
 	}
 	return a.conclude(dir, o.asJSON)
-}
-
-// A sweepCoverage is how much of a sweep was played.
-type sweepCoverage struct {
-	Singles    int `json:"single_faults"`
-	AllSingles int `json:"all_single_faults"`
-	Pairs      int `json:"pairs"`
-	AllPairs   int `json:"all_pairs"`
-	// Shapes is how many shapes the runs had: see [simulation.Shape].
-	Shapes int `json:"shapes"`
-}
-
-// sweep plays the case without a fault, with each fault by itself, and with pairs.
-func (o *simulateOptions) sweep(ctx context.Context, pool *simulation.Pool, s *simulatedSearch,
-	play func([]simulationJob, func(simulationJob, simulation.Result) error) error,
-) error {
-	base := simulation.SweepBase(o.lock, o.Campaign, o.all[0])
-	quiet, err := pool.Do(ctx, simulation.Job{Lock: o.lock.Name, Case: &base, Seed: base.Seed, Again: 2})
-	if err != nil {
-		return asHarness(err)
-	}
-	w := simulation.NewSweep(base, quiet.Links)
-	n := w.Faults()
-	s.Sweep = &sweepCoverage{AllSingles: n, AllPairs: n * (n - 1) / 2}
-	shapes, failed, seen := make([]string, n), make([]bool, n), map[string]bool{}
-	run := func(lists [][]int) error {
-		var jobs []simulationJob
-		for _, faults := range lists {
-			c := w.Case(faults...)
-			jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Case: &c, Seed: c.Seed}, s.Of + len(jobs), faults})
-		}
-		s.Of += len(jobs)
-		return play(jobs, func(j simulationJob, r simulation.Result) error {
-			seen[r.Shape] = true
-			s.Sweep.Shapes = len(seen)
-			if len(j.faults) == 1 {
-				shapes[j.faults[0]], failed[j.faults[0]] = r.Shape, len(r.Findings) > 0
-				s.Sweep.Singles++
-			} else {
-				s.Sweep.Pairs++
-			}
-			return nil
-		})
-	}
-	var singles [][]int
-	for i := range n {
-		singles = append(singles, []int{i})
-	}
-	if err := run(singles); err != nil || ctx.Err() != nil || o.pairs == 0 {
-		return err
-	}
-	return run(w.Pairs(shapes, failed, quiet.Shape, o.pairs))
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,14 +39,14 @@ func simulatedNoteOf(line fleet.Run, folder string) (n simulatedNote, err error)
 func (o *simulateOptions) noted() bool { return o.shard != "" || o.resume }
 
 // random plays the cases of a random search; of a campaign, those that its journal does not have.
-func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play func([]simulationJob, func(simulationJob, simulation.Result) error) error) error {
-	var jobs []simulationJob
+func (o *simulateOptions) random(cmd *cobra.Command, s *simulation.Search, play simulation.Player) error {
+	var jobs []simulation.Numbered
 	for i, seed := range fleet.Part(o.part, o.all) {
-		jobs = append(jobs, simulationJob{simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, i, nil})
+		jobs = append(jobs, simulation.Numbered{Job: simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, Order: i})
 	}
 	s.Of = len(jobs)
 	if !o.noted() {
-		return play(jobs, func(simulationJob, simulation.Result) error { return nil })
+		return play(jobs, func(simulation.Numbered, simulation.Result) error { return nil })
 	}
 	if _, err := o.dir(o.out); err != nil {
 		return err
@@ -58,18 +56,17 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 		return err
 	}
 	defer j.Close()
-	played, err := playedBefore(j, func(line fleet.Run) (simulatedNote, error) { return simulatedNoteOf(line, o.out) })
+	left, err := fleet.Left(j, jobs, func(job simulation.Numbered) string { return fleet.Job("", job.Seed) }, func(job simulation.Numbered, line fleet.Run) error {
+		n, err := simulatedNoteOf(line, o.out)
+		if err == nil {
+			s.Add(job.Order, n.Result)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	left := slices.DeleteFunc(jobs, func(job simulationJob) bool {
-		all := played[fleet.Job("", job.Seed)]
-		for _, n := range all {
-			s.add(job.order, n.Result)
-		}
-		return len(all) > 0
-	})
-	return play(left, func(job simulationJob, r simulation.Result) error {
+	return play(left, func(job simulation.Numbered, r simulation.Result) error {
 		r.Outcome, r.Links, r.Shape = nil, nil, ""
 		if len(r.Findings) == 0 { // the case is drawn from the seed
 			r.Case = simulation.Case{Lock: r.Case.Lock, Topology: r.Case.Topology, Seed: r.Case.Seed}
@@ -78,53 +75,30 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulatedSearch, play fu
 	})
 }
 
-// sort orders the kinds by the first cases that show them.
-func (s *simulatedSearch) sort() {
-	slices.SortFunc(s.Kinds, func(a, b *simulatedKind) int {
-		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Kind, b.Kind))
-	})
-}
-
-// write writes the search, without the time that it took, and with run directories as they are named beside it.
-func (s *simulatedSearch) write(w io.Writer) error {
-	c := *s
-	c.Seconds, c.Kinds = 0, slices.Clone(s.Kinds)
-	for i, k := range c.Kinds {
-		beside := *k
-		if k.Dir != "" {
-			beside.Dir = filepath.Base(k.Dir)
-		}
-		c.Kinds[i] = &beside
-	}
-	return indented(w, c)
-}
-
-// take copies what a shard made of its first case of the kind, which is the first of all shards. The copy is what its reports say how to replay.
-func (k *simulatedKind) take(ctx context.Context, folder, out string) error {
+// takeKind copies what a shard made of its first case of the kind, if that is the first of all shards. The copy is what its reports say how to
+// replay.
+func takeKind(ctx context.Context, k *simulation.Kind, folder, out string) error {
 	b, err := os.ReadFile(filepath.Join(folder, searchFile))
 	if os.IsNotExist(err) {
 		return nil // it was ended before
 	}
-	var s simulatedSearch
+	var s simulation.Search
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(folder, searchFile), err)
 	}
-	for _, found := range s.Kinds {
-		if found.Kind == k.Kind && found.Seed == k.Seed {
-			found.Dir, found.Cases, found.order = filepath.Join(out, k.Kind), k.Cases, k.order
-			*k = *found
-			if err := os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))); err != nil {
-				return harnessError{err}
-			}
-			_, err = noteInRecord(ctx, k.Dir, func(run *history.Run) error {
-				run.Command = replayOf(k.Dir)
-				return nil
-			})
-			return err
-		}
+	if !slices.ContainsFunc(s.Kinds, k.Take) {
+		return nil
 	}
-	return nil
+	k.Dir = filepath.Join(out, k.Kind)
+	if err := os.CopyFS(k.Dir, os.DirFS(filepath.Join(folder, k.Kind))); err != nil {
+		return harnessError{err}
+	}
+	_, err = noteInRecord(ctx, k.Dir, func(run *history.Run) error {
+		run.Command = replayOf(k.Dir)
+		return nil
+	})
+	return err
 }

@@ -335,16 +335,6 @@ func TestMergeRefusesResultsOfOthers(t *testing.T) {
 	}
 }
 
-// Which case says how requests ended does not depend on which is done first.
-func TestSimulatedDenialIsOfTheFirstCase(t *testing.T) {
-	t.Parallel()
-	var s simulatedSearch
-	for _, order := range []int{2, 0, 1} {
-		s.add(order, simulation.Result{Denied: []string{"a", "b", "c"}[order]})
-	}
-	require.Equal(t, "a", s.Denied)
-}
-
 // longHistory writes a history that is judged as it streams by: two clients
 // take turns; at the end, where it is wanted, both hold the lock.
 func longHistory(t *testing.T, wrong bool) string {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -112,9 +113,5 @@ func (e entry) make(d topologies.Deployment) (faults.Fault, error) {
 
 // Names are the faults that [Every] injects.
 func Names() []string {
-	var all []string
-	for _, e := range entries() {
-		all = append(all, e.Fault)
-	}
-	return all
+	return names.Of(entries(), func(e entry) string { return e.Fault })
 }

@@ -134,8 +134,7 @@ func TestHarness_killedDuringAFaultLeavesNothing(t *testing.T) {
 				require.NoError(t, cmd.Process.Signal(with))
 				require.Error(t, cmd.Wait())
 				require.Equal(t, with == syscall.SIGUSR1, strings.Contains(complaints.String(), "panic: a bug"))
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
+				ctx := runtest.Within(t, 2*time.Minute)
 				require.NoError(t, await.Until(ctx, func() error {
 					if l := left(tmp); len(l) > 0 {
 						return fmt.Errorf("left behind: %v", l)

@@ -18,7 +18,9 @@ import (
 	"github.com/lockchaos/lockchaos/adapters/redsync"
 	"github.com/lockchaos/lockchaos/adapters/rueidis"
 	"github.com/lockchaos/lockchaos/adapters/zookeeper"
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -142,11 +144,7 @@ func members(o harness.LockOptions) ([]string, error) {
 	if o.At == nil || o.At.Dial == nil {
 		return nil, errors.New("a lock on another store is opened in a run, which says where the members are")
 	}
-	var all []string
-	for _, server := range o.At.Servers {
-		all = append(all, server.Addr)
-	}
-	return all, nil
+	return names.Of(o.At.Servers, func(s driver.Server) string { return s.Addr }), nil
 }
 
 // sessionLock asks for no leases, of which a lock knows none but its session's, unless it is leased.

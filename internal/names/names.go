@@ -1,10 +1,19 @@
-// Package names helps those who misspell one.
+// Package names lists names, and helps those who misspell one.
 package names
 
 import (
 	"fmt"
 	"strings"
 )
+
+// Of are the names of some things, in their order.
+func Of[T any](things []T, name func(T) string) []string {
+	var list []string
+	for _, t := range things {
+		list = append(list, name(t))
+	}
+	return list
+}
 
 // Unknown is the error for a name that nothing has: it lists those that are
 // known, and asks whether the nearest was meant.

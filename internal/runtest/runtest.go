@@ -192,6 +192,38 @@ const (
 	skippedVariable    = "LOCKCHAOS_TEST_SKIPPED"    // a file that gets a line for each test that is skipped: its package and why
 )
 
+// Start boots a topology until the test ends, which shows the servers' logs then if it has failed. It is skipped where there
+// are no servers. A cluster has the patience that keeps it from failing over because the machine is busy.
+func Start(tb testing.TB, b topologies.Backend, name string, o topologies.Options) topologies.Deployment {
+	tb.Helper()
+	NeedStore(tb, topologies.StoreOf(name))
+	if name == topologies.Cluster {
+		o.NodeTimeout = time.Second
+	}
+	topology, err := topologies.New(name, o)
+	require.NoError(tb, err)
+	d, err := b.Start(tb.Context(), topology)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		for _, n := range topology.Nodes {
+			if s := d.Server(n.Name); s != nil && tb.Failed() {
+				log, err := os.ReadFile(s.Log())
+				tb.Logf("log of %s (%v):\n%s", n.Name, err, log)
+			}
+		}
+		require.NoError(tb, d.Close())
+	})
+	return d
+}
+
+// Within is the context of the test for so long.
+func Within(tb testing.TB, limit time.Duration) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), limit)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
 // NeedStore skips the test where a store has no server program.
 func NeedStore(tb testing.TB, store string) {
 	tb.Helper()

@@ -3,7 +3,9 @@ package say
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +13,13 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// JSON writes a value as indented JSON.
+func JSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
 
 // Instant writes a point in time, rounded down as in the words of the checker: "1.716 s".
 func Instant(t time.Duration) string {

@@ -86,7 +86,7 @@ const familyPrefix = "lockchaos-"
 var families atomic.Int64 //nolint:gochecknoglobals // the names of those of this process
 
 func newFamily() (*Family, error) {
-	parent, err := ownGroup()
+	parent, err := Group()
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,8 @@ func endOrphaned(parent string) {
 	}
 }
 
-// ownGroup is the folder of the control group that this process is in.
-func ownGroup() (string, error) {
+// Group is the folder of the control group that this process is in.
+func Group() (string, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err

@@ -26,5 +26,8 @@ func Families() error {
 	return fmt.Errorf("%s has no control groups: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
+// Group fails: only Linux has control groups.
+func Group() (string, error) { return "", Families() }
+
 // KillWith does nothing: only Linux tells the environment of other processes.
 func KillWith(string) {}

@@ -29,8 +29,8 @@ func Kill(group int) error {
 	return nil
 }
 
-// Stop has all processes of a group stand still, which this system can't.
-func Stop(int) error { return unsupported("stop a process") }
+// stop has all processes of a group stand still, which this system can't.
+func stop(int) error { return unsupported("stop a process") }
 
 // Continue lets the processes of a group go on, which this system can't.
 func Continue(int) error { return unsupported("let a process go on") }

@@ -16,8 +16,8 @@ func Kill(group int) error {
 	return nil
 }
 
-// Stop has all processes of a group stand still.
-func Stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
+// stop has all processes of a group stand still.
+func stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
 
 // Continue lets the processes of a group go on.
 func Continue(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockchaos/lockchaos/internal/traffic"
 )
 
 // Cluster is what a node of a cluster knows of it.
@@ -41,36 +43,6 @@ type Shard struct {
 	Replicas []Node
 }
 
-// Slots is how many slots a cluster has.
-const Slots = 16384
-
-// KeySlot is the slot of a key: of what is in its first braces, if there is
-// something.
-func KeySlot(key string) int {
-	if i := strings.IndexByte(key, '{'); i >= 0 {
-		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
-			key = key[i+1 : i+1+j]
-		}
-	}
-	return int(crc16(key) % Slots)
-}
-
-// crc16 is that of XMODEM.
-func crc16(s string) uint16 {
-	crc := uint16(0)
-	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc
-}
-
 // route says, as an error, why this node doesn't run a command.
 func (s *Server) route(c *Session, cmd *command, a []string) any {
 	if c == nil || cmd.name != "exec" || !c.multi {
@@ -90,7 +62,7 @@ func (s *Server) sameSlot(queue [][]string) any {
 	slot, crossed := -1, false
 	for _, q := range queue {
 		find(q).keys(q, func(key string) bool {
-			n := KeySlot(key)
+			n := traffic.KeySlot(key)
 			crossed = crossed || slot >= 0 && n != slot
 			slot = n
 			return !crossed
@@ -105,7 +77,7 @@ func (s *Server) sameSlot(queue [][]string) any {
 func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 	slot, crossed := -1, false
 	cmd.keys(a, func(key string) bool {
-		n := KeySlot(key)
+		n := traffic.KeySlot(key)
 		if crossed = slot >= 0 && n != slot; !crossed {
 			slot = n
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
-	"github.com/lockchaos/lockchaos/simulation/simredis"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/simulation/world"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -208,6 +208,6 @@ func TestShardOf(t *testing.T) {
 	for _, x := range []struct{ slot, shard int }{{0, 0}, {5460, 0}, {5461, 1}, {10921, 1}, {10922, 2}, {16383, 2}} {
 		require.Equal(t, x.shard, world.ShardOf(x.slot, 3), x.slot)
 	}
-	require.Zero(t, world.ShardOf(simredis.KeySlot(ofFirst), 3))
-	require.Equal(t, 1, world.ShardOf(simredis.KeySlot(ofSecond), 3))
+	require.Zero(t, world.ShardOf(traffic.KeySlot(ofFirst), 3))
+	require.Equal(t, 1, world.ShardOf(traffic.KeySlot(ofSecond), 3))
 }

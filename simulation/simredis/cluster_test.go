@@ -13,18 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/simulation/simredis"
 )
-
-func TestKeySlot(t *testing.T) {
-	require.Equal(t, 12739, simredis.KeySlot("123456789")) // of the specification
-	for _, key := range []string{"a{x}b", "{x}", "{x}{y}", "x"} {
-		require.Equal(t, simredis.KeySlot("x"), simredis.KeySlot(key), key)
-	}
-	for _, key := range []string{"{}x", "{x", "x}", "{}{x}"} {
-		require.NotEqual(t, simredis.KeySlot("x"), simredis.KeySlot(key), key)
-	}
-}
 
 // Slots of the cluster of the test, by the tags that are in them.
 const (
@@ -38,7 +29,7 @@ var tags = []string{"b", "c", "e", unserved}
 // the other, and of one that no node has.
 func TestDifferentialOfClusters(t *testing.T) {
 	for _, tag := range tags {
-		require.Equal(t, tag == "e", simredis.KeySlot(tag) > lastOfA, tag)
+		require.Equal(t, tag == "e", traffic.KeySlot(tag) > lastOfA, tag)
 	}
 	ports := freePorts(t, 4)
 	options := func(i int) []string {
@@ -52,7 +43,7 @@ func TestDifferentialOfClusters(t *testing.T) {
 	down := false
 	p.cluster = &simredis.Cluster{
 		Slot: func(n int) simredis.Slot {
-			if n == simredis.KeySlot(unserved) {
+			if n == traffic.KeySlot(unserved) {
 				return simredis.Slot{}
 			}
 			return simredis.Slot{Mine: n <= lastOfA, Owner: "127.0.0.1:" + ports[1]}
@@ -109,7 +100,7 @@ func slots(t *testing.T, p *pair, other *realConn) {
 		require.NotContains(t, r, "-ERR", "%q", args)
 		return r
 	}
-	u := simredis.KeySlot(unserved)
+	u := traffic.KeySlot(unserved)
 	do(p.control, "CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(u-1), strconv.Itoa(u+1), strconv.Itoa(lastOfA))
 	do(other, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(lastOfA+1), "16383")
 	do(other, "CLUSTER", "SET-CONFIG-EPOCH", "2")

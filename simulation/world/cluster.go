@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/simulation/simredis"
 )
 
@@ -122,11 +123,12 @@ func (w *World) Cluster(masters, shard int) {
 
 // slots are those of a shard, both ends included.
 func (c *cluster) slots(shard int) [2]int {
-	return [2]int{shard * simredis.Slots / c.shards, (shard+1)*simredis.Slots/c.shards - 1}
+	first, last := traffic.SlotRange(shard, c.shards)
+	return [2]int{first, last}
 }
 
 // ShardOf is the shard that has a slot, of a cluster of so many masters.
-func ShardOf(slot, masters int) int { return ((slot+1)*masters - 1) / simredis.Slots }
+func ShardOf(slot, masters int) int { return ((slot+1)*masters - 1) / traffic.Slots }
 
 // boot has a member know what its file of nodes says, and nothing of who is well.
 func (m *member) boot(now time.Duration) {

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
@@ -117,7 +117,7 @@ func (a access) refused(server string, err error) error {
 // serverInfo says what a server is in its own words.
 type serverInfo struct {
 	mode    string // of redis_mode: standalone, sentinel, cluster
-	role    string // master, slave, sentinel
+	role    string // [topologies.Master] or Replica; empty for a sentinel
 	master  string // of a replica: the address that it follows
 	version string
 	id      string // of this run of the server
@@ -137,15 +137,6 @@ func look(ctx context.Context, c *redis.Client) (serverInfo, error) {
 	if r.mode == "sentinel" {
 		return r, nil
 	}
-	reply, err := c.Do(ctx, "ROLE").Slice()
-	if err != nil {
-		return serverInfo{}, err
-	}
-	if len(reply) > 0 {
-		r.role = fmt.Sprint(reply[0])
-	}
-	if r.role == "slave" && len(reply) > 2 {
-		r.master = net.JoinHostPort(fmt.Sprint(reply[1]), fmt.Sprint(reply[2]))
-	}
-	return r, nil
+	r.role, r.master, err = topologies.RoleOf(ctx, c)
+	return r, err
 }

@@ -201,8 +201,7 @@ func restoresWhatWasCalledOff(t *testing.T, p project, b attach.Backend) {
 					}))
 					require.NoError(t, d.Arm(within(t)))
 					require.NotEqual(t, leader, p.leader(t))
-					ctx, cancel := context.WithTimeout(t.Context(), after)
-					defer cancel()
+					ctx = runtest.Within(t, after)
 					if err := hurt(d.Server(server), ctx); after == time.Minute {
 						require.NoError(t, err)
 					}

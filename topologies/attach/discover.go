@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
@@ -312,11 +313,7 @@ func (s *discovery) watched(ctx context.Context, sentinel *foundServer) error {
 	if err != nil {
 		return err
 	}
-	all := []string{s.master}
-	for _, r := range replicas {
-		all = append(all, addressOf(r))
-	}
-	for i, at := range all {
+	for i, at := range append([]string{s.master}, names.Of(replicas, addressOf)...) {
 		f, err := s.probe(ctx, s.redis, at)
 		if err != nil {
 			return fmt.Errorf("%s, which the sentinels name as the master or a replica: %w", at, err)

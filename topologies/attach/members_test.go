@@ -28,6 +28,7 @@ import (
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -122,11 +123,7 @@ func runMember(t *testing.T, binary process.Binary, c bootstrap.Config) (kill fu
 
 // endpoints are those of all members, in order.
 func (e *ensemble) endpoints() []string {
-	var all []string
-	for _, name := range e.topology.Servers() {
-		all = append(all, e.at[name].Announced.String())
-	}
-	return all
+	return names.Of(e.topology.Servers(), func(name string) string { return e.at[name].Announced.String() })
 }
 
 func (e *ensemble) backend() attach.Backend { return attach.Backend{Endpoints: e.endpoints()} }

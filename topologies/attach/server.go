@@ -38,19 +38,18 @@ func (s *server) Observer() *redis.Client { return s.client }
 // restoreTimeout bounds how long one thing may take that is put back.
 const restoreTimeout = 10 * time.Second
 
-// do has the engine do something to the container, unless nothing may be done.
-func (s *server) do(ctx context.Context, what string) error {
+// do has the engine do something to the container, unless nothing may be done, and waits until that is in a
+// state; empty: for nothing.
+func (s *server) do(ctx context.Context, what, state string) error {
 	if s.why != "" {
 		return fmt.Errorf("%s %s: %s", what, s.name, s.why)
 	}
 	if err := s.engine.act(ctx, s.container, what); err != nil {
 		return fmt.Errorf("%s %s: %w", what, s.name, err)
 	}
-	return nil
-}
-
-// is waits until the container is in a state.
-func (s *server) is(ctx context.Context, state string) error {
+	if state == "" {
+		return nil
+	}
 	return await.Until(ctx, func() error {
 		now, err := s.engine.state(ctx, s.container)
 		if err == nil && now != state {
@@ -60,28 +59,31 @@ func (s *server) is(ctx context.Context, state string) error {
 	})
 }
 
-// Kill sends SIGKILL to the container and waits until it has exited. To kill one
-// that has is no error. It is seen through even if it is called off: the engine
-// would carry it out anyway, perhaps after everything was restored.
-func (s *server) Kill(ctx context.Context) error {
+// doThrough is do, which is seen through even if it is called off: the engine would carry it out anyway, perhaps after
+// everything was restored. That it is in the state already is no error where it may be.
+func (s *server) doThrough(ctx context.Context, what, state string, already bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx, cancel, err := await.Through(ctx)
 	if err != nil {
-		return fmt.Errorf("kill %s: %w", s.name, err)
+		return fmt.Errorf("%s %s: %w", what, s.name, err)
 	}
 	defer cancel()
-	if s.why == "" {
-		if state, err := s.engine.state(ctx, s.container); err == nil && state == "exited" {
+	if already && s.why == "" {
+		if now, err := s.engine.state(ctx, s.container); err == nil && now == state {
 			return nil
 		}
 	}
 	s.touched = s.touched || s.why == ""
-	if err := s.do(ctx, "kill"); err != nil {
-		return err
-	}
-	return s.is(ctx, "exited")
+	return s.do(ctx, what, state)
 }
+
+// Kill sends SIGKILL to the container and waits until it has exited. To kill one
+// that has is no error.
+func (s *server) Kill(ctx context.Context) error { return s.doThrough(ctx, "kill", "exited", true) }
+
+// Pause freezes the container.
+func (s *server) Pause(ctx context.Context) error { return s.doThrough(ctx, "pause", "paused", false) }
 
 // Restart starts the container again and waits until the server answers.
 func (s *server) Restart(ctx context.Context) error {
@@ -92,7 +94,7 @@ func (s *server) Restart(ctx context.Context) error {
 			return fmt.Errorf("restart %s: it still runs", s.name)
 		}
 	}
-	if err := s.do(ctx, "start"); err != nil {
+	if err := s.do(ctx, "start", ""); err != nil {
 		return err
 	}
 	// With a client of its own: one that failed to dial too often stops trying
@@ -106,30 +108,11 @@ func (s *server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Pause freezes the container, and is seen through as Kill is.
-func (s *server) Pause(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx, cancel, err := await.Through(ctx)
-	if err != nil {
-		return fmt.Errorf("pause %s: %w", s.name, err)
-	}
-	defer cancel()
-	s.touched = s.touched || s.why == ""
-	if err := s.do(ctx, "pause"); err != nil {
-		return err
-	}
-	return s.is(ctx, "paused")
-}
-
 // Resume thaws it.
 func (s *server) Resume(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.do(ctx, "unpause"); err != nil {
-		return err
-	}
-	return s.is(ctx, "running")
+	return s.do(ctx, "unpause", "running")
 }
 
 // noWiping is why Wipe does nothing.

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -158,11 +159,7 @@ func (i *installation) endpoint(name string) string { return i.at[name].Announce
 
 // endpoints are those of a kind, in order.
 func (i *installation) endpoints(kind topologies.Kind) []string {
-	var all []string
-	for _, name := range i.topology.Of(kind) {
-		all = append(all, i.endpoint(name))
-	}
-	return all
+	return names.Of(i.topology.Of(kind), i.endpoint)
 }
 
 // whole fails until everybody knows everybody.
@@ -223,7 +220,5 @@ func (i *installation) backend() attach.Backend {
 // within bounds a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return runtest.Within(t, 2*time.Minute)
 }

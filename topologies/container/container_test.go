@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/topologiestest"
@@ -111,9 +112,7 @@ func start(tb testing.TB, b Backend, name string) topologies.Deployment {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return runtest.Within(t, 3*time.Minute)
 }
 
 // engine is a connection to the engine that the tests look with.
@@ -143,10 +142,7 @@ func TestBackendKeepsTheContract(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			topologiestest.Run(t, Backend{}, func(d topologies.Deployment) []string {
-				var left []string
-				for _, l := range leftOfDeployment(t, c, d) {
-					left = append(left, l.String())
-				}
+				left := names.Of(leftOfDeployment(t, c, d), leftover.String)
 				folder := folderOf(d)
 				if _, err := os.Stat(folder); err == nil {
 					left = append(left, folder)

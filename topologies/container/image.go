@@ -1,7 +1,6 @@
 package container
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,19 +42,21 @@ type image struct {
 // one where it is there, else the official one. What is not on this machine is
 // pulled.
 func findImage(ctx context.Context, c *client.Client, name, store string, log *slog.Logger) (image, error) {
-	i := image{name: cmp.Or(name, LocalImage), asked: name != ""}
-	found, err := c.ImageInspect(ctx, i.name)
-	if errdefs.IsNotFound(err) && !i.asked {
-		i.name = OfficialImage
-		found, err = c.ImageInspect(ctx, i.name)
+	names := []string{name}
+	if name == "" {
+		names = []string{LocalImage, OfficialImage}
 	}
+	i, err := inspect(ctx, c, store, names...)
+	i.asked = name != ""
 	if errdefs.IsNotFound(err) {
 		log.InfoContext(ctx, "pulling", "image", i.name)
 		if err := pull(ctx, c, i.name); err != nil && ctx.Err() == nil {
 			return image{}, fmt.Errorf("%w: the image %s is not here and can't be pulled (`make image` builds %s, which needs no registry): %w",
 				i.unusable(), i.name, LocalImage, err)
 		}
-		found, err = c.ImageInspect(ctx, i.name)
+		asked := i.asked
+		i, err = inspect(ctx, c, store, i.name)
+		i.asked = asked
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -63,11 +64,39 @@ func findImage(ctx context.Context, c *client.Client, name, store string, log *s
 	case err != nil:
 		return image{}, fmt.Errorf("%w: no image %s: %w", i.unusable(), i.name, err)
 	}
-	if found.Config != nil {
-		i.version = versionIn(store, found.Config.Labels, found.Config.Env)
-		i.ports = slices.Collect(maps.Keys(found.Config.ExposedPorts))
-	}
 	return i, nil
+}
+
+// inspect is the first of some images that is on this machine; with an error it has the name of the last.
+func inspect(ctx context.Context, c *client.Client, store string, names ...string) (i image, err error) {
+	for _, i.name = range names {
+		found, missing := c.ImageInspect(ctx, i.name)
+		if err = missing; err == nil && found.Config != nil {
+			i.version = versionIn(store, found.Config.Labels, found.Config.Env)
+			i.ports = slices.Collect(maps.Keys(found.Config.ExposedPorts))
+		}
+		if !errdefs.IsNotFound(err) {
+			break
+		}
+	}
+	return i, err
+}
+
+// Image returns the image that a [Backend] without one would use, and the
+// version of the Redis in it, empty if it does not say. It pulls nothing: an
+// image that is not on this machine is [topologies.ErrMissing].
+func Image(ctx context.Context) (name, version string, err error) {
+	c, err := connect(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	defer c.Close()
+	i, err := inspect(ctx, c, topologies.StoreRedis, LocalImage, OfficialImage)
+	if errdefs.IsNotFound(err) {
+		return "", "", fmt.Errorf("%w: neither %s (`make image`) nor %s (`docker pull %s`) is here",
+			topologies.ErrMissing, LocalImage, OfficialImage, OfficialImage)
+	}
+	return i.name, i.version, err
 }
 
 // unusable is what it is that the image is no good: a mistake of the caller that asked

@@ -17,38 +17,14 @@ import (
 
 func TestMain(m *testing.M) { runtest.Main(m) }
 
-// start boots a topology, or skips the test where that can't be. A cluster gets
-// the patience that keeps it from failing over because the machine is busy.
 func start(t *testing.T, name string) topologies.Deployment {
 	t.Helper()
-	runtest.NeedStore(t, topologies.StoreRedis)
-	var o topologies.Options
-	if name == topologies.Cluster {
-		o.NodeTimeout = time.Second
-	}
-	topology, err := topologies.New(name, o)
-	require.NoError(t, err)
-	d, err := runtest.Servers().Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, n := range topology.Nodes {
-				if s := d.Server(n.Name); s != nil {
-					log, err := os.ReadFile(s.Log())
-					t.Logf("log of %s (%v):\n%s", n.Name, err, log)
-				}
-			}
-		}
-		require.NoError(t, d.Close())
-	})
-	return d
+	return runtest.Start(t, runtest.Servers(), name, topologies.Options{})
 }
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return runtest.Within(t, 2*time.Minute)
 }
 
 // past is a connection to a server past every fault, which waits for an answer

@@ -17,13 +17,8 @@ import (
 
 func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	runtest.NeedStore(t, topologies.StoreRedis)
 	var log bytes.Buffer
-	topology, err := topologies.ByName("sentinel")
-	require.NoError(t, err)
-	d, err := process.Backend{Log: slog.New(slog.NewTextHandler(&log, nil))}.Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, process.Backend{Log: slog.New(slog.NewTextHandler(&log, nil))}, topologies.Sentinels, topologies.Options{})
 	require.Contains(t, log.String(), `msg="starting servers" servers=[redis-1]`)
 
 	// An acknowledgement that takes a tenth of a second is one.
@@ -34,9 +29,7 @@ func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 
 	require.NoError(t, d.Server("redis-2").Kill(within(t)))
 	log.Reset()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	err = d.AwaitReady(ctx)
+	err = d.AwaitReady(runtest.Within(t, 2*time.Second))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "redis-2 to answer")
 	require.ErrorContains(t, err, "MASTER <-> REPLICA sync: Finished with success", "the server's last words")
@@ -46,12 +39,7 @@ func TestAwaitReadySaysWhatItWaitsFor(t *testing.T) {
 
 func TestAMasterRefusesWritesWithoutItsMinReplicas(t *testing.T) {
 	t.Parallel()
-	runtest.NeedStore(t, topologies.StoreRedis)
-	topology, err := topologies.New("sentinel", topologies.Options{MinReplicas: 2})
-	require.NoError(t, err)
-	d, err := runtest.Servers().Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, runtest.Servers(), topologies.Sentinels, topologies.Options{MinReplicas: 2})
 	ctx := within(t)
 	require.NoError(t, d.Server("redis-3").Kill(ctx))
 	require.Eventually(t, func() bool {

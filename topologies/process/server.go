@@ -7,11 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
@@ -120,32 +118,18 @@ func (c *child) Kill(context.Context) error {
 }
 
 // Pause sends SIGSTOP and waits until the kernel says that it stands still.
-func (c *child) Pause(ctx context.Context) error { return c.signal(ctx, spawn.Stop, true) }
+func (c *child) Pause(ctx context.Context) error { return c.running(ctx, spawn.Pause) }
 
 // Resume sends SIGCONT.
-func (c *child) Resume(ctx context.Context) error { return c.signal(ctx, spawn.Continue, false) }
+func (c *child) Resume(ctx context.Context) error { return c.running(ctx, spawn.Resume) }
 
-// signal sends a signal, and waits until the process stands still because of it, or does not.
-func (c *child) signal(ctx context.Context, send func(group int) error, still bool) error {
+// running does something to the process, which must not have ended.
+func (c *child) running(ctx context.Context, do func(ctx context.Context, group int) error) error {
 	pid, _ := c.pid()
 	if pid == 0 {
 		return errors.New("it does not run")
 	}
-	if err := send(pid); err != nil {
-		return err
-	}
-	return await.Until(ctx, func() error {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return err
-		}
-		// The state follows the command's name, which is in brackets.
-		_, after, _ := strings.Cut(string(stat), ") ")
-		if state, _, _ := strings.Cut(after, " "); (state == "T") != still {
-			return fmt.Errorf("its state is still %s", state)
-		}
-		return nil
-	})
+	return do(ctx, pid)
 }
 
 // dialTimeout is that of observers. A loopback address refuses at once, so that a dial that takes long says

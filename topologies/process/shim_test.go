@@ -19,13 +19,8 @@ import (
 // with, or skips the test where that can't be.
 func startInstrumented(t *testing.T, name, persistence string) topologies.Deployment {
 	t.Helper()
-	runtest.NeedStore(t, topologies.StoreRedis)
 	runtest.NeedCompiler(t)
-	topology, err := topologies.New(name, topologies.Options{Persistence: persistence})
-	require.NoError(t, err)
-	d, err := runtest.Servers().(topologies.Instrumenter).Instrumented().Start(t.Context(), topology)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := runtest.Start(t, runtest.Servers().(topologies.Instrumenter).Instrumented(), name, topologies.Options{Persistence: persistence})
 	require.Empty(t, d.Unsupported())
 	return d
 }

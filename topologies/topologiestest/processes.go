@@ -29,7 +29,7 @@ func (s suite) processes() {
 			role, err = s.role(ctx, name)
 			return err
 		})
-		if role == "master" {
+		if role == topologies.Master {
 			master = s.d.Server(name)
 		} else {
 			replicas = append(replicas, s.d.Server(name))

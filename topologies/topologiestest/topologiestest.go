@@ -158,11 +158,8 @@ func (s suite) client(zone string) []redis.UniversalClient {
 
 // role is what a server says of itself.
 func (s suite) role(ctx context.Context, server string) (string, error) {
-	r, err := s.d.Server(server).Observer().Do(ctx, "ROLE").Slice()
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprint(r[0]), nil
+	role, _, err := topologies.RoleOf(ctx, s.d.Server(server).Observer())
+	return role, err
 }
 
 // boots checks that the deployment is what was asked for.
@@ -193,7 +190,7 @@ func (s suite) boots() {
 		}
 		s.await(n.Name+" to be a "+n.Role, func(ctx context.Context) error {
 			role, err := s.role(ctx, n.Name)
-			if want := map[string]string{topologies.Master: "master", topologies.Replica: "slave"}[n.Role]; err == nil && role != want {
+			if err == nil && role != n.Role {
 				err = fmt.Errorf("it is a %s", role)
 			}
 			return err

@@ -10,7 +10,16 @@ import (
 
 // Acquire is [workload.Client.Acquire].
 func (w *Client) Acquire(ctx context.Context, name string, lease, wait time.Duration) history.Type {
-	return w.Ask(ctx, workload.Request{Locks: []string{name}, Lease: lease, Wait: wait})
+	outcome, _ := w.Do(ctx, workload.Act{Do: workload.DoAsk, Ask: workload.Request{Locks: []string{name}, Lease: lease, Wait: wait}}, nil)
+	return outcome
+}
+
+// Use has it read a resource, and then write it.
+func (w *Client) Use(ctx context.Context, name string, r workload.Resource) (history.Type, error) {
+	if _, err := w.Do(ctx, workload.Act{Do: workload.DoRead, Name: name}, r); err != nil {
+		return "", err
+	}
+	return w.Do(ctx, workload.Act{Do: workload.DoWrite, Name: name}, r)
 }
 
 // Pid is the number of its process.

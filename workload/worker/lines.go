@@ -24,26 +24,11 @@ type hello struct {
 	Setup json.RawMessage `json:"setup"`
 }
 
-// What an order can ask for.
-const (
-	doAcquire = "acquire"
-	doExtend  = "extend"
-	doRelease = "release"
-	doFirst   = "release-first"
-	doAgain   = "release-again"
-	doRead    = "read"
-	doWrite   = "write"
-)
-
 // order is something that a client does, one at a time.
 type order struct {
-	ID int    `json:"id"`
-	Do string `json:"do"`
-	// Ask is what an acquire asks for.
-	Ask *workload.Request `json:"ask,omitempty"`
-	// Name is that of a resource, and Lease is of an extension.
-	Name  string        `json:"name,omitempty"`
-	Lease time.Duration `json:"lease,omitempty"`
+	workload.Act
+
+	ID int `json:"id"`
 	// Within bounds how long it may take; 0 for no bound.
 	Within time.Duration `json:"within,omitempty"`
 }

@@ -131,30 +131,9 @@ func (s *server) do(ctx context.Context, c *workload.Client, o order) *done {
 		defer cancel()
 	}
 	d := &done{ID: o.ID}
-	resource := &remoteResource{s, o.Name}
-	switch o.Do {
-	case doAcquire:
-		if o.Ask == nil {
-			d.Error = "an order to acquire says what to ask for"
-			break
-		}
-		d.Outcome = c.Ask(ctx, *o.Ask)
-	case doExtend:
-		d.Outcome = c.Extend(ctx, o.Lease)
-	case doRelease:
-		d.Outcome = c.Release(ctx)
-	case doFirst:
-		d.Outcome = c.ReleaseFirst(ctx)
-	case doAgain:
-		d.Outcome = c.ReleaseAgain(ctx)
-	case doRead:
-		if err := c.Read(ctx, o.Name, resource); err != nil {
-			d.Error, d.Refused = err.Error(), errors.Is(err, workload.ErrRefused)
-		}
-	case doWrite:
-		d.Outcome = c.Write(ctx, o.Name, resource)
-	default:
-		d.Error = fmt.Sprintf("unknown order %q", o.Do)
+	var err error
+	if d.Outcome, err = c.Do(ctx, o.Act, &remoteResource{s, o.Name}); err != nil {
+		d.Error, d.Refused = err.Error(), errors.Is(err, workload.ErrRefused)
 	}
 	d.Holding, d.Owner = c.Holding(), c.Owner()
 	return d

@@ -17,9 +17,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -295,65 +292,21 @@ func (w *Client) order(ctx context.Context, o order) (done, error) {
 	}
 }
 
-// outcome is how an order ended; it is unknown if there was no answer.
-func (w *Client) outcome(ctx context.Context, o order) history.Type {
-	d, err := w.order(ctx, o)
-	if err != nil {
-		return history.Info
-	}
-	return d.Outcome
-}
-
-// Ask is [workload.Client.Ask].
-func (w *Client) Ask(ctx context.Context, r workload.Request) history.Type {
-	return w.outcome(ctx, order{Do: doAcquire, Ask: &r})
-}
-
-// Extend is [workload.Client.Extend].
-func (w *Client) Extend(ctx context.Context, d time.Duration) history.Type {
-	return w.outcome(ctx, order{Do: doExtend, Lease: d})
-}
-
-// Release is [workload.Client.Release].
-func (w *Client) Release(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doRelease})
-}
-
-// ReleaseFirst is [workload.Client.ReleaseFirst].
-func (w *Client) ReleaseFirst(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doFirst})
-}
-
-// ReleaseAgain is [workload.Client.ReleaseAgain].
-func (w *Client) ReleaseAgain(ctx context.Context) history.Type {
-	return w.outcome(ctx, order{Do: doAgain})
-}
-
-// Read is [workload.Client.Read]. The resource stays here.
-func (w *Client) Read(ctx context.Context, name string, r workload.Resource) error {
-	w.keep(name, r)
-	d, err := w.order(ctx, order{Do: doRead, Name: name})
+// Do is [workload.Client.Do]. The resource stays here. The outcome is unknown if there was no answer.
+func (w *Client) Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error) {
+	w.mu.Lock()
+	w.resources[a.Name] = r
+	w.mu.Unlock()
+	d, err := w.order(ctx, order{Act: a})
 	switch {
 	case err != nil:
-		return err
+		return history.Info, err
 	case d.Refused:
-		return fmt.Errorf("%w: %s", workload.ErrRefused, d.Error)
+		err = fmt.Errorf("%w: %s", workload.ErrRefused, d.Error)
 	case d.Error != "":
-		return errors.New(d.Error)
+		err = errors.New(d.Error)
 	}
-	return nil
-}
-
-// Write is [workload.Client.Write]. The resource stays here.
-func (w *Client) Write(ctx context.Context, name string, r workload.Resource) history.Type {
-	w.keep(name, r)
-	return w.outcome(ctx, order{Do: doWrite, Name: name})
-}
-
-func (w *Client) keep(name string, r workload.Resource) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resources[name] = r
+	return d.Outcome, err
 }
 
 // Holding is [workload.Client.Holding], as of the last answer.
@@ -375,10 +328,17 @@ func (w *Client) Name() string { return w.config.Name }
 
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
-func (w *Client) Pause(ctx context.Context) error { return w.stand(ctx, spawn.Stop, true) }
+func (w *Client) Pause(ctx context.Context) error { return w.stand(ctx, spawn.Pause) }
 
 // Resume lets a stopped process go on.
-func (w *Client) Resume(ctx context.Context) error { return w.stand(ctx, spawn.Continue, false) }
+func (w *Client) Resume(ctx context.Context) error { return w.stand(ctx, spawn.Resume) }
+
+// stand has the process stand still or go on, as long as it is there.
+func (w *Client) stand(ctx context.Context, do func(ctx context.Context, group int) error) error {
+	ctx, cancel := await.Unless(ctx, w.gone, errGone)
+	defer cancel()
+	return w.signal(func(group int) error { return do(ctx, group) })
+}
 
 func (w *Client) signal(send func(group int) error) error {
 	select {
@@ -390,46 +350,6 @@ func (w *Client) signal(send func(group int) error) error {
 		return fmt.Errorf("signal client %s: %w", w.config.Name, err)
 	}
 	return nil
-}
-
-// stand sends a signal, and waits until all threads stand still, or until none does.
-func (w *Client) stand(ctx context.Context, send func(group int) error, still bool) error {
-	if err := w.signal(send); err != nil {
-		return err
-	}
-	ctx, cancel := await.Unless(ctx, w.gone, errGone)
-	defer cancel()
-	err := await.Until(ctx, func() error {
-		states, err := w.states()
-		if err == nil && slices.ContainsFunc(states, func(state string) bool { return (state == "T") != still }) {
-			err = fmt.Errorf("its threads are still %s", strings.Join(states, " "))
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("look at client %s: %w", w.config.Name, err)
-	}
-	return nil
-}
-
-// states are those of the threads, each a letter of the kernel's: T for stopped.
-func (w *Client) states() ([]string, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", w.cmd.Process.Pid))
-	if err != nil || len(files) == 0 {
-		return nil, errors.New("it has no threads")
-	}
-	var states []string
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil { // a thread may have ended
-			continue
-		}
-		// The state follows the thread's name, which is in brackets.
-		_, after, _ := strings.Cut(string(stat), ") ")
-		state, _, _ := strings.Cut(after, " ")
-		states = append(states, state)
-	}
-	return states, nil
 }
 
 // Kill ends the process with SIGKILL, waits until it is gone, and records its

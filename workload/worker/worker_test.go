@@ -129,15 +129,25 @@ func TestAWorkerDoesAsItIsTold(t *testing.T) {
 	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
 	require.True(t, s.Holding())
 	require.Equal(t, "a#2", s.Owner())
-	require.NoError(t, s.Read(ctx, "stock", &stock))
-	require.Equal(t, history.OK, s.Write(ctx, "stock", &stock))
+	for _, tt := range []struct {
+		do   workload.Act
+		with workload.Resource
+		want history.Type
+	}{
+		{workload.Act{Do: workload.DoRead, Name: "stock"}, &stock, ""},
+		{workload.Act{Do: workload.DoWrite, Name: "stock"}, &stock, history.OK},
+		{workload.Act{Do: workload.DoRead, Name: "ledger"}, refusing{}, ""},
+		{workload.Act{Do: workload.DoWrite, Name: "ledger"}, refusing{}, history.Fail},
+		{workload.Act{Do: workload.DoExtend, Lease: 2 * time.Minute}, nil, history.OK},
+		{workload.Act{Do: workload.DoRelease}, nil, history.OK},
+	} {
+		outcome, err := s.Do(ctx, tt.do, tt.with)
+		require.NoError(t, err, tt.do)
+		require.Equal(t, tt.want, outcome, tt.do)
+	}
 	value, err := stock.Read(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, value)
-	require.NoError(t, s.Read(ctx, "ledger", refusing{}))
-	require.Equal(t, history.Fail, s.Write(ctx, "ledger", refusing{}))
-	require.Equal(t, history.OK, s.Extend(ctx, 2*time.Minute))
-	require.Equal(t, history.OK, s.Release(ctx))
 	require.False(t, s.Holding())
 	after := time.Since(s.recorder.Start())
 
@@ -179,11 +189,8 @@ func TestAWorkerThatStandsStillKeepsTheContract(t *testing.T) {
 		return nil
 	}
 	awake := func(ctx context.Context) error {
-		if err := s.Read(ctx, "stock", &stock); err != nil {
-			return err
-		}
-		if s.Write(ctx, "stock", &stock) != history.OK {
-			return errors.New("it wrote nothing")
+		if outcome, err := s.Use(ctx, "stock", &stock); err != nil || outcome != history.OK {
+			return fmt.Errorf("it wrote nothing: %w", err)
 		}
 		return nil
 	}
@@ -210,11 +217,14 @@ func TestAWorkerThatIsKilledHasCrashed(t *testing.T) {
 	ctx := t.Context()
 	require.Equal(t, history.OK, s.Acquire(ctx, "k", time.Minute, 0))
 	var stock workload.Register
-	require.NoError(t, s.Read(ctx, "stock", &stock))
+	_, err := s.Do(ctx, workload.Act{Do: workload.DoRead, Name: "stock"}, &stock)
+	require.NoError(t, err)
 	i, err := ofClient(t, "kill-client", s).Inject(ctx)
 	require.NoError(t, err)
 	require.Nil(t, i.Heal)
-	require.Equal(t, history.Info, s.Release(ctx), "nobody is there to answer")
+	outcome, err := s.Do(ctx, workload.Act{Do: workload.DoRelease}, nil)
+	require.Equal(t, history.Info, outcome, "nobody is there to answer")
+	require.Error(t, err)
 	require.ErrorContains(t, s.Pause(ctx), "is gone")
 	require.ErrorContains(t, s.Kill(ctx), "is gone")
 	h := s.events(t)

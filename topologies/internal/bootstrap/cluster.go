@@ -9,7 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -63,11 +67,7 @@ func (c *cluster) serving(ctx context.Context, name, shard string) ([]string, er
 	}
 	for _, r := range ranges {
 		if slot := c.parts.Slots[shard]; r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
-			var nodes []string
-			for _, n := range r.Nodes {
-				nodes = append(nodes, c.NodeAt(n.Addr))
-			}
-			return nodes, nil
+			return names.Of(r.Nodes, func(n redis.ClusterNode) string { return c.NodeAt(n.Addr) }), nil
 		}
 	}
 	return nil, fmt.Errorf("%s says that no node serves shard %s", name, shard)
@@ -81,8 +81,8 @@ func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
 			return &lacking{name, name + " to answer", err}
 		}
 		for _, want := range [][2]string{
-			{"cluster_slots_assigned", strconv.Itoa(slots)},
-			{"cluster_slots_ok", strconv.Itoa(slots)},
+			{"cluster_slots_assigned", strconv.Itoa(traffic.Slots)},
+			{"cluster_slots_ok", strconv.Itoa(traffic.Slots)},
 			{"cluster_known_nodes", strconv.Itoa(len(servers))},
 			{"cluster_state", "ok"},
 		} {

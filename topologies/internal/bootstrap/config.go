@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
@@ -213,7 +214,7 @@ func configureNodes(t topologies.Topology, myself string, at map[string]Address)
 		flags, of, epoch, slots := "slave", id(n.Of), 0, ""
 		if n.Role == topologies.Master {
 			i := slices.Index(t.Shards(), name)
-			first, last := slotRange(i, len(t.Shards()))
+			first, last := traffic.SlotRange(i, len(t.Shards()))
 			flags, of, epoch, slots = "master", "-", i+1, fmt.Sprintf(" %d-%d", first, last)
 		}
 		if name == myself {

@@ -201,7 +201,7 @@ func (d *deployment) Unsupported() map[topologies.Capability]string {
 
 // ClientOptions connect a zone's clients through its links.
 func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
-	o := clientOptions()
+	o := patientFor(ClientTimeout)
 	if d.parts.Dial != nil {
 		o.Dialer = d.parts.Dial(zone)
 	}

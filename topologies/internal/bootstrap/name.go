@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -96,24 +95,13 @@ func (f followers) votes(ctx context.Context, shard string) (votes map[string]in
 	votes = map[string]int{}
 	members := f.topology.Members(shard)
 	for _, server := range members {
-		if master, err := f.follows(ctx, server); err == nil {
-			votes[master]++
+		switch role, follows, err := topologies.RoleOf(ctx, f.observer(server)); {
+		case err != nil:
+		case role == topologies.Master:
+			votes[server]++
+		default:
+			votes[f.NodeAt(follows)]++
 		}
 	}
 	return votes, len(members)/2 + 1
-}
-
-// follows is the server that a server follows; itself, if it is a master.
-func (f followers) follows(ctx context.Context, server string) (string, error) {
-	role, err := f.observer(server).Do(ctx, "ROLE").Slice()
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its role: %w", server, err)
-	}
-	if len(role) > 2 && role[0] == "slave" {
-		return f.NodeAt(net.JoinHostPort(fmt.Sprint(role[1]), fmt.Sprint(role[2]))), nil
-	}
-	if len(role) > 0 && role[0] == topologies.Master {
-		return server, nil
-	}
-	return "", fmt.Errorf("%s has no role: %v", server, role)
 }

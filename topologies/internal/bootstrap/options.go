@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // observerTimeout bounds how long a look at a server may take; a paused one
@@ -21,44 +22,21 @@ const dialsBeforePause = 4096
 // were 43 % of what the tests of package harness allocate.
 const bufferSize = 4 << 10
 
+// patientFor are the options of clients that wait so long.
+func patientFor(timeout time.Duration) *redis.UniversalOptions {
+	o := topologies.OnceOptions(timeout)
+	o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = dialsBeforePause, bufferSize, bufferSize
+	return o
+}
+
 // ObserverOptions are those of a connection past every fault, to the address
 // where a server listens. They know of no credentials.
 func ObserverOptions(address string) *redis.Options {
-	return &redis.Options{
-		Addr:                     address,
-		MaxRetries:               -1,
-		DialerRetries:            1,
-		DialTimeout:              observerTimeout,
-		ReadTimeout:              observerTimeout,
-		WriteTimeout:             observerTimeout,
-		ContextTimeoutEnabled:    true,
-		DisableIdentity:          true,
-		PoolSize:                 dialsBeforePause,
-		ReadBufferSize:           bufferSize,
-		WriteBufferSize:          bufferSize,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
+	o := patientFor(observerTimeout).Simple()
+	o.Addr = address
+	return o
 }
 
 // ClientTimeout is how long a client waits for a connection or a reply. It is
 // short, so that one behind a cut link finds out within the run.
 const ClientTimeout = time.Second
-
-// clientOptions are those of a service's client: they answer for what was
-// asked once, because a retry that the caller does not see makes the outcome
-// of a request unknowable. [topologies.Clients] has a client of a cluster do the same.
-func clientOptions() *redis.UniversalOptions {
-	return &redis.UniversalOptions{
-		MaxRetries:               -1,
-		DialerRetries:            1,
-		DialTimeout:              ClientTimeout,
-		ReadTimeout:              ClientTimeout,
-		WriteTimeout:             ClientTimeout,
-		ContextTimeoutEnabled:    true,
-		DisableIdentity:          true,
-		PoolSize:                 dialsBeforePause,
-		ReadBufferSize:           bufferSize,
-		WriteBufferSize:          bufferSize,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-}

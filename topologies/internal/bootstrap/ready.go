@@ -184,14 +184,11 @@ func (d *deployment) role(ctx context.Context, name string) (string, error) {
 		s, err := d.members.state(ctx, name)
 		return s.Role(), err
 	}
-	r, err := d.observer(name).Do(ctx, "ROLE").Slice()
+	role, _, err := topologies.RoleOf(ctx, d.observer(name))
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its role: %w", name, err)
 	}
-	if len(r) > 0 && r[0] == "master" {
-		return topologies.Master, nil
-	}
-	return topologies.Replica, nil
+	return role, nil
 }
 
 // proofKey is written to see whether writes go through.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 )
@@ -321,10 +322,7 @@ func (ZooKeeper) Claim(ctx context.Context, at []Address, owner string, lease ti
 	z := &zkClaim{}
 	lives, drop := context.WithCancel(context.WithoutCancel(ctx))
 	z.drop = drop
-	var members []string
-	for _, a := range at {
-		members = append(members, a.Listen.String())
-	}
+	members := names.Of(at, func(a Address) string { return a.Listen.String() })
 	z.session, err = zkOpen(lives, new(net.Dialer).DialContext, lease, func(e zk.Event) {
 		if e.State == zk.StateExpired {
 			z.lost.Store(true)
