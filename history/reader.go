@@ -54,7 +54,7 @@ type block struct {
 // Events are the events that are left, in lists in order, each of which is good until the next.
 // An error comes alone, after the events before it, and is the last: it names the line, or is that of the reader.
 //
-// The lines are decoded on all processors, since that is a third of what the judge of a long history does; all that
+// The lines are read and decoded on all processors, since that is a third of what the judge of a long history does; all that
 // depends on their order is done here.
 func (r *Reader) Events() iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
@@ -66,29 +66,43 @@ func (r *Reader) Events() iter.Seq2[[]Event, error] {
 		lines := bufio.NewScanner(plain)
 		lines.Buffer(make([]byte, bufferSize), 2*maxLine)
 		lines.Split(wholeLines)
+		blocks := make([]block, runtime.GOMAXPROCS(0)+2) // each of them is used again and again
+		free, read := make(chan *block, len(blocks)), make(chan *block, len(blocks))
+		for i := range blocks {
+			free <- &blocks[i]
+		}
 		var running sync.WaitGroup
 		defer running.Wait()
-		blocks, taken := make([]block, runtime.GOMAXPROCS(0)+1), 0 // each of them is used again and again
-		for n, more := 0, true; more; n++ {
-			b := &blocks[n%len(blocks)]
-			if b.decoder == nil {
-				b.decoder = newDecoder()
+		defer func() {
+			for close(free); len(free) > 0; { // no more is to be read
+				<-free
 			}
-			more = lines.Scan()
-			b.text, b.decoded = append(b.text[:0], lines.Bytes()...), make(chan struct{})
-			running.Go(b.decodeLines)
-			for ; taken <= n && (!more || n-taken == len(blocks)-1); taken++ {
-				b := &blocks[taken%len(blocks)]
-				<-b.decoded
-				wrong := r.accept(b)
-				if len(b.events) > 0 && !yield(b.events, nil) {
-					return
+		}()
+		running.Go(func() {
+			defer close(read)
+			for b := range free {
+				if b.decoder == nil {
+					b.decoder = newDecoder()
 				}
-				if wrong != nil {
-					yield(nil, wrong)
+				more := lines.Scan()
+				b.text, b.decoded = append(b.text[:0], lines.Bytes()...), make(chan struct{})
+				running.Go(b.decodeLines)
+				if read <- b; !more {
 					return
 				}
 			}
+		})
+		for b := range read {
+			<-b.decoded
+			wrong := r.accept(b)
+			if len(b.events) > 0 && !yield(b.events, nil) {
+				return
+			}
+			if wrong != nil {
+				yield(nil, wrong)
+				return
+			}
+			free <- b
 		}
 		if err := lines.Err(); err != nil {
 			yield(nil, fmt.Errorf("read history: %w", err))
