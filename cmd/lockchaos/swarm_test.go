@@ -41,7 +41,10 @@ func needSwarm(t *testing.T) (image string) {
 	docker("build", "--quiet", "--build-arg", "BASE="+base, "--tag", image, "--file", "images/lockchaos/Dockerfile", dir)
 	if strings.TrimSpace(docker("info", "--format", "{{.Swarm.LocalNodeState}}")) == "inactive" {
 		docker("swarm", "init", "--advertise-addr", "127.0.0.1", "--listen-addr", "127.0.0.1:2377")
-		t.Cleanup(func() { require.NoError(t, exec.Command("docker", "swarm", "leave", "--force").Run()) })
+		t.Cleanup(func() {
+			defer runtest.EngineLock(t, false)()
+			require.NoError(t, exec.Command("docker", "swarm", "leave", "--force").Run())
+		})
 	}
 	return image
 }

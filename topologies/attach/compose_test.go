@@ -76,6 +76,7 @@ func freePorts(t *testing.T) string {
 // newProject is taken down, with all of its profiles, when the test ends.
 func newProject(t *testing.T) project {
 	t.Helper()
+	t.Cleanup(runtest.EngineLock(t, true))
 	p := project{fmt.Sprintf("lockchaos-test-%d", os.Getpid()), freePorts(t)}
 	t.Cleanup(func() {
 		out, err := p.run("down")
