@@ -258,7 +258,11 @@ func (a *ownerState) again(op *Op) bool {
 		return false
 	}
 	if a.hold != nil {
-		a.mayHaveCut(op)
+		for _, x := range a.behind {
+			if x.mayPrecede(op) { // and have cut the lease to its own
+				a.mayShorten(x)
+			}
+		}
 		if end, _, _ := a.earliest(); end > op.Complete.Time || a.hold.Acquire == acquire {
 			return false
 		}
@@ -272,14 +276,9 @@ func (a *ownerState) again(op *Op) bool {
 	return true
 }
 
-// mayHaveCut notes the extends that may have been carried out before op though they were answered after it, and may have
-// cut the lease to their own.
-func (a *ownerState) mayHaveCut(op *Op) {
-	for _, x := range a.behind {
-		if x.Invoke.Index < op.Complete.Index && op.Complete.Index < x.Complete.Index {
-			a.mayShorten(x)
-		}
-	}
+// mayPrecede reports whether o may have been carried out before another operation though it was answered after it.
+func (o *Op) mayPrecede(other *Op) bool {
+	return o.Invoke.Index < other.Complete.Index && other.Complete.Index < o.Complete.Index
 }
 
 // continued notes that the hold was confirmed although its own count is used
@@ -474,9 +473,10 @@ func (a *ownerState) releasedBy(op *Op) {
 // denied judges the answer "not held", after which there is no hold.
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
-	if good > op.Complete.Time {
-		a.mayHaveCut(op)
-		good, why, ender = a.earliest()
+	for _, x := range a.behind {
+		if cut := max(x.Invoke.Time, x.Ends, a.hold.alive); cut < good && x.mayPrecede(op) { // and have cut the lease to its own
+			good, why, ender = cut, EndUnknown, -1
+		}
 	}
 	a.hold.endBelief(at)
 	a.ended()
