@@ -259,7 +259,7 @@ func (a *ownerState) again(op *Op) bool {
 	}
 	if a.hold != nil {
 		for _, x := range a.behind {
-			if x.mayPrecede(op) { // and have cut the lease to its own
+			if x.mayPrecede(op) { // and then it cut the lease to its own
 				a.mayShorten(x)
 			}
 		}
@@ -474,7 +474,7 @@ func (a *ownerState) releasedBy(op *Op) {
 func (a *ownerState) denied(op *Op, at time.Duration, by int64) {
 	good, why, ender := a.earliest()
 	for _, x := range a.behind {
-		if cut := max(x.Invoke.Time, x.Ends, a.hold.alive); cut < good && x.mayPrecede(op) { // and have cut the lease to its own
+		if cut := max(x.Invoke.Time, x.Ends, a.hold.alive); cut < good && x.mayPrecede(op) { // and then it cut the lease to its own
 			good, why, ender = cut, EndUnknown, -1
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// A Lock is what was done with one lock, and who held it when: see [Lock.Derive].
+// A Lock is what was done with one lock, and who held it when: see [Record.Derive].
 type Lock struct {
 	Name string
 	history.Guarantees
@@ -270,7 +270,7 @@ func (l *Lock) reads(op *Op, asked [2]int64) bool {
 	return read
 }
 
-// Index is where a list of two has what is so: 1, else 0.
+// Index is 1 for true and 0 for false, to index a list of two by it.
 func Index(is bool) int {
 	if is {
 		return 1
