@@ -89,12 +89,12 @@ func TestBatchOfQueuedCalls(t *testing.T) {
 	})
 }
 
-// yielding is a pipeliner after a pipeline of so many calls; a goroutine that yields waits until
+// yielding is a pipeliner of one slot, after a pipeline of so many calls; a goroutine that yields waits until
 // it is told.
 func yielding(together int) (l *pipeliner, p *pipelines, yields chan bool) {
 	p = &pipelines{release: make(chan struct{})}
 	close(p.release)
-	l, yields = testPipeliner(slots, p.send), make(chan bool)
+	l, yields = testPipeliner(1, p.send), make(chan bool)
 	l.lastBatch = together
 	l.yield = func() { <-yields }
 	return l, p, yields
@@ -109,38 +109,18 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 		second := ask(t.Context(), l, "second")
 		cancel()
 		require.ErrorIs(t, (<-left).Err, context.Canceled)
+		require.Len(t, p.all(), 0, "others may come yet")
+		yields <- true
+		for _, done := range []<-chan Reply{first, second} {
+			require.NoError(t, (<-done).Err, "it waits no longer")
+		}
+		require.Equal(t, [][]string{{"first", "second"}}, p.all())
 		yields <- true
 		synctest.Wait()
-		require.Len(t, p.all(), 0, "the third may come yet")
-		third := ask(t.Context(), l, "third")
-		require.Len(t, p.all(), 0)
-		yields <- true
-		for _, done := range []<-chan Reply{first, second, third} {
-			require.NoError(t, (<-done).Err)
-		}
-		require.Equal(t, [][]string{{"first", "second", "third"}}, p.all())
-		alone := ask(t.Context(), l, "alone")
-		for range maxYields {
-			require.Len(t, alone, 0)
-			yields <- true
-		}
-		require.NoError(t, (<-alone).Err, "it waits no longer")
-		synctest.Wait()
+		l.lastBatch = 1
 		require.NoError(t, (<-ask(t.Context(), l, "alone")).Err, "nor at all, after one that went alone")
 		busy, queued := l.state()
 		require.Zero(t, busy+queued)
-	})
-}
-
-// Who lets others run may not run itself for long, where there is other work.
-func TestBatchThatTakesTooLongToCollect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, p, yields := yielding(3)
-		first := ask(t.Context(), l, "first")
-		time.Sleep(yieldLimit + 1)
-		yields <- true
-		require.NoError(t, (<-first).Err, "it yields once")
-		require.Equal(t, [][]string{{"first"}}, p.all())
 	})
 }
 
@@ -154,9 +134,6 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 		cancel()
 		require.Equal(t, Reply{Err: context.Canceled, Left: true}, <-first)
 		yields <- true
-		for range maxYields - 1 {
-			yields <- true
-		}
 		require.NoError(t, (<-second).Err)
 		require.Equal(t, [][]string{{"second"}}, p.all())
 		synctest.Wait()
