@@ -233,7 +233,8 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 // lock is gone.
 func TestReleaseThatNobodyTook(t *testing.T) {
 	t.Parallel()
-	c, link, rdb := linked(t, func(o *redis.Options) { o.PoolSize = 2 }) // so that there is one pipeline
+	// One pipeline, which has all requests: one that a caller sends by itself frees its slot after 25 ms.
+	c, link, rdb := linked(t, func(o *redis.Options) { o.PoolSize, o.ContextTimeoutEnabled = 2, false })
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
 	held, deliver := link.HoldReplies(acquireText())
