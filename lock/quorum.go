@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +32,7 @@ type round struct {
 // A seat is the request at one server. Its calls come one after the other, so a release knows what the server said to the
 // request before.
 type seat struct {
-	mu       sync.Mutex // held while a call is under way
+	turn     turn // of the call that is under way
 	state    seatState
 	copied   bool // a copy of the request may be on its way
 	tried    bool // to release it, and the answer is lost
@@ -50,7 +49,11 @@ const (
 )
 
 func newRound(r *Redlock, g *grant) *round {
-	return &round{redlock: r, grant: g, seats: make([]seat, len(r.nodes))}
+	q := &round{redlock: r, grant: g, seats: make([]seat, len(r.nodes))}
+	for i := range q.seats {
+		q.seats[i].turn = newTurn()
+	}
+	return q
 }
 
 // askServers makes a round of a grant, and returns as soon as a majority has granted it, or as soon as none will; then it takes
@@ -115,8 +118,10 @@ func (q *round) request(ctx context.Context) (time.Time, *quorumCount, error) {
 // for anew, so that a server that was out of reach, or lost it, makes up for it.
 func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, err error) {
 	s := &q.seats[i]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.turn.take(ctx); err != nil {
+		return false, err
+	}
+	defer s.turn.give()
 	if q.closed.Load() {
 		return false, errClosedRequest
 	}
@@ -159,8 +164,10 @@ func (q *round) releaseOn(ctx context.Context, i int, held bool) (released bool,
 // before, unless the lease was over: then it had ended by itself, and another owner may have been granted the lock.
 func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool, err error) {
 	s := &q.seats[i]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.turn.take(ctx); err != nil {
+		return false, err
+	}
+	defer s.turn.give()
 	if s.state == absent || s.state == ended {
 		return s.released, nil
 	}
@@ -276,6 +283,11 @@ func (r *Redlock) askAll(
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	replies := make(chan reply, len(r.nodes)) // also those that are no longer waited for
 	var answers atomic.Int64
+	answered := func() {
+		if answers.Add(1) == int64(len(r.nodes)) {
+			cancel()
+		}
+	}
 	for i := range r.nodes {
 		r.background(func() {
 			yes, err := ask(asked, i)
@@ -283,9 +295,7 @@ func (r *Redlock) askAll(
 				err = fmt.Errorf("no answer within %v", limit)
 			}
 			replies <- reply{i, yes, err}
-			if answers.Add(1) == int64(len(r.nodes)) {
-				cancel()
-			}
+			answered()
 		})
 	}
 	for !enough() {

@@ -30,8 +30,8 @@ func (c *endsAfter) Err() error {
 
 // is reports whether that is known of the request, once no call is under way.
 func (s *seat) is(state seatState) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	_ = s.turn.take(context.Background())
+	defer s.turn.give()
 	return s.state == state
 }
 
