@@ -39,7 +39,7 @@ type Hold struct {
 	// Of a hold that stands for others: when the first of them ends. They watch
 	// the clock. Optional.
 	ends func() time.Time
-	turn chan struct{} // full while a caller or a watchdog talks to the service about this grant
+	turn turn // of a caller or a watchdog that talks to the service about this grant
 	lost chan struct{}
 
 	mu       sync.Mutex
@@ -68,15 +68,15 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l, turn: make(chan struct{}, 1), lost: make(chan struct{})}
+	return &Hold{keeper: k, lease: l, turn: newTurn(), lost: make(chan struct{})}
 }
 
 var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
 	h, ok := hold.(*Hold)
-	if !ok || h.take(context.Background()) != nil {
+	if !ok || h.turn.take(context.Background()) != nil {
 		return
 	}
-	defer h.give()
+	defer h.turn.give()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch h.keeper.(type) {
@@ -169,10 +169,10 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("lease of %v: give at least 1ms", d)
 	}
-	if err := h.take(ctx); err != nil {
+	if err := h.turn.take(ctx); err != nil {
 		return err
 	}
-	defer h.give()
+	defer h.turn.give()
 	h.mu.Lock()
 	l, over := h.lease, h.isOver()
 	h.mu.Unlock()
@@ -269,10 +269,10 @@ func (h *Hold) beginEnd() {
 // release asks the service to end the grant, unless that is over already.
 // later says that it runs in the background: the next call of its owner is told of a success.
 func (h *Hold) release(ctx context.Context, later bool) error {
-	if err := h.take(ctx); err != nil {
+	if err := h.turn.take(ctx); err != nil {
 		return err
 	}
-	defer h.give()
+	defer h.turn.give()
 	h.mu.Lock()
 	l, over, answered, untold := h.lease, h.over, h.answered, h.untold
 	h.untold = untold && later
@@ -303,23 +303,6 @@ func (h *Hold) release(ctx context.Context, later bool) error {
 	}
 	return err
 }
-
-// take waits for the right to talk to the service about this grant, until give. It is given also where ctx has ended.
-func (h *Hold) take(ctx context.Context) error {
-	select {
-	case h.turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case h.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (h *Hold) give() { <-h.turn }
 
 // arm sets the timer to the next renewal or to the end of the lease, whichever comes first.
 func (h *Hold) arm() {

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +26,13 @@ func (c *endsAfter) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// is reports whether that is known of the request, once no call is under way.
+func (s *seat) is(state seatState) bool {
+	_ = s.turn.take(context.Background())
+	defer s.turn.give()
+	return s.state == state
 }
 
 // A context that ends just as the last server answers leaves nothing on those that
@@ -55,17 +61,13 @@ func TestRedlockWhoseContextEndsWithTheLastAnswer(t *testing.T) {
 	ctx := &endsAfter{Context: t.Context()}
 	ctx.left.Store(1) // it is asked before the servers are
 	orders := r.client.object("orders", r.kind)
-	b := &round{redlock: r, grant: orders.grant(Options{Lease: time.Minute}), votes: make([]vote, 3)}
+	b := newRound(r, orders.grant(Options{Lease: time.Minute}))
 	end := make(chan error, 1)
 	go func() {
 		_, _, err := b.request(ctx)
 		end <- err
 	}()
-	redistest.Await(t, "the grant", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.votes[0].state == present
-	})
+	redistest.Await(t, "the grant", func() bool { return b.seats[0].is(present) })
 	require.True(t, len(redistest.Fields(t.Context(), t, granting, "lock:{orders}")) > 0)
 	for _, d := range deliver {
 		d()
@@ -88,12 +90,7 @@ func TestRedlockReleaseOfAServerThatGotNothing(t *testing.T) {
 	defer r.Close()
 	h, err := r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
 	require.NoError(t, err)
-	b := grantOf(t, h).round
-	redistest.Await(t, "the error of the third", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.votes[2] == vote{state: absent, asks: 1, replies: 1}
-	})
+	r.tasks.Wait() // for the error of the third
 	require.NoError(t, h.Release(t.Context()))
 	r.Close()
 	require.Equal(t, 1, tries.count())
@@ -121,10 +118,8 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 			h, err := r.Acquire(t.Context(), "orders", Options{Lease: lease})
 			require.NoError(t, err)
 			b := grantOf(t, h).round
-			redistest.Await(t, "all votes", func() bool {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				return !slices.ContainsFunc(b.votes, func(v vote) bool { return v.state != present })
+			redistest.Await(t, "all grants", func() bool {
+				return b.seats[0].is(present) && b.seats[1].is(present) && b.seats[2].is(present)
 			})
 			for _, s := range servers[1:] {
 				require.NoError(t, s.Del(t.Context(), "lock:{orders}").Err())
@@ -146,8 +141,8 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 	}
 }
 
-// A server that restarts has lost the mark of a withdrawal. A request that comes only then is withdrawn once more. Nothing
-// is sent without a limit, which Close would wait for.
+// A request that reaches a server only after the round was lost, and the server was started again, is released when it is
+// answered. Nothing is sent without a limit, which Close would wait for.
 func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	var servers []redis.UniversalClient
@@ -174,27 +169,20 @@ func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	orders := r.client.object("orders", r.kind)
-	b := &round{redlock: r, grant: orders.grant(Options{Lease: time.Minute}), votes: make([]vote, 3)}
+	b := newRound(r, orders.grant(Options{Lease: time.Minute}))
 	end := make(chan error, 1)
 	go func() {
 		_, _, err := b.request(t.Context())
 		end <- err
 	}()
-	is := func(what string, known func(v vote) bool) {
-		redistest.Await(t, what, func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return known(b.votes[2])
-		})
-	}
 	<-begun
-	is("the withdrawal", func(v vote) bool { return v.answered })
+	redistest.Await(t, "the end of the round", b.closed.Load)
 	third.Kill()
 	third.Start(t)
 	close(restarted)
-	is("the grant", func(v vote) bool { return v.state == present })
 	require.ErrorIs(t, <-end, ErrNotAcquired)
 	r.Close()
+	require.True(t, b.seats[2].is(ended))
 	require.Zero(t, endless.Load())
 	require.Len(t, redistest.Fields(t.Context(), t, rdb, "lock:{orders}"), 0)
 }

@@ -170,3 +170,25 @@ func (l *taskGroup) await(ctx context.Context, abort <-chan struct{}, f func() e
 	}
 	return err
 }
+
+// A turn is what one goroutine has at a time, as a mutex that is waited for no longer than a context lasts.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits for the turn, which lasts until give. It is given also where ctx has ended, if no other has it.
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) give() { <-t }

@@ -45,7 +45,7 @@ func (h *Hold) renew() {
 		h.renewAt(time.Now().Add(w.lease / 30))
 		return
 	}
-	defer h.give()
+	defer h.turn.give()
 	h.mu.Lock()
 	l, over := h.lease, h.isOver()
 	h.mu.Unlock()
