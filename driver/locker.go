@@ -212,59 +212,63 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	if err != nil {
 		return response{}, err
 	}
-	d.mu.Lock()
-	d.next++
-	q.ID = d.next
-	answer := make(chan response, 1)
-	d.open[q.ID] = opened{answer, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
-	if q.Op == opAcquire {
-		d.asked++
-	}
-	d.mu.Unlock()
-	line, err := json.Marshal(q)
+	id, answer, err := d.post(ctx, q, sent)
 	if err != nil {
 		leave()
 		return response{}, err
-	}
-	if sent != nil {
-		sent(time.Now())
-	}
-	select {
-	case d.send <- append(line, '\n'):
-	case <-ctx.Done():
-		d.forget(q.ID)
-		leave()
-		return response{}, ctx.Err()
-	case <-d.stopped.Done():
-		leave()
-		return response{}, d.whyStopped()
 	}
 	select {
 	case r := <-answer:
 		leave()
 		return r, nil
-	case <-ctx.Done():
-		if q.Op == opAcquire && d.hello.Promises.Cancel {
-			if r, answered := d.cancel(q.ID, answer); answered {
-				leave()
-				return r, nil
-			}
-		}
-		go func() { // it ends when the driver does, at the latest
-			select {
-			case r := <-answer:
-				leave()
-				if late != nil {
-					late(r)
-				}
-			case <-d.stopped.Done():
-				leave()
-			}
-		}()
-		return response{}, ctx.Err()
 	case <-d.stopped.Done():
 		leave()
 		return response{}, d.whyStopped()
+	case <-ctx.Done():
+	}
+	if q.Op == opAcquire && d.hello.Promises.Cancel {
+		if r, answered := d.cancel(id, answer); answered {
+			leave()
+			return r, nil
+		}
+	}
+	go func() { // it ends when the driver does, at the latest
+		select {
+		case r := <-answer:
+			leave()
+			if late != nil {
+				late(r)
+			}
+		case <-d.stopped.Done():
+			leave()
+		}
+	}()
+	return response{}, ctx.Err()
+}
+
+// post sends a request, and returns its number and where its answer comes. An error means that it was not sent.
+func (d *Driver) post(ctx context.Context, q request, sent func(time.Time)) (id int64, answer <-chan response, err error) {
+	d.mu.Lock()
+	d.next++
+	q.ID = d.next
+	answers := make(chan response, 1)
+	d.open[q.ID] = opened{answers, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
+	if q.Op == opAcquire {
+		d.asked++
+	}
+	d.mu.Unlock()
+	line, _ := json.Marshal(q)
+	if sent != nil {
+		sent(time.Now())
+	}
+	select {
+	case d.send <- append(line, '\n'):
+		return q.ID, answers, nil
+	case <-ctx.Done():
+		d.forget(q.ID)
+		return 0, nil, ctx.Err()
+	case <-d.stopped.Done():
+		return 0, nil, d.whyStopped()
 	}
 }
 
@@ -364,18 +368,10 @@ func (d *Driver) measureLag() {
 				continue
 			}
 		}
-		d.mu.Lock()
-		d.next++
-		q := request{ID: d.next, Op: opPing}
-		answer := make(chan response, 1)
-		d.open[q.ID] = opened{answer: answer, op: opPing, at: time.Now(), due: time.Now()}
-		d.mu.Unlock()
-		line, _ := json.Marshal(q)
 		sent := time.Now()
-		select {
-		case d.send <- append(line, '\n'):
-		case <-d.stopped.Done():
-			continue
+		_, answer, err := d.post(d.stopped, request{Op: opPing}, nil)
+		if err != nil {
+			return
 		}
 		select {
 		case <-answer:
