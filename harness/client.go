@@ -45,6 +45,7 @@ func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (C
 		return nil, err
 	}
 	c := &watched{Client: st.NewClient(name, locker), ended: make(chan struct{})} // what it does when is the script's business
+	c.Granted = st.grants.in(zone)
 	st.closers = append(st.closers, func() {
 		close(c.ended)
 		c.watching.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // PlaceIn is where clients of a zone are that keep no log and judge nothing.
@@ -93,6 +95,11 @@ type grant struct {
 	session bool
 }
 
+// in is told of each grant to a client of a zone.
+func (g *grants) in(zone string) func(workload.Request) {
+	return func(r workload.Request) { g.add(zone, strings.Join(r.Locks, " "), r.Lease) }
+}
+
 func (g *grants) add(zone, name string, lease time.Duration) {
 	g.all.Add(1)
 	g.mu.Lock()
@@ -158,7 +165,7 @@ func (st *Session) place(zone string) *Place {
 	}
 	p.MarkInconclusive = st.blameDriver
 	p.Broken = func(why string) {
-		if st.endWork() {
+		if st.stopWork != nil && st.stopWork() {
 			why += "; the run ended there"
 		}
 		st.blameDriver(why)

@@ -105,26 +105,8 @@ type Session struct {
 	mu sync.Mutex
 	injected
 	grants grants
-	// stopWork ends the work of a random run early, while that goes on; else it is nil.
-	stopWork context.CancelFunc
-}
-
-// working says how the work of a run is ended early; nil: it is over.
-func (st *Session) working(stop context.CancelFunc) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.stopWork = stop
-}
-
-// endWork ends the work of the run, where there is some.
-func (st *Session) endWork() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.stopWork == nil {
-		return false
-	}
-	st.stopWork()
-	return true
+	// stopWork ends the work of a random run, and reports whether that went on; of a script it is nil.
+	stopWork func() bool
 }
 
 // A Start is what a run begins with.
@@ -182,6 +164,9 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
+	for _, step := range run.Plan {
+		begin.Faults = append(begin.Faults, step.Fault)
+	}
 	for _, fault := range begin.Faults {
 		if err := st.clocksFor(fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
 			return nil, st.Close(ctx, err)
@@ -312,49 +297,7 @@ func (st *Session) locker(zone string) (lock.Locker, error) {
 		return nil, fmt.Errorf("for clients of %s: %w", zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
-	return counted{locker, zone, &st.grants}, nil
-}
-
-// counted counts grants for the progress line.
-type counted struct {
-	lock.Locker
-
-	zone   string
-	grants *grants
-}
-
-// Acquire counts a grant.
-func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := c.Locker.Acquire(ctx, name, o)
-	if err == nil {
-		c.grants.add(c.zone, name, o.Lease)
-	}
-	return h, err
-}
-
-// Gone is closed once the process of the lock has ended, which crashes its clients; it is nil for a lock without one.
-func (c counted) Gone() <-chan struct{} {
-	if m, ok := c.Locker.(workload.Mortal); ok {
-		return m.Gone()
-	}
-	return nil
-}
-
-// Lived is the last instant at which that process had certainly not ended.
-func (c counted) Lived() time.Time {
-	if m, ok := c.Locker.(workload.Mortal); ok {
-		return m.Lived()
-	}
-	return time.Time{}
-}
-
-// Ask counts grants as Acquire does.
-func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	h, err := workload.Ask(ctx, c.Locker, r, o)
-	if err == nil {
-		c.grants.add(c.zone, strings.Join(r.Locks, " "), o.Lease)
-	}
-	return h, err
+	return locker, nil
 }
 
 // Close heals what is broken, ends the recording, keeps the servers' logs and
