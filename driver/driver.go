@@ -26,7 +26,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
-	"github.com/lockchaos/lockchaos/lock"
 )
 
 const (
@@ -81,8 +80,6 @@ type Config struct {
 	Command []string
 	// Remote is the program where another machine runs it; nil: it is started here.
 	Remote *Remote
-	// Dir is where the program runs; empty: the working directory.
-	Dir string
 	// Env has settings as NAME=VALUE beside those of this process.
 	Env []string
 	// Zone is the name of the client zone that the driver stands for.
@@ -193,7 +190,6 @@ func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn))
 		_ = listener.Close()
 	})
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
-	d.process.Dir = c.Dir
 	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
 	d.process.Stderr = d.log
 	d.process.WaitDelay = finishLimit // a grandchild may keep stderr open
@@ -448,10 +444,7 @@ func (d *Driver) Unanswered() string {
 	if first < 0 {
 		return "nothing that has no answer" + d.log.lastWords()
 	}
-	line, err := json.Marshal(d.open[first].sent)
-	if err != nil {
-		return err.Error()
-	}
+	line, _ := json.Marshal(d.open[first].sent)
 	return string(line) + d.log.lastWords()
 }
 
@@ -461,15 +454,6 @@ func (d *Driver) Killed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.killed
-}
-
-// ReleaseAgain releases a hold of this driver that was released before, for a
-// check of the driver: a [lock.Hold] would refuse that by itself. An answer of
-// "fail" is [lock.ErrNotHeld].
-func (d *Driver) ReleaseAgain(ctx context.Context, h *lock.Hold) error {
-	client := clientOf(h.Lease().Owner)
-	k := &keeper{driver: d, id: h.Lease().Request, client: client}
-	return k.Release(ctx, h.Lease())
 }
 
 // Do sends an operation of any name without arguments, for a check of the
