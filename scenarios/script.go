@@ -100,7 +100,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 			Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
 			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		},
-		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries, OwnProcesses: len(s.apart()) > 0,
+		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries, OwnProcesses: len(s.Apart()) > 0,
 		Prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	p.scenario = s
 	st.Declare(p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
+		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.Apart(), name)); err != nil {
 			return p.unopened(err)
 		}
 	}
@@ -155,9 +155,9 @@ func (s Scenario) faults() []string {
 	return asked
 }
 
-// apart are the clients that are processes of their own: those that a fault is
+// Apart are the clients that are processes of their own: those that a fault is
 // aimed at.
-func (s Scenario) apart() []string {
+func (s Scenario) Apart() []string {
 	var names []string
 	for _, step := range s.Steps {
 		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
