@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -64,11 +63,7 @@ type lockInGo struct {
 // Ask asks the lock, which is a [workload.Service]. An error that is no refusal leaves the outcome open, as the info of a
 // driver does.
 func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
-	r := workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode), Permits: w.Permits}
-	if w.Permits > 0 {
-		r.Mode = history.Permit
-	}
-	h, err := workload.Ask(ctx, l.Locker, r, o)
+	h, err := workload.Ask(ctx, l.Locker, harness.RequestIn(name, w), o)
 	if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
 		return nil, finding{fmt.Errorf("%w (it may have been granted)", err), driver.ErrUnknown}
 	}

@@ -147,14 +147,15 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 }
 
 // Libraries round a lease to whole seconds, and may give some more. What is beyond that
-// is in another unit, or is a time of day; so is what is far less than was left of the lease.
+// is in another unit, or is a time of day; so is what is far less than was left of the lease. A library that counts a lease
+// from the reply adds what has passed.
 const leasesBelieved, alsoBelieved = 10, 1000
 
 // believable returns an error if a driver can't mean what it says of the time for which a grant may
 // be believed. The time and the lease that was asked for are in milliseconds; passed is the time
 // since the request.
 func believable(valid *int64, lease int64, passed time.Duration) error {
-	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
+	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved+passed.Milliseconds()) {
 		return nil
 	}
 	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
@@ -86,7 +88,6 @@ type Session struct {
 	processes  workload.Processes
 	deployment topologies.Deployment
 	resources  *resources
-	merges     bool              // clients that are processes of their own record as well
 	retries    int               // by which a Redis client sends a request again; 0: its own
 	locks      []string          // those that were declared
 	keys       map[string]string // a key in the slot of each
@@ -122,8 +123,6 @@ type Start struct {
 	// Retries is how often a Redis client sends a request again by itself; 0: as often
 	// as its options say.
 	Retries int
-	// OwnProcesses says that clients that are processes of their own record as well.
-	OwnProcesses bool
 	// Prepare completes the run for the deployment, or refuses that. Nil: it is as it
 	// should be.
 	Prepare func(d topologies.Deployment, Run *history.Run) error
@@ -139,7 +138,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if s.Backend, err = instrumented(s.Backend, begin.Faults); err != nil {
 		return nil, err
 	}
-	st := &Session{Config: s, retries: begin.Retries, merges: begin.OwnProcesses, stopWatch: func() {}}
+	st := &Session{Config: s, retries: begin.Retries, stopWatch: func() {}}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
@@ -228,9 +227,6 @@ func (st *Session) openRecord() error {
 		return err
 	}
 	st.recorder = history.NewRecorder(st.file)
-	if st.merges {
-		st.recorder.AwaitMerges()
-	}
 	st.run.Started = st.recorder.Start()
 	return st.writeRun()
 }
@@ -283,16 +279,26 @@ func (st *Session) Declare(names ...string) {
 	}
 }
 
-// locker opens the lock under test for clients of a zone.
-func (st *Session) locker(zone string) (lock.Locker, error) {
-	o, options := st.options, st.deployment.ClientOptions(zone)
+// clientOptions are those of clients of a zone, and lockOptions those of their lock.
+func (st *Session) clientOptions(zone string) *redis.UniversalOptions {
+	options := st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
+	return options
+}
+
+func (st *Session) lockOptions(zone string) LockOptions {
+	o := st.options
 	o.Observer = st.Renewals()
 	o.At = st.place(zone)
 	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
-	locker, closeLocker, err := st.lock.Connect(st.open, options, o)
+	return o
+}
+
+// locker opens the lock under test for clients of a zone.
+func (st *Session) locker(zone string) (lock.Locker, error) {
+	locker, closeLocker, err := st.lock.Connect(st.open, st.clientOptions(zone), st.lockOptions(zone))
 	if err != nil {
 		return nil, fmt.Errorf("for clients of %s: %w", zone, err)
 	}

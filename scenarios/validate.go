@@ -271,8 +271,8 @@ func (s Scenario) lockFits() error {
 	if err := s.kindFits(); err != nil {
 		return err
 	}
-	if l.InProcess != nil && len(s.Apart()) > 0 {
-		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.Apart()[0], l.Name)
+	if (l.InProcess != nil || l.Together) && len(s.Apart()) > 0 {
+		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory, or asked for several at once", s.Name, s.Apart()[0], l.Name)
 	}
 	if l.InProcess != nil && slices.ContainsFunc(s.Steps, ScriptStep.ofServers) {
 		return fmt.Errorf("%s: require asks servers, and lock %s has none", s.Name, l.Name)

@@ -232,14 +232,14 @@ func Outcome(err error, refusals ...error) history.Type {
 	}
 }
 
-// An Act is one thing that a client does, as data: scripts say it, and a client that is a process of its own is told so.
+// An Act is one thing that a client does, as scripts say it.
 type Act struct {
 	// Do is one of [DoAsk] and the like.
-	Do string `json:"do"`
+	Do string
 	// Ask is what is asked for, Lease that of an extension, and Name that of a resource.
-	Ask   Request       `json:"ask,omitzero"`
-	Lease time.Duration `json:"lease,omitempty"`
-	Name  string        `json:"name,omitempty"`
+	Ask   Request
+	Lease time.Duration
+	Name  string
 }
 
 // What a client can be told to do: what its methods of these names do.

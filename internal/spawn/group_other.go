@@ -11,8 +11,6 @@ import (
 
 func attributes() *syscall.SysProcAttr { return nil }
 
-func joining() *syscall.SysProcAttr { return nil }
-
 // Kill ends all processes of a group, which this system can't: nothing that lockchaos starts runs on it.
 func Kill(int) error { return unsupported() }
 
