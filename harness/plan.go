@@ -50,15 +50,20 @@ func impossible(found []reason) error {
 func Possible(d topologies.Deployment, asked []string) error {
 	var cant []reason
 	for _, name := range asked {
-		spec, err := faults.ByName(name)
-		if err != nil {
-			continue // it is reported where it is asked for
-		}
-		if lack := spec.Lacks(d); lack != nil {
-			cant = append(cant, reason{name, lack.Error()})
+		if err := lack(d, name); err != nil {
+			cant = append(cant, reason{name, err.Error()})
 		}
 	}
 	return impossible(cant)
+}
+
+// lack is what a deployment lacks for a fault; an unknown one is reported where it is asked for.
+func lack(d topologies.Deployment, fault string) error {
+	spec, err := faults.ByName(fault)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return spec.Lacks(d)
 }
 
 // checkPlan joins what is wrong with a plan that was given.
@@ -147,8 +152,8 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run
 // narrow are the targets of a candidate that a deployment can have, and why not each other one.
 func narrow(d topologies.Deployment, c faults.Candidate) (targets []string, without []reason) {
 	for target := range strings.SplitSeq(c.Target, "|") {
-		if lack := cant(d, faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}); lack != nil {
-			without = append(without, lack...)
+		if why := cant(d, faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}); why != nil {
+			without = append(without, why...)
 		} else {
 			targets = append(targets, target)
 		}
@@ -179,8 +184,12 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 // cant says which steps a deployment can't have, and why.
 func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 	for _, step := range plan {
-		step.Target = faults.SomeTarget(d.Topology(), step.Target)
-		if _, err := faults.New(site(d), step); err != nil {
+		err := lack(d, step.Fault)
+		if err == nil {
+			step.Target = faults.SomeTarget(d.Topology(), step.Target)
+			_, err = faults.New(site(d), step)
+		}
+		if err != nil {
 			found = append(found, reason{step.Fault, strings.TrimPrefix(err.Error(), step.Fault+": ")})
 		}
 	}
