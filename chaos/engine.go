@@ -8,12 +8,10 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/reports"
@@ -80,14 +78,6 @@ func scripted(s scenarios.Scenario) playable {
 		unexpected: func(in reports.Input) error { return s.Expect.Met(in.Run, in.Report) },
 		limit:      patience,
 	}
-}
-
-// apart reports whether a scenario needs clients that are processes of their own.
-func apart(s scenarios.Scenario) bool {
-	return slices.ContainsFunc(s.Steps, func(step scenarios.ScriptStep) bool {
-		spec, err := faults.ByName(step.Inject)
-		return err == nil && spec.Target == faults.AtClient
-	})
 }
 
 // setup is that of a run that leaves its record in a folder.

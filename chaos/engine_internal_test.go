@@ -186,7 +186,7 @@ func TestGuard(t *testing.T) {
 		"close fails":     {open: closes(func() error { return down }), noted: "closing the lock failed: link down"},
 		"close blocks":    {open: closes(func() error { <-over; return nil }), noted: "closing the lock takes longer than 5s"},
 		"close panics":    {open: closes(func() error { panic("closed before") }), noted: panicked + "closed before"},
-		"returns nothing": {open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }), err: "Acquire returned neither a hold nor an error"}, //nolint:nilnil // that is what it is for
+		"returns nothing": {open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { return nil, nil }), err: "the lock under test returned neither a hold nor an error"}, //nolint:nilnil // that is what it is for
 		"no release":      {open: opens(Tries(func(context.Context, string, time.Duration) (Grant, error) { return Grant{}, nil })), err: "set Grant.Release"},
 		"acquire ignores its context": {
 			open: acquires(func(context.Context, string, lock.Options) (*lock.Hold, error) { <-over; return nil, down }),

@@ -131,41 +131,26 @@ func (g *guard) of(l Lock) Lock {
 		case locker == nil:
 			return nil, nil, errors.New("Open returned neither a lock nor an error")
 		}
-		return guarded{locker, g}, func() {
-			if closeLock == nil {
-				return
-			}
-			closed := make(chan struct{})
-			go func() {
-				defer close(closed)
-				defer g.noting("the close of "+l.Name, new(error))
-				closeLock()
-			}()
-			select {
-			case <-closed:
-			case <-time.After(grace):
-				g.note(fmt.Sprintf("closing the lock takes longer than %v", grace))
-			}
-		}, nil
+		return workload.ServiceFunc(func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+				return g.ask(ctx, locker, r, o)
+			}), func() {
+				if closeLock == nil {
+					return
+				}
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					defer g.noting("the close of "+l.Name, new(error))
+					closeLock()
+				}()
+				select {
+				case <-closed:
+				case <-time.After(grace):
+					g.note(fmt.Sprintf("closing the lock takes longer than %v", grace))
+				}
+			}, nil
 	}
 	return l
-}
-
-// A guarded locker returns from each request soon after the end of its context.
-type guarded struct {
-	lock.Locker
-
-	guard *guard
-}
-
-// Acquire asks for one lock.
-func (l guarded) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, name, func() (*lock.Hold, error) { return l.Locker.Acquire(ctx, name, o) })
-}
-
-// Ask asks for what the request says.
-func (l guarded) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	return l.ask(ctx, strings.Join(r.Locks, ", "), func() (*lock.Hold, error) { return workload.Ask(ctx, l.Locker, r, o) })
 }
 
 // withLease is the lock with a lease in each request, unless it can do without.
@@ -176,30 +161,19 @@ func withLease(l Lock) Lock {
 	}
 	l.Open = func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		locker, closeLock, err := open(servers, o)
-		if locker != nil {
-			locker = leasing{locker}
+		if locker == nil {
+			return nil, closeLock, err
 		}
-		return locker, closeLock, err
+		return workload.ServiceFunc(func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
+			r.Lease, o.Lease = cmp.Or(r.Lease, usualLease), cmp.Or(o.Lease, usualLease)
+			return workload.Ask(ctx, locker, r, o)
+		}), closeLock, err
 	}
 	return l
 }
 
-// A leasing locker asks for a lease where a request leaves it to the lock.
-type leasing struct{ lock.Locker }
-
-// Acquire asks for one lock.
-func (l leasing) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	o.Lease = cmp.Or(o.Lease, usualLease)
-	return l.Locker.Acquire(ctx, name, o)
-}
-
-// Ask asks for what the request says.
-func (l leasing) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	r.Lease, o.Lease = cmp.Or(r.Lease, usualLease), cmp.Or(o.Lease, usualLease)
-	return workload.Ask(ctx, l.Locker, r, o)
-}
-
-func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hold, error)) (*lock.Hold, error) {
+// ask asks a lock, and returns soon after the end of its context.
+func (g *guard) ask(ctx context.Context, l lock.Locker, r workload.Request, o lock.Options) (*lock.Hold, error) {
 	type answer struct {
 		hold *lock.Hold
 		err  error
@@ -208,13 +182,9 @@ func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hol
 	go func() {
 		a := answer{}
 		defer func() { answered <- a }()
-		defer l.guard.noting(fmt.Sprintf("Acquire of %q", name), &a.err)
-		a.hold, a.err = request()
-		if a.hold == nil && a.err == nil {
-			a.err = errors.New("Acquire returned neither a hold nor an error")
-		}
-		if a.hold != nil {
-			undertest.Guard(a.hold, l.guard.keeps)
+		defer g.noting(fmt.Sprintf("Acquire of %q", strings.Join(r.Locks, ", ")), &a.err)
+		if a.hold, a.err = workload.Ask(ctx, l, r, o); a.hold != nil {
+			undertest.Guard(a.hold, g.keeps)
 		}
 	}()
 	select {
@@ -226,7 +196,7 @@ func (l guarded) ask(ctx context.Context, name string, request func() (*lock.Hol
 	case a := <-answered:
 		return a.hold, a.err
 	case <-time.After(grace):
-		l.guard.note(fmt.Sprintf("Acquire ignores its context: it had not returned %v after the end of that", grace))
+		g.note(fmt.Sprintf("Acquire ignores its context: it had not returned %v after the end of that", grace))
 		return nil, ctx.Err() // it may be granted yet
 	}
 }

@@ -44,7 +44,7 @@ func reproducible(l Lock, g *guard, scenario string, expect checker.Verdict) (sc
 		return scenarios.Scenario{}, names.Unknown("verdict", string(expect), []string{string(Valid), string(Invalid)})
 	}
 	s, err := underLock(scenario, g.of(l), expect)
-	if err == nil && apart(s) && !servedByMain(l.Name) {
+	if err == nil && len(s.Apart()) > 0 && !servedByMain(l.Name) {
 		err = fmt.Errorf("scenario %s pauses or kills a client, which must be a process of its own: add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock %s", s.Name, l.Name)
 	}
 	return s, errors.Join(l.Validate(), err)

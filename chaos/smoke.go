@@ -6,18 +6,15 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockchaos/lockchaos/conformance"
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/locktest"
-	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -101,68 +98,25 @@ type verdict struct {
 	skipped string // why it was not checked
 }
 
-// checkLimit is how long the check of one sentence may take.
-const checkLimit = 30 * time.Second
+// contractLimit is how long all checks of a contract may take.
+const contractLimit = 2 * time.Minute
 
-// answerLimit is how long a server without faults may take to answer: it may be slow
-// on a busy machine.
-const answerLimit = checkLimit / 2
-
-// contract checks the contract of a lock on servers without faults.
+// contract checks the contract of a lock, and what it must do where its links break or are slow.
 func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 	if l.Endless || l.Kind == history.KindSemaphore {
 		return []verdict{{name: "a lock with leases and one holder", skipped: "the contract is that of a lock with leases and one holder"}}
 	}
-	failed := func(err error) []verdict { return append(verdicts, verdict{name: "the servers", err: err}) }
-	t, err := topologies.New(conformance.Topology(l), topologies.Options{})
-	if err != nil {
-		return failed(err)
+	var own []conformance.Check
+	for _, c := range locktest.Checks(locktest.Features{Reentrant: l.Reentrant, Fenced: l.Token, SplitVotes: l.Quorum, Callers: 100}) {
+		own = append(own, conformance.InGo(c.Name, func(ctx context.Context, l lock.Locker) error { return c.Run(ctx, cancelled{l}) }))
 	}
-	f := locktest.Features{
-		Reentrant: l.Reentrant, Fenced: l.Token, SplitVotes: l.Quorum, Callers: 100,
-	}
-	checks := locktest.Checks(f)
 	g := &guard{}
-	blocked := &atomic.Bool{}
-	verdicts = make([]verdict, len(checks))
-	var all sync.WaitGroup
-	all.Go(func() {
-		err = conformance.Each(ctx, process.Backend{}, t, contractLanes, len(checks), func(d topologies.Deployment, i int) {
-			v := &verdicts[i]
-			v.name = checks[i].Name
-			if blocked.Load() {
-				v.skipped = "a call of the lock did not return before, or panicked"
-				return
-			}
-			v.err = checkOne(ctx, l, d, checks[i], blocked)
-			if errors.Is(v.err, errors.ErrUnsupported) {
-				v.err, v.skipped = nil, v.err.Error()
-			}
-		})
-	})
-	links := linkChecks(ctx, g.of(l))
-	all.Wait()
-	verdicts = append(verdicts, links...)
-	for _, problem := range g.noted() {
-		verdicts = append(verdicts, verdict{name: "the calls of the lock", err: errors.New(problem)})
-	}
-	if err != nil {
-		return failed(err)
-	}
-	return verdicts
-}
-
-// linksLimit is how long the checks that break links may take.
-const linksLimit = 90 * time.Second
-
-// linkChecks are the checks that break links, or look at what passes them.
-func linkChecks(ctx context.Context, l Lock) (verdicts []verdict) {
-	ctx, cancel := context.WithTimeout(ctx, linksLimit)
+	ctx, cancel := context.WithTimeout(ctx, contractLimit)
 	defer cancel()
-	told := make(chan verdict, len(conformance.Checks())+1) // so that a call that returns too late waits for no reader
+	told := make(chan verdict, len(own)+len(conformance.Checks())+1) // so that a call that returns too late waits for no reader
 	go func() {
 		defer close(told)
-		err := conformance.Lock(ctx, process.Backend{}, l, func(o conformance.Outcome) {
+		err := conformance.Lock(ctx, process.Backend{}, g.of(l), own, func(o conformance.Outcome) {
 			switch {
 			case o.Skipped:
 				told <- verdict{name: o.Name, skipped: "not promised"}
@@ -176,55 +130,21 @@ func linkChecks(ctx context.Context, l Lock) (verdicts []verdict) {
 			told <- verdict{name: "the servers", err: err}
 		}
 	}()
-	limit := time.After(linksLimit + 2*grace)
-	for {
+	for limit, more := time.After(contractLimit+2*grace), true; more; {
+		var v verdict
 		select {
-		case v, more := <-told:
-			if !more {
-				return verdicts
-			}
-			verdicts = append(verdicts, v)
+		case v, more = <-told:
 		case <-limit:
-			return append(verdicts, verdict{name: "calls return", err: errors.New("a call of the lock does not return, and ignores its context")})
+			v, more = verdict{name: "calls return", err: errors.New("a call of the lock does not return, and ignores its context")}, false
+		}
+		if v.name != "" {
+			verdicts = append(verdicts, v)
 		}
 	}
-}
-
-// contractLanes is how many checks are made at a time, each on servers of its own: most
-// of them wait for a lease.
-const contractLanes = 3
-
-// checkOne checks one sentence with servers that are empty.
-func checkOne(ctx context.Context, l Lock, d topologies.Deployment, c locktest.Check, blocked *atomic.Bool) error {
-	for _, server := range d.Topology().Of(topologies.Redis) {
-		if err := d.Server(server).Observer().FlushAll(ctx).Err(); err != nil {
-			return err
-		}
-	}
-	g := &guard{}
-	options := d.ClientOptions(d.Topology().Of(topologies.Zone)[0])
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = answerLimit, answerLimit, answerLimit
-	guarded := g.of(l)
-	locker, closeLock, err := guarded.Connect(guarded.Begin(), options, harness.LockOptions{})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
-	defer cancel()
-	checked := make(chan error, 1)
-	go func() { checked <- c.Run(ctx, cancelled{locker}) }()
-	select {
-	case err = <-checked:
-	case <-time.After(checkLimit + 2*grace):
-		err = errors.New("a call of the lock does not return, and ignores its context")
-		blocked.Store(true)
-	}
-	closeLock()
 	for _, problem := range g.noted() {
-		blocked.Store(true)
-		err = errors.Join(err, errors.New(problem))
+		verdicts = append(verdicts, verdict{name: "the calls of the lock", err: errors.New(problem)})
 	}
-	return err
+	return verdicts
 }
 
 // A cancelled locker says that a request failed because its context ended, however

@@ -55,7 +55,7 @@ func TestChecksThatAreCutShortFindNothing(t *testing.T) {
 		}
 		return take(ctx)
 	}))
-	err := conformance.Lock(ctx, runtest.Setup(t).Backend, l, func(o conformance.Outcome) {
+	err := conformance.Lock(ctx, runtest.Setup(t).Backend, l, nil, func(o conformance.Outcome) {
 		if o.Wrong != nil {
 			t.Errorf("%s: %v", o.Name, o.Wrong)
 		}

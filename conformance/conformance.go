@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
+	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -28,8 +29,9 @@ const (
 	// driverLease is a lease that is let run out. A driver that cuts it to whole seconds frees the lock 0.9 s early,
 	// which is seen on a busy machine, too. A lock in Go, which starts no program for a request, has a shorter one.
 	driverLease, lockLease = 2900 * time.Millisecond, time.Second
-	// lanes is how many checks are made at a time, each on servers of its own: most of them wait for a lease.
-	lanes = 3
+	// driverLanes is how many checks are made at a time, each on servers of its own: most of them wait for a lease. A lock
+	// in Go starts no programs, so that there is room for more.
+	driverLanes, lockLanes = 3, 6
 	// checkLimit bounds all tries of one check.
 	checkLimit = 50 * time.Second
 	// limit bounds every wait for something that must happen: a client that sends a request ten times gives up before.
@@ -123,17 +125,30 @@ func Driver(ctx context.Context, backend topologies.Backend, command, topology s
 	if _, err := harness.Program(command, nil); err != nil { //nolint:contextcheck // it bounds itself
 		return err
 	}
-	return runner{backend, topology, program(command), driverLease}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
+	return runner{backend, topology, program(command), driverLease, driverLanes}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
 }
 
-// Lock makes those checks of a lock in Go that no test of it makes by itself, most of which break
-// links, and tells what came of each as [Driver] does. It is no error that one makes the others show nothing.
-func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, tell func(Outcome)) error {
+// Lock makes checks of a lock in Go: those that are given, and of [Checks] those that no test of a lock makes by itself,
+// most of which break links. It tells what came of each as [Driver] does. It is no error that one makes the others show
+// nothing.
+func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, own []Check, tell func(Outcome)) error {
 	checks := slices.DeleteFunc(Checks(), func(c Check) bool { return c.looks&overLinks == 0 })
-	if err := (runner{backend, Topology(l), inGo(l), lockLease}).run(ctx, checks, tell); !errors.Is(err, ErrHopeless) {
+	err := runner{backend, Topology(l), inGo(l), lockLease, lockLanes}.run(ctx, append(own, checks...), tell)
+	if !errors.Is(err, ErrHopeless) {
 		return err
 	}
 	return nil
+}
+
+// InGo is a check that asks a lock in Go by itself, on servers without keys.
+func InGo(name string, ask func(context.Context, lock.Locker) error) Check {
+	return Check{Name: name, play: func(p *play) {
+		for _, server := range p.d.Topology().Of(topologies.Redis) {
+			p.must(p.d.Server(server).Observer().FlushAll(p.ctx).Err())
+		}
+		l, _ := p.a.(lockInGo)
+		p.must(ask(p.ctx, l.Locker))
+	}}
 }
 
 // An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
@@ -170,7 +185,7 @@ func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec
 			p.must(finding{&UnmappedError{l.Name, cmp.Or(errors.Unwrap(f.error), err), granted}, driver.ErrUnknown})
 		}
 	}}
-	err := runner{backend, Topology(l), inGo(l), lockLease}.run(ctx, []Check{refusal}, func(o Outcome) { errors.As(o.Wrong, &unmapped) })
+	err := runner{backend, Topology(l), inGo(l), lockLease, 1}.run(ctx, []Check{refusal}, func(o Outcome) { errors.As(o.Wrong, &unmapped) })
 	if unmapped != nil && ctx.Err() == nil {
 		return unmapped
 	}
@@ -183,6 +198,7 @@ type runner struct {
 	topology string
 	open     opener
 	lease    time.Duration
+	lanes    int
 }
 
 // run makes checks side by side, but the first of all alone, and makes no more once one shows that the others show nothing.
@@ -193,55 +209,67 @@ func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) e
 	}
 	ctx, stop := context.WithCancel(whole)
 	defer stop()
-	var mu sync.Mutex
-	came, told := make([]*Outcome, len(checks)), 0
+	came := make([]chan Outcome, len(checks)) // closed without an outcome where a check was not made
+	for i := range came {
+		came[i] = make(chan Outcome, 1)
+	}
 	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
+	ends := func(i int, o Outcome) bool {
+		return errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone
+	}
 	passed := make(chan struct{}) // by the first
-	check := func(d topologies.Deployment, i int) {
-		if alone && i > 0 {
-			select {
-			case <-passed:
-			case <-ctx.Done():
+	ended := make(chan error, 1)
+	var mu sync.Mutex // one check after the other ends
+	go func() {
+		ended <- r.lend(ctx, t, len(checks), func(d topologies.Deployment, i int) {
+			if alone && i > 0 {
+				select {
+				case <-passed:
+				case <-ctx.Done():
+					return
+				}
+			}
+			o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
+			mu.Lock()
+			defer mu.Unlock()
+			if o.Wrong != nil && ctx.Err() != nil { // it was cut short
 				return
 			}
+			came[i] <- o
+			if ends(i, o) {
+				stop()
+			} else if i == 0 {
+				close(passed)
+			}
+		})
+		for _, c := range came {
+			close(c)
 		}
-		o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
-		mu.Lock()
-		defer mu.Unlock()
-		if o.Wrong != nil && ctx.Err() != nil { // it was cut short
-			return
+	}()
+	left, hopeless := 0, false
+	for i, c := range came {
+		o, made := <-c
+		if !made {
+			left++
+			continue
 		}
-		for came[i] = &o; told < len(came) && came[told] != nil; told++ { // in order
-			tell(*came[told])
-		}
-		if errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone {
-			stop()
-		} else if i == 0 {
-			close(passed)
-		}
+		tell(o)
+		hopeless = hopeless || ends(i, o)
 	}
-	err = Each(ctx, r.backend, t, min(lanes, len(checks)), len(checks), check)
-	if ctx.Err() == nil || whole.Err() != nil || len(checks) == 1 {
+	if err := <-ended; !hopeless || whole.Err() != nil {
 		return err
-	}
-	left := len(checks) - told
-	for _, o := range came[told:] { // behind one that was not made
-		if o != nil {
-			left--
-			tell(*o)
-		}
 	}
 	return fmt.Errorf("the other %d checks were not made: %w", left, ErrHopeless)
 }
 
-// Each starts a topology some times, and does something n times, as often at a time as there are
-// deployments. One after the other is given each number from 0.
-func Each(ctx context.Context, backend topologies.Backend, t topologies.Topology, deployments, n int, do func(d topologies.Deployment, i int)) error {
+// lend starts a topology some times, and does something n times, as often at a time as there are lanes. One after the
+// other is given each number from 0.
+func (r runner) lend(ctx context.Context, t topologies.Topology, n int, do func(d topologies.Deployment, i int)) error {
 	var begun atomic.Int64
 	var lanes errgroup.Group
-	for range deployments {
+	for range min(r.lanes, n) {
 		lanes.Go(func() error {
-			d, err := backend.Start(ctx, t)
+			d, err := r.backend.Start(ctx, t)
 			if err != nil {
 				return err
 			}

@@ -23,5 +23,5 @@ func One(ctx context.Context, d topologies.Deployment, command string, l harness
 
 // Brief is Driver with leases of half a second.
 func Brief(ctx context.Context, backend topologies.Backend, command string, checks []Check, tell func(Outcome)) error {
-	return runner{backend, topologies.Single, program(command), time.Second / 2}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
+	return runner{backend, topologies.Single, program(command), time.Second / 2, 3}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
 }

@@ -55,7 +55,7 @@ func kinds() []Check {
 			if p.b.Hello().Promises.Extend && late.Extend(p.ctx, long) == nil {
 				p.fail("the late extension of a reader was answered with ok, while another client wrote")
 			}
-			_ = p.b.ReleaseAgain(p.ctx, late) // its answer is for other checks
+			_ = late.Release(p.ctx) // its answer is for other checks
 			p.refusedIn("b.3", p.name, read, long, "a client writes, and a reader extended and released late")
 			if err := writes.Release(p.ctx); err != nil {
 				p.fail("after a late extension and a late release of a reader, the release of a client that wrote failed: %w", err)

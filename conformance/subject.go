@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
@@ -19,8 +18,6 @@ import (
 type subject interface {
 	// Ask asks for a lock; one that is no mutex in a way.
 	Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error)
-	// ReleaseAgain asks for a release whatever is known of the hold.
-	ReleaseAgain(ctx context.Context, h *lock.Hold) error
 	Hello() driver.Hello
 	// Err says how the protocol was broken.
 	Err() error
@@ -66,22 +63,12 @@ type lockInGo struct {
 // Ask asks the lock, which is a [workload.Service]. An error that is no refusal leaves the outcome open, as the info of a
 // driver does.
 func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
-	r := workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode), Permits: w.Permits}
-	if w.Permits > 0 {
-		r.Mode = history.Permit
-	}
-	h, err := workload.Ask(ctx, l.Locker, r, o)
-	switch {
-	case err == nil && h == nil:
-		return nil, errors.New("the lock under test returned neither a hold nor an error")
-	case err != nil && !errors.Is(err, lock.ErrNotAcquired):
+	h, err := workload.Ask(ctx, l.Locker, harness.RequestIn(name, w), o)
+	if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
 		return nil, finding{fmt.Errorf("%w (it may have been granted)", err), driver.ErrUnknown}
 	}
 	return h, err
 }
-
-// ReleaseAgain releases a hold, whatever became of it.
-func (lockInGo) ReleaseAgain(ctx context.Context, h *lock.Hold) error { return h.Release(ctx) }
 
 // Hello says what the lock promises, in the words of the protocol.
 func (l lockInGo) Hello() driver.Hello {

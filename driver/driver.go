@@ -26,7 +26,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
-	"github.com/lockchaos/lockchaos/lock"
 )
 
 const (
@@ -81,8 +80,6 @@ type Config struct {
 	Command []string
 	// Remote is the program where another machine runs it; nil: it is started here.
 	Remote *Remote
-	// Dir is where the program runs; empty: the working directory.
-	Dir string
 	// Env has settings as NAME=VALUE beside those of this process.
 	Env []string
 	// Zone is the name of the client zone that the driver stands for.
@@ -100,11 +97,8 @@ type Config struct {
 	// Started is told the driver's process group before the driver is told of any
 	// server; optional.
 	Started func(group int)
-	// Joins has the driver be in the process group of this process, so that a signal to
-	// the group reaches both; else it leads one of its own.
-	Joins bool
-	// Temp is the folder for the socket; empty: that of the system.
-	Temp string
+	// As is how the program is told that it is called; empty: as the command calls it.
+	As string
 	// Silent is told once, in a sentence, that the driver has not said hello for 5 s, which [Start] goes on to await; nil: it is
 	// not told.
 	Silent func(why string)
@@ -124,8 +118,7 @@ type Driver struct {
 	hello   Hello
 	process *exec.Cmd
 	group   int
-	joins   bool          // the group is that of this process
-	family  *spawn.Family // of all that it started; nil where there are none, or the group is that of this process
+	family  *spawn.Family // of all that it started; nil where there are none
 	relay   func(line []byte)
 	send    chan []byte // lines to the driver
 	slots   chan struct{}
@@ -179,7 +172,7 @@ func Start(ctx context.Context, c Config) (*Driver, error) {
 
 // launch starts the program of c, and returns what it reads and writes. A connection to the socket is told to connected.
 func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn)) (in io.WriteCloser, out io.ReadCloser, err error) {
-	dir, err := os.MkdirTemp(c.Temp, "lockchaos-driver-")
+	dir, err := os.MkdirTemp("", "lockchaos-driver-")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -193,7 +186,7 @@ func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn))
 		_ = listener.Close()
 	})
 	d.process = exec.Command(c.Command[0], c.Command[1:]...) //nolint:gosec,noctx // the user's own program, which Close ends
-	d.process.Dir = c.Dir
+	d.process.Args[0] = cmp.Or(c.As, c.Command[0])
 	d.process.Env = append(append(os.Environ(), c.Env...), envSocket+"="+filepath.Join(dir, "s"))
 	d.process.Stderr = d.log
 	d.process.WaitDelay = finishLimit // a grandchild may keep stderr open
@@ -205,16 +198,10 @@ func (d *Driver) launch(ctx context.Context, c Config, connected func(net.Conn))
 		return nil, nil, err
 	}
 	d.process.Stdout = theirs
-	d.joins = c.Joins
-	if !d.joins {
-		d.family, _ = spawn.NewFamily() //nolint:contextcheck // an end has a bound of its own; lockchaos doctor says where there is no family
-	}
-	switch {
-	case d.joins:
-		err = spawn.Join(d.process)
-	case d.family != nil:
+	d.family, _ = spawn.NewFamily() //nolint:contextcheck // an end has a bound of its own; lockchaos doctor says where there is no family
+	if d.family != nil {
 		err = d.family.Start(d.process)
-	default:
+	} else {
 		err = spawn.Start(d.process)
 	}
 	_ = theirs.Close()
@@ -369,6 +356,9 @@ func (d *Driver) Err() error {
 	return d.broken
 }
 
+// Group is the process group of the driver, whose leader it is.
+func (d *Driver) Group() int { return d.group }
+
 // Gone is closed once the process of the driver has ended, for whatever reason, or is out of reach on another machine.
 func (d *Driver) Gone() <-chan struct{} { return d.exited }
 
@@ -448,10 +438,7 @@ func (d *Driver) Unanswered() string {
 	if first < 0 {
 		return "nothing that has no answer" + d.log.lastWords()
 	}
-	line, err := json.Marshal(d.open[first].sent)
-	if err != nil {
-		return err.Error()
-	}
+	line, _ := json.Marshal(d.open[first].sent)
 	return string(line) + d.log.lastWords()
 }
 
@@ -461,15 +448,6 @@ func (d *Driver) Killed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.killed
-}
-
-// ReleaseAgain releases a hold of this driver that was released before, for a
-// check of the driver: a [lock.Hold] would refuse that by itself. An answer of
-// "fail" is [lock.ErrNotHeld].
-func (d *Driver) ReleaseAgain(ctx context.Context, h *lock.Hold) error {
-	client := clientOf(h.Lease().Owner)
-	k := &keeper{driver: d, id: h.Lease().Request, client: client}
-	return k.Release(ctx, h.Lease())
 }
 
 // Do sends an operation of any name without arguments, for a check of the
@@ -496,12 +474,7 @@ func (d *Driver) Close() error {
 			d.killed = true
 			d.mu.Unlock()
 		}
-		// The group may have other processes, also after its leader has exited.
-		if d.joins {
-			_ = d.process.Process.Kill() // the rest of the group is the caller's
-		} else {
-			_ = spawn.Kill(d.group)
-		}
+		_ = spawn.Kill(d.group) // which may have other processes, also after its leader has exited
 		if d.family == nil {
 			spawn.KillWith(envSocket + "=" + filepath.Join(d.socket, "s")) // what left the group
 		}

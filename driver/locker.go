@@ -147,14 +147,15 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 }
 
 // Libraries round a lease to whole seconds, and may give some more. What is beyond that
-// is in another unit, or is a time of day; so is what is far less than was left of the lease.
+// is in another unit, or is a time of day; so is what is far less than was left of the lease. A library that counts a lease
+// from the reply adds what has passed.
 const leasesBelieved, alsoBelieved = 10, 1000
 
 // believable returns an error if a driver can't mean what it says of the time for which a grant may
 // be believed. The time and the lease that was asked for are in milliseconds; passed is the time
 // since the request.
 func believable(valid *int64, lease int64, passed time.Duration) error {
-	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved) {
+	if valid == nil || *valid >= max(lease-passed.Milliseconds(), 0)/leasesBelieved && (lease == 0 || *valid <= leasesBelieved*lease+alsoBelieved+passed.Milliseconds()) {
 		return nil
 	}
 	return fmt.Errorf("it says \"valid_ms\":%d of a lease of %d ms: give the milliseconds from the request", *valid, lease)
@@ -212,59 +213,63 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 	if err != nil {
 		return response{}, err
 	}
-	d.mu.Lock()
-	d.next++
-	q.ID = d.next
-	answer := make(chan response, 1)
-	d.open[q.ID] = opened{answer, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
-	if q.Op == opAcquire {
-		d.asked++
-	}
-	d.mu.Unlock()
-	line, err := json.Marshal(q)
+	id, answer, err := d.post(ctx, q, sent)
 	if err != nil {
 		leave()
 		return response{}, err
-	}
-	if sent != nil {
-		sent(time.Now())
-	}
-	select {
-	case d.send <- append(line, '\n'):
-	case <-ctx.Done():
-		d.forget(q.ID)
-		leave()
-		return response{}, ctx.Err()
-	case <-d.stopped.Done():
-		leave()
-		return response{}, d.whyStopped()
 	}
 	select {
 	case r := <-answer:
 		leave()
 		return r, nil
-	case <-ctx.Done():
-		if q.Op == opAcquire && d.hello.Promises.Cancel {
-			if r, answered := d.cancel(q.ID, answer); answered {
-				leave()
-				return r, nil
-			}
-		}
-		go func() { // it ends when the driver does, at the latest
-			select {
-			case r := <-answer:
-				leave()
-				if late != nil {
-					late(r)
-				}
-			case <-d.stopped.Done():
-				leave()
-			}
-		}()
-		return response{}, ctx.Err()
 	case <-d.stopped.Done():
 		leave()
 		return response{}, d.whyStopped()
+	case <-ctx.Done():
+	}
+	if q.Op == opAcquire && d.hello.Promises.Cancel {
+		if r, answered := d.cancel(id, answer); answered {
+			leave()
+			return r, nil
+		}
+	}
+	go func() { // it ends when the driver does, at the latest
+		select {
+		case r := <-answer:
+			leave()
+			if late != nil {
+				late(r)
+			}
+		case <-d.stopped.Done():
+			leave()
+		}
+	}()
+	return response{}, ctx.Err()
+}
+
+// post sends a request, and returns its number and where its answer comes. An error means that it was not sent.
+func (d *Driver) post(ctx context.Context, q request, sent func(time.Time)) (id int64, answer <-chan response, err error) {
+	d.mu.Lock()
+	d.next++
+	q.ID = d.next
+	answers := make(chan response, 1)
+	d.open[q.ID] = opened{answers, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
+	if q.Op == opAcquire {
+		d.asked++
+	}
+	d.mu.Unlock()
+	line, _ := json.Marshal(q)
+	if sent != nil {
+		sent(time.Now())
+	}
+	select {
+	case d.send <- append(line, '\n'):
+		return q.ID, answers, nil
+	case <-ctx.Done():
+		d.forget(q.ID)
+		return 0, nil, ctx.Err()
+	case <-d.stopped.Done():
+		return 0, nil, d.whyStopped()
 	}
 }
 
@@ -364,18 +369,10 @@ func (d *Driver) measureLag() {
 				continue
 			}
 		}
-		d.mu.Lock()
-		d.next++
-		q := request{ID: d.next, Op: opPing}
-		answer := make(chan response, 1)
-		d.open[q.ID] = opened{answer: answer, op: opPing, at: time.Now(), due: time.Now()}
-		d.mu.Unlock()
-		line, _ := json.Marshal(q)
 		sent := time.Now()
-		select {
-		case d.send <- append(line, '\n'):
-		case <-d.stopped.Done():
-			continue
+		_, answer, err := d.post(d.stopped, request{Op: opPing}, nil)
+		if err != nil {
+			return
 		}
 		select {
 		case <-answer:

@@ -253,64 +253,6 @@ func TestDrivers_NothingWithoutALease(t *testing.T) {
 	require.Contains(t, fmt.Sprint(report.Results), "there were no grants without a lease, and the workload is there for that")
 }
 
-// A copy of each driver that gives a definite answer without being certain fails its check: one that asks again with a
-// second token after a reset or a timeout, one that calls what it does not know refused, and one that answers from memory.
-// (The library of the one in Go asks again by itself, with the same token.)
-func TestDrivers_NotCertain(t *testing.T) {
-	t.Parallel()
-	if !runtest.Nightly() {
-		t.Skip("it plays fourteen drivers: make nightly does; TestChecks_FindBugs finds these bugs in locks in Go")
-	}
-	const again, refused, memory = "leaves nothing behind", "reply is lost is unknown", "a grant asks the servers"
-	const redisPy, redlock, symfony, shell, inGo = "python/redis_py.py", "python/redlock.py", "symfony/driver.php", "shell/driver.sh", "go/main.go"
-	const save, saveAgain = "(new RedisStore($redis, max($q['lease_ms'], 1) / 1000))->save($key);", "(new RedisStore($redis, 9))->save(new Key($q['lock']));"
-	const openPHP, openSh, ask = "        $key = new Key($q['lock']);\n", "lock=$(field lock) lease=$(field lease_ms)", "return s.Mutex(name).Acquire(ctx, o)\n}"
-	const asks = "        return lock if lock.acquire(blocking=wait > 0, blocking_timeout=wait or None) else False\n"
-	for _, c := range [][4]string{ // the driver, the check that it fails, and what is replaced in the driver's text, by what
-		{redisPy, again, asks, "        try:\n            if lock.acquire(blocking=False):\n                return lock\n        except redis.RedisError:\n            pass\n" + asks},
-		{redisPy, refused, asks, "        try:\n    " + asks + "        except redis.RedisError:\n            return False\n"},
-		{redisPy, memory, asks, "        if hasattr(self, q['lock']):\n            return lock\n        setattr(self, q['lock'], True)\n" + asks},
-		{redlock, again, "        _, left = self.ask(lambda s: s.eval(RELEASE, 1, name, value))", "        left = 0\n        if silent:\n            return self.acquire(q)"},
-		{redlock, refused, "return None", "return False"},
-		{redlock, memory, "        begun = time.monotonic()", `        begun = time.monotonic()
-        if hasattr(self, name):
-            return name, value
-        setattr(self, name, True)`},
-		{symfony, again, save, "try { (new RedisStore($redis, 9))->save($key); } catch (RedisException $e) { $redis = connect($hello); " + saveAgain + " }"},
-		{symfony, refused, "'result' => 'info', 'why' => get_class", "'result' => 'fail', 'why' => get_class"},
-		{symfony, memory, openPHP, openPHP + `foreach ($holds as $held) { if ((string) $held === $q['lock']) {
-            return ['result' => 'ok', 'hold' => 'h'.$q['id'], 'valid_ms' => valid($q)];
-        }}`},
-		{shell, again, `"$id-$$" NX PX "$lease")`, `"$id-$$" NX PX "$lease" || redis SET "$lock" "$id-$$-2" NX PX "$lease")`},
-		{shell, refused, "info\",\"why\":\"redis-cli got no answer\"'\n\t\tfi\n\t\t;;\n\trelease", "fail\"'\n\t\tfi\n\t\t;;\n\trelease"},
-		{shell, memory, openSh, openSh + `; case " ${seen:-} " in *" $lock "*) say '"result":"ok","hold":"'"$lock/$id"'"' && continue ;; esac; seen="${seen:-} $lock"`},
-		{inGo, refused, ask, "h, err := s.Mutex(name).Acquire(ctx, o)\nif err != nil { err = lock.ErrNotAcquired }\nreturn h, err\n}"},
-		{inGo, memory, ask, `if h := known[name]; h != nil {
-			return h, nil
-		}
-		h, err := s.Mutex(name).Acquire(ctx, o)
-		known[name] = h
-		return h, err
-	}
-	var known = map[string]*lock.Hold{}`},
-	} {
-		t.Run(c[0]+" "+c[1], func(t *testing.T) {
-			t.Parallel()
-			file, topology := c[0], topologies.Single
-			all := languages()
-			need(t, all[max(slices.IndexFunc(all, func(l language) bool { return l.file == file }), 0)])
-			command := replaced(t, file, c[2], c[3])
-			switch file {
-			case inGo:
-				command = built(t, command)
-			case redlock:
-				topology = topologies.Independent
-			}
-			require.Contains(t, strings.Join(check(t, command, topology, c[1]), "\n"), c[1])
-		})
-	}
-}
-
 // A driver in Go is a module of its own: no module of lockchaos lifts the versions under test, and the record of a run says which
 // these were.
 func TestDrivers_OwnVersions(t *testing.T) {

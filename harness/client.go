@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,41 +9,51 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
-	"github.com/lockchaos/lockchaos/workload/worker"
 )
 
-// A Client is a client of a script: a [workload.Client], or a process of its own
-// that has one.
-type Client interface {
-	Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error)
-	Holding() bool
-	Owner() string
+// A Client is a client of a script. It records that it lost a hold which no lease ends at the moment at which it is told,
+// whatever the script does then: nothing else in the history says until when it believed in it.
+type Client struct {
+	workload.Client
+
+	mu       sync.Mutex // Do and AwaitLost exclude each other
+	ended    chan struct{}
+	watching sync.WaitGroup
+	process  *process // that it is apart; nil for a client in the harness
 }
 
-// Client opens a client of a script in a zone, in a process of its own if it is to be
+// Client opens a client of a script in a zone, as a process of its own if it is to be
 // apart.
-func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (Client, error) {
+func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (*Client, error) {
 	if st.run.Clients == nil {
 		st.run.Clients = map[string]string{}
 	}
 	st.run.Clients[name] = zone
+	c := &Client{ended: make(chan struct{})}
+	var locker lock.Locker
+	var err error
 	if apart {
-		return st.worker(ctx, name, zone)
+		locker, err = st.start(ctx, c, name, zone)
+	} else {
+		locker, err = st.locker(zone)
 	}
-	locker, err := st.locker(zone)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open client %s: %w", name, err)
 	}
-	c := &watched{Client: st.NewClient(name, locker), ended: make(chan struct{})} // what it does when is the script's business
+	c.Client = st.NewClient(name, locker) // what it does when is the script's business
+	c.Granted = st.grants.in(zone)
 	st.closers = append(st.closers, func() {
 		close(c.ended)
 		c.watching.Wait()
@@ -52,19 +61,13 @@ func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (C
 	return c, nil
 }
 
-// A watched client records that it lost a hold which no lease ends at the moment at which
-// it is told, whatever the script does then: nothing else in the history says until when
-// it believed in it. Do and AwaitLost exclude each other.
-type watched struct {
-	workload.Client
-
-	mu       sync.Mutex
-	ended    chan struct{}
-	watching sync.WaitGroup
-}
-
-// Do is that of [workload.Client].
-func (c *watched) Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error) {
+// Do is that of [workload.Client]. A client that stands still does nothing until it goes on.
+func (c *Client) Do(ctx context.Context, a workload.Act, r workload.Resource) (history.Type, error) {
+	if c.process != nil {
+		if err := c.process.goesOn(ctx); err != nil {
+			return history.Info, err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	outcome, err := c.Client.Do(ctx, a, r)
@@ -75,7 +78,7 @@ func (c *watched) Do(ctx context.Context, a workload.Act, r workload.Resource) (
 }
 
 // watch notices that the hold is lost, unless it is released before.
-func (c *watched) watch(lost <-chan struct{}) {
+func (c *Client) watch(lost <-chan struct{}) {
 	select {
 	case <-lost:
 		c.mu.Lock()
@@ -88,7 +91,7 @@ func (c *watched) watch(lost <-chan struct{}) {
 }
 
 // AwaitLost waits until the client is told that it lost what it was granted last.
-func (c *watched) AwaitLost(ctx context.Context) error {
+func (c *Client) AwaitLost(ctx context.Context) error {
 	c.mu.Lock()
 	lost := c.Lost()
 	c.mu.Unlock()
@@ -106,89 +109,145 @@ func (c *watched) AwaitLost(ctx context.Context) error {
 	}
 }
 
+// A process is that of a client: a driver, which faults stop and kill.
+type process struct {
+	*program
+
+	client *Client
+	killed atomic.Bool // by a fault
+
+	mu    sync.Mutex
+	still chan struct{} // closed when it goes on; nil while it does not stand still
+}
+
+// start starts the process of a client: the driver that its lock is, or this program, which serves the lock as one.
+func (st *Session) start(ctx context.Context, c *Client, name, zone string) (lock.Locker, error) {
+	o, open := st.lockOptions(zone), st.open
+	at := o.At
+	c.process = &process{client: c}
+	at.Apart = true
+	at.Log = func() (io.WriteCloser, error) {
+		return os.Create(history.Dir(st.Dir).Path(history.LogsDir, "client-"+name+".log"))
+	}
+	at.Broken = func(why string) {
+		if !c.process.killed.Load() {
+			st.blameDriver(fmt.Sprintf("client %s: %s: logs/client-%s.log says more", name, why, name))
+		}
+	}
+	if !st.lock.Connects {
+		setup, err := st.setup(ctx, *at)
+		if err != nil {
+			return nil, err
+		}
+		at.Env, at.Own = append(at.Env, setupVariable+"="+string(setup)), true
+		open = func(_ []redis.UniversalClient, o LockOptions) (lock.Locker, func(), error) {
+			return openProgram("", driver.Hello{}, *o.At, o)
+		}
+	}
+	locker, end, err := open(nil, o) //nolint:contextcheck // a driver bounds its own start
+	if err != nil {
+		return nil, err
+	}
+	st.closers = append(st.closers, end)
+	c.process.program, _ = locker.(*program) // as all of them are
+	if at.Own {
+		_, err = c.process.Driver.Do(ctx, "open") // its lock, for which the first request need not wait then
+	}
+	if st.apart == nil {
+		st.apart = map[string]faults.ClientProcess{}
+	}
+	st.apart[name] = c.process
+	return locker, err
+}
+
+// errGone says that there is no process.
+var errGone = errors.New("its process is gone")
+
+// Name is the client's.
+func (p *process) Name() string { return p.client.Name }
+
+// Pause stops the process with SIGSTOP, and waits until the kernel says that
+// it stands still.
+func (p *process) Pause(ctx context.Context) error {
+	if err := p.signal(ctx, spawn.Pause); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.still == nil {
+		p.still = make(chan struct{})
+	}
+	return nil
+}
+
+// Resume lets a stopped process go on.
+func (p *process) Resume(ctx context.Context) error {
+	if err := p.signal(ctx, spawn.Resume); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.still != nil {
+		close(p.still)
+		p.still = nil
+	}
+	return nil
+}
+
+// Kill ends the process with SIGKILL, waits until it is gone, and records its crash.
+func (p *process) Kill(ctx context.Context) error {
+	p.killed.Store(true)
+	lived := time.Now()
+	if err := p.signal(ctx, func(_ context.Context, group int) error { return spawn.Kill(group) }); err != nil {
+		return err
+	}
+	select {
+	case <-p.Gone():
+		p.client.Die(lived)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("kill client %s: %w", p.Name(), context.Cause(ctx))
+	}
+}
+
+// signal does something to the process, as long as it is there.
+func (p *process) signal(ctx context.Context, send func(ctx context.Context, group int) error) error {
+	err := errGone
+	select {
+	case <-p.Gone():
+	default:
+		err = send(ctx, p.Group())
+	}
+	if err != nil {
+		return fmt.Errorf("signal client %s: %w", p.Name(), err)
+	}
+	return nil
+}
+
+// goesOn waits while the process stands still.
+func (p *process) goesOn(ctx context.Context) error {
+	p.mu.Lock()
+	still := p.still
+	p.mu.Unlock()
+	if still == nil {
+		return nil
+	}
+	select {
+	case <-still:
+		return nil
+	case <-p.Gone():
+		return errGone
+	case <-ctx.Done():
+		return fmt.Errorf("client %s stands still: %w", p.Name(), context.Cause(ctx))
+	}
+}
+
 // WorkerCommand is the subcommand by which the program that runs a scenario
 // becomes the process of one of its clients: it calls [ServeWorker].
 const WorkerCommand = "scenario-client"
 
-// worker starts a client as a process of its own.
-func (st *Session) worker(ctx context.Context, name, zone string) (Client, error) {
-	options := st.deployment.ClientOptions(zone)
-	if st.retries > 0 {
-		options.MaxRetries = st.retries
-	}
-	source, err := sourceOf(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("start client %s: %w", name, err)
-	}
-	path, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start client %s: %w", name, err)
-	}
-	complaints, err := os.Create(history.Dir(st.Dir).Path(history.LogsDir, "client-"+name+".log"))
-	if err != nil {
-		return nil, fmt.Errorf("start client %s: %w", name, err)
-	}
-	st.closers = append(st.closers, func() { _ = complaints.Close() })
-	at := PlaceIn(st.deployment, zone)
-	setup := workerSetup{
-		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
-		Cluster: options.IsClusterMode, Source: source, Retries: options.MaxRetries, PoolSize: options.PoolSize,
-	}
-	var adopt func(group int) error
-	if st.lock.Connects {
-		if setup.Temp, err = os.MkdirTemp("", "lockchaos-client-"); err != nil { // it outlives a client that is killed
-			return nil, fmt.Errorf("start client %s: %w", name, err)
-		}
-		st.closers = append(st.closers, func() { _ = os.RemoveAll(setup.Temp) })
-		adopt = func(group int) error {
-			end, err := at.Adopt(group)
-			if err == nil {
-				st.closers = append(st.closers, func() {
-					end()
-					_ = spawn.Kill(group) // what the driver started, and has left
-				})
-			}
-			return err
-		}
-	}
-	w, err := worker.Start(ctx, worker.Config{
-		Name: name, Path: path, Args: []string{WorkerCommand}, Setup: setup, Started: adopt,
-		Recorder: st.recorder, Processes: &st.processes, NodeName: st.deployment.NodeAt, Stderr: complaints,
-	})
-	if err != nil {
-		return nil, err
-	}
-	st.closers = append(st.closers, func() {
-		if err := w.Died(); err != nil {
-			st.run.AbortReason = cmp.Or(st.run.AbortReason, err.Error())
-		}
-		if err := w.Close(); err != nil {
-			st.Log.WarnContext(ctx, "a client did not end by itself", "client", name, "error", err)
-		}
-		if err := w.Exit(); err != nil && st.lock.Connects {
-			st.run.DriverFault = cmp.Or(st.run.DriverFault, fmt.Sprintf("the driver of client %s broke the protocol, or left requests without an answer: logs/client-%s.log says more", name, name))
-		}
-	})
-	if st.apart == nil {
-		st.apart = map[string]faults.ClientProcess{}
-	}
-	st.apart[name] = w
-	return w, nil
-}
-
-// sourceOf is the address that clients with these options dial from.
-func sourceOf(ctx context.Context, o *redis.UniversalOptions) (net.IP, error) {
-	conn, err := o.Dialer(ctx, "tcp", o.Addrs[0])
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	at, ok := conn.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("it dials from %v, which is no address of TCP", conn.LocalAddr())
-	}
-	return at.IP, nil
-}
+// setupVariable has the [workerSetup] of such a process.
+const setupVariable = "LOCKCHAOS_CLIENT"
 
 // A workerSetup is what a client's process makes its lock of: the client
 // options of its zone, as far as our own servers have them.
@@ -205,34 +264,46 @@ type workerSetup struct {
 	PoolSize  int
 }
 
-// ServeWorker is the process of a client of a scenario: it is told on in what to
-// do, and answers on out, until in ends. Its lock is one of locks.
-func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, locks Locks) error {
-	var doubt error                                                                                               // noted before the lock is closed
-	err := worker.Serve(ctx, in, out, func(setup json.RawMessage, o lock.Observer) (lock.Locker, func(), error) { //nolint:contextcheck // a driver bounds its own start
-		var s workerSetup
-		if err := json.Unmarshal(setup, &s); err != nil {
-			return nil, nil, fmt.Errorf("read setup: %w", err)
-		}
-		l, err := locks.ByName(s.Lock)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s.open(l, o, func(why string) { doubt = errors.New(why) })
-	})
-	if errors.Is(err, context.Canceled) {
-		err = nil
+// setup is that of the lock under test, for a client at a place. A client can't have clients of its own: a program that does
+// not know that it is to be one would never come to an end.
+func (st *Session) setup(ctx context.Context, at Place) (json.RawMessage, error) {
+	if os.Getenv(setupVariable) != "" {
+		return nil, fmt.Errorf("this is such a client itself (%s is set)", setupVariable)
 	}
-	return errors.Join(err, doubt)
+	options := st.clientOptions(at.Zone)
+	conn, err := at.Dial(ctx, "tcp", options.Addrs[0])
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	from, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("it dials from %v, which is no address of TCP", conn.LocalAddr())
+	}
+	return json.Marshal(workerSetup{
+		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
+		Cluster: options.IsClusterMode, Source: from.IP, Retries: options.MaxRetries, PoolSize: options.PoolSize,
+	})
 }
 
-func (s workerSetup) open(l LockSpec, observer lock.Observer, doubt func(why string)) (lock.Locker, func(), error) {
+// ServeWorker is the process of a client of a scenario, a driver of one of the locks. It speaks over the socket of drivers.
+func ServeWorker(ctx context.Context, _ io.Reader, _ io.Writer, locks Locks) error {
+	var s workerSetup
+	if err := json.Unmarshal([]byte(os.Getenv(setupVariable)), &s); err != nil {
+		return fmt.Errorf("read setup: %w", err)
+	}
+	l, err := locks.ByName(s.Lock)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, l, "", func(driver.Session) workerSetup { return s })
+}
+
+func (s workerSetup) open(l LockSpec) (lock.Locker, func(), error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
 	o, at := s.LockOptions, s.Place
-	at.Dial, at.Joins, at.MarkInconclusive, at.Broken = dialer.DialContext, true, doubt, doubt
-	at.Adopt = func(int) (func(), error) { return func() {}, nil } // it is of our group, which was adopted
-	at.Log = func() (io.WriteCloser, error) { return discard{os.Stderr}, nil }
-	o.Permits, o.Observer, o.At = s.Permits, observer, &at
+	at.Dial = dialer.DialContext
+	o.Permits, o.At = s.Permits, &at
 	options := topologies.OnceOptions(s.Timeout)
 	options.Addrs, options.MasterName, options.IsClusterMode, options.Dialer = s.Addresses, s.Master, s.Cluster, dialer.DialContext
 	options.MaxRetries, options.PoolSize = s.Retries, s.PoolSize

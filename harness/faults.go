@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lockchaos/lockchaos/faults"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
@@ -147,16 +148,10 @@ func (st *Session) keyOf(name string) string { return cmp.Or(st.keys[name], name
 func servedBy(ctx context.Context, d topologies.Deployment, key string) (string, error) {
 	var errs []error
 	for _, name := range d.Topology().Of(topologies.Redis) {
-		rdb := d.Server(name).Observer()
-		slot, err := rdb.ClusterKeySlot(ctx, key).Result()
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		ranges, err := rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
+		ranges, err := d.Server(name).Observer().ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
 		errs = append(errs, err)
 		for _, r := range ranges {
-			if int64(r.Start) <= slot && slot <= int64(r.End) && len(r.Nodes) > 0 {
+			if slot := traffic.KeySlot(key); r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
 				return d.NodeAt(r.Nodes[0].Addr), nil
 			}
 		}

@@ -91,9 +91,6 @@ func (f Footprint) Scripts() map[string]string {
 	return byDigest
 }
 
-// inFull are the commands by which a catalogue's locks acquire a lock.
-var inFull = []string{"EVAL", "EVALSHA", "SET", "SETNX"} //nolint:gochecknoglobals // a constant
-
 // Aim rewrites the words by which a fault picks a command, so that they pick one
 // that the lock sends. The first word may be acquire, acquire-last, extend, renew or release; a
 // command that the lock does not send is taken for acquire. It reports false where no such command was seen.
@@ -106,7 +103,7 @@ func (f Footprint) Aim(picks string) (string, bool) {
 				return picks, true
 			}
 		}
-		if !slices.Contains(inFull, name) && !slices.Contains(programCommands, name) {
+		if !slices.Contains(programCommands, name) {
 			return picks, true // it is about something else
 		}
 		first = acquireWord
@@ -120,23 +117,26 @@ func (f Footprint) Aim(picks string) (string, bool) {
 
 // Learn acquires and releases a lock of its own, twice, and reads from the traffic
 // of the zone's clients which keys and commands the lock uses. The first time the
-// servers may learn scripts. It records nothing. A lock that promises no extension is not asked for one.
+// servers may learn scripts. It records nothing. A lock that promises no extension is not asked for one; where a watchdog
+// renews, a hold without a lease is kept until that was seen.
 //
 // The error says why nothing was learnt: the lock was not granted, or the links
 // do not read what passes them.
-func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker, extends bool) (Footprint, error) {
+func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker, extends, renews bool) (f Footprint, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
 	defer cancel()
 	ear, err := listen(d, zone)
 	defer ear.close()
-	if err != nil {
-		return Footprint{}, err
-	}
-	var f Footprint
 	for range 2 {
-		if f, err = warmUp(ctx, d, l, extends, ear); err != nil {
-			return Footprint{}, fmt.Errorf("learn what the lock keeps: %w", err)
+		if err == nil {
+			f, err = warmUp(ctx, d, l, extends, ear)
 		}
+	}
+	if err != nil {
+		return f, fmt.Errorf("learn what the lock keeps and sends: %w", err)
+	}
+	if renews {
+		f.learnRenewal(ctx, l, ear)
 	}
 	return f, nil
 }
@@ -144,18 +144,11 @@ func Learn(ctx context.Context, d topologies.Deployment, zone string, l lock.Loc
 // renewalLimit is how long a watchdog may leave a hold alone until it is taken for one that sends nothing.
 const renewalLimit = 4 * time.Second
 
-// learnRenewal holds a lock without a lease until the watchdog has extended it.
-func (f *Footprint) learnRenewal(ctx context.Context, d topologies.Deployment, zone string, l lock.Locker) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errors.New("the warm-up took too long"))
-	defer cancel()
-	ear, err := listen(d, zone)
-	defer ear.close()
-	if err != nil {
-		return err
-	}
+// learnRenewal holds a lock without a lease until the watchdog has extended it. Of a lock that can't be held so, nothing is learnt.
+func (f *Footprint) learnRenewal(ctx context.Context, l lock.Locker, ear *listener) {
 	h, err := l.Acquire(ctx, warmUpName, lock.Options{Owner: warmUpOwner})
 	if err != nil {
-		return fmt.Errorf("learn what the watchdog sends: %w", err)
+		return
 	}
 	ear.take()
 	limited, stop := context.WithTimeout(ctx, renewalLimit)
@@ -166,7 +159,7 @@ func (f *Footprint) learnRenewal(ctx context.Context, d topologies.Deployment, z
 		}
 		return nil
 	})
-	return h.Release(ctx)
+	_ = h.Release(ctx) // of a lock that nothing else asks for
 }
 
 // warmUp is one acquire, one extend if the lock extends, and one release.
@@ -292,14 +285,11 @@ func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]s
 func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, keys []string) ([]string, error) {
 	o := *server.Options()
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
-	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
-		_ = c.ReadOnly(ctx).Err() // only a cluster's nodes know it
-		return nil
-	}
 	rdb := redis.NewClient(&o)
 	defer rdb.Close()
 	conn := rdb.Conn()
 	defer conn.Close()
+	_ = conn.ReadOnly(ctx).Err() // only a cluster's nodes know it
 	var there []string
 	for _, database := range databases(ctx, conn) {
 		if database > 0 { // a cluster has no other than the first one
@@ -323,13 +313,10 @@ func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, k
 // databases are those of a server that have keys, as far as it says that, and the first one.
 func databases(ctx context.Context, conn *redis.Conn) []int {
 	all := []int{0}
-	info, _ := conn.Info(ctx, "keyspace").Result()
-	for line := range strings.Lines(info) {
-		name, _, _ := strings.Cut(line, ":")
-		if number, is := strings.CutPrefix(name, "db"); is {
-			if n, err := strconv.Atoi(number); err == nil && n > 0 {
-				all = append(all, n)
-			}
+	info, _ := conn.InfoMap(ctx, "keyspace").Result()
+	for name := range info["Keyspace"] {
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, "db")); err == nil && n > 0 {
+			all = append(all, n)
 		}
 	}
 	return all
@@ -352,11 +339,11 @@ func listen(d topologies.Deployment, zone string) (*listener, error) {
 		}
 		r, ok := d.Proxy(link.Name()).(topologies.Interceptor)
 		if !ok {
-			return ear, errors.New("learn what the lock sends: the links of this deployment are not read")
+			return ear, errors.New("the links of this deployment are not read")
 		}
 		stop, err := r.Judge(ear.hear)
 		if err != nil {
-			return ear, fmt.Errorf("learn what the lock sends: %w", err)
+			return ear, err
 		}
 		ear.stops = append(ear.stops, stop)
 	}
@@ -431,20 +418,11 @@ func (st *Session) Learn(ctx context.Context, zone string) error {
 // learn learns what the lock keeps on the servers and sends to them, from the
 // traffic of a zone.
 func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error {
-	f, err := Learn(ctx, st.deployment, zone, l, st.lock.Extend)
+	f, err := Learn(ctx, st.deployment, zone, l, st.lock.Extend, st.lock.Watchdog && st.run.Scenario == "")
 	if err != nil {
 		return err
 	}
-	if st.lock.Watchdog && st.run.Scenario == "" {
-		if err := f.learnRenewal(ctx, st.deployment, zone, l); err != nil {
-			st.notice(err.Error() + ": no fault is aimed at a renewal")
-		}
-	}
-	for word, name := range st.lock.Sends {
-		if _, seen := f.Commands[word]; !seen {
-			f.Commands[word] = SentCommand{Name: name}
-		}
-	}
+	f.Commands = sent(st.lock.Sends, f.Commands)
 	st.footprint = &f
 	for _, name := range st.locks {
 		st.keys[name] = f.KeysOf(name)[0]
@@ -469,6 +447,16 @@ func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner
 	}
 }
 
+// sent are commands by their words: those of a driver's hello, but where others were seen.
+func sent(names map[string]string, seen map[string]SentCommand) map[string]SentCommand {
+	all := map[string]SentCommand{}
+	for word, name := range names {
+		all[word] = SentCommand{Name: name}
+	}
+	maps.Copy(all, seen)
+	return all
+}
+
 // usual are the commands that most locks send for a word.
 var usual = map[string]string{acquireWord: "SET", acquireLastWord: "SET", releaseWord: "EVALSHA"} //nolint:gochecknoglobals // a constant
 
@@ -479,20 +467,17 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	if _, other := toResource(s.Target); other || picks == "" || !st.lock.Foreign {
 		return s, nil
 	}
-	var aimed string
-	seen := true
-	if f := st.footprint; f == nil {
-		first, rest, _ := strings.Cut(picks, " ")
-		aimed = strings.TrimSpace(cmp.Or(st.lock.Sends[first], usual[first], first) + " " + rest)
-	} else {
-		for _, instead := range [][2]string{{renewWord, extendWord}, {extendWord, releaseWord}} {
-			// In a random run, what was not seen is drawn all the same: another request of a holder stands in.
-			if _, seen := f.Commands[picks]; st.run.Scenario == "" && picks == instead[0] && !seen {
-				picks = instead[1]
-			}
-		}
-		aimed, seen = f.Aim(picks)
+	f := st.footprint
+	if f == nil {
+		f = &Footprint{Commands: sent(usual, sent(st.lock.Sends, nil))}
 	}
+	for _, instead := range [][2]string{{renewWord, extendWord}, {extendWord, releaseWord}} {
+		// In a random run, what was not seen is drawn all the same: another request of a holder stands in.
+		if _, seen := f.Commands[picks]; st.run.Scenario == "" && picks == instead[0] && !seen {
+			picks = instead[1]
+		}
+	}
+	aimed, seen := f.Aim(picks)
 	if !seen {
 		return s, fmt.Errorf("%w: the fault waits for %q, and lock %s sends no such command", ErrUnlearnt, picks, st.lock.Name)
 	}

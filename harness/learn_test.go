@@ -75,13 +75,13 @@ func TestLearn_AnotherDatabase(t *testing.T) {
 	options.DB = 2
 	rdb := topologies.Clients(options)[0]
 	defer func() { require.NoError(t, rdb.Close()) }()
-	locks, err := lock.New(rdb, lock.Config{})
+	locks, err := lock.New(rdb, lock.Config{Watchdog: time.Second})
 	require.NoError(t, err)
 	defer locks.Close()
-	f, err := harness.Learn(t.Context(), d, "zone-a", locks, true)
+	f, err := harness.Learn(t.Context(), d, "zone-a", locks, true, true)
 	require.NoError(t, err)
 	require.NotEmpty(t, f.KeysOf("orders"))
-	for _, word := range []string{"acquire", "acquire-last", "extend", "release"} {
+	for _, word := range []string{"acquire", "acquire-last", "extend", "renew", "release"} {
 		require.NotEmpty(t, f.Commands[word].Name, word)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // PlaceIn is where clients of a zone are that keep no log and judge nothing.
@@ -24,7 +26,7 @@ func PlaceIn(d topologies.Deployment, zone string) Place {
 	p := Place{
 		Zone: zone, Topology: d.Topology().Name, Master: o.MasterName, Timeout: o.ReadTimeout, Dial: o.Dialer,
 		Adopt:            func(group int) (func(), error) { return d.Adopt(group, zone) },
-		Log:              func() (io.WriteCloser, error) { return discard{io.Discard}, nil },
+		Log:              func() (io.WriteCloser, error) { return os.OpenFile(os.DevNull, os.O_WRONLY, 0) },
 		MarkInconclusive: func(string) {}, Broken: func(string) {},
 	}
 	for _, address := range o.Addrs {
@@ -32,12 +34,6 @@ func PlaceIn(d topologies.Deployment, zone string) Place {
 	}
 	return p
 }
-
-// discard is a log that is not kept.
-type discard struct{ io.Writer }
-
-// Close does nothing.
-func (discard) Close() error { return nil }
 
 // unreached says why the grants of a foreign lock prove nothing: fewer requests reached
 // the servers over the links than locks were granted. It is empty where they did, or
@@ -91,6 +87,11 @@ type grant struct {
 	zone    string
 	at      time.Time
 	session bool
+}
+
+// in is told of each grant to a client of a zone.
+func (g *grants) in(zone string) func(workload.Request) {
+	return func(r workload.Request) { g.add(zone, strings.Join(r.Locks, " "), r.Lease) }
 }
 
 func (g *grants) add(zone, name string, lease time.Duration) {
@@ -158,7 +159,7 @@ func (st *Session) place(zone string) *Place {
 	}
 	p.MarkInconclusive = st.blameDriver
 	p.Broken = func(why string) {
-		if st.endWork() {
+		if st.stopWork != nil && st.stopWork() {
 			why += "; the run ended there"
 		}
 		st.blameDriver(why)

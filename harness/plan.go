@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,19 +27,20 @@ func Impossible(reasons ...error) error {
 // A reason is why something can't be done.
 type reason struct{ what, why string }
 
-// impossible joins them, with all that one is the reason of, in the order in which they were found.
+// impossible joins them, each with all that it is the reason of, in order of name.
 func impossible(found []reason) error {
 	var errs []error
-	for i, r := range found {
+	slices.SortStableFunc(found, func(a, b reason) int { return cmp.Compare(a.what, b.what) })
+	for len(found) > 0 {
+		why := found[0].why
 		var what []string
-		for _, other := range found {
-			if other.why == r.why {
-				what = append(what, other.what)
+		found = slices.DeleteFunc(found, func(r reason) bool {
+			if r.why == why && !slices.Contains(what, r.what) {
+				what = append(what, r.what)
 			}
-		}
-		if slices.IndexFunc(found, func(other reason) bool { return other.why == r.why }) == i {
-			errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(what, ", "), ErrImpossible, r.why))
-		}
+			return r.why == why
+		})
+		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(what, ", "), ErrImpossible, why))
 	}
 	return errors.Join(errs...)
 }
@@ -47,16 +49,21 @@ func impossible(found []reason) error {
 // done to it.
 func Possible(d topologies.Deployment, asked []string) error {
 	var cant []reason
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(asked))) {
-		spec, err := faults.ByName(name)
-		if err != nil {
-			continue // it is reported where it is asked for
-		}
-		if lack := spec.Lacks(d); lack != nil {
-			cant = append(cant, reason{name, lack.Error()})
+	for _, name := range asked {
+		if err := lack(d, name); err != nil {
+			cant = append(cant, reason{name, err.Error()})
 		}
 	}
 	return impossible(cant)
+}
+
+// lack is what a deployment lacks for a fault; an unknown one is reported where it is asked for.
+func lack(d topologies.Deployment, fault string) error {
+	spec, err := faults.ByName(fault)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return spec.Lacks(d)
 }
 
 // checkPlan joins what is wrong with a plan that was given.
@@ -64,16 +71,14 @@ func checkPlan(e faults.Environment, plan faults.Schedule) error {
 	var errs []error
 	end := time.Duration(0)
 	for i, step := range plan {
-		var overlaps error
+		err := e.Validate(step)
 		if step.At < end || step.For < 0 {
-			overlaps = fmt.Errorf("%s begins at %v and lasts %v, and the one before lasts until %v", step.Fault, step.At, step.For, end)
+			err = errors.Join(fmt.Errorf("%s begins at %v and lasts %v, and the one before lasts until %v", step.Fault, step.At, step.For, end), err)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("step %d of the plan: %w", i+1, err))
 		}
 		end = step.At + step.For
-		for _, err := range []error{overlaps, e.Validate(step)} {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("step %d of the plan: %w", i+1, err))
-			}
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -103,23 +108,24 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run
 	e.Topology = d.Topology()
 	run.Faults = r.mix(e)
 	if r.Plan != nil {
-		return r.Plan, Impossible(checkPlan(e, r.Plan), cant(d, r.Plan))
+		return r.Plan, cmp.Or(Impossible(checkPlan(e, r.Plan)), impossible(cant(d, r.Plan...)))
 	}
 	here, err := e.Choose(run.Faults)
 	if err != nil {
 		return nil, Impossible(err)
 	}
 	var can []faults.Candidate
-	var missing, narrowed faults.Schedule
-	lacking := map[string]faults.Schedule{} // by the mix or the fault
+	var missing, narrowed []reason
+	lacking := map[string][]reason{} // by the mix or the fault
 	left := map[string]int{}
 	for _, c := range here {
-		c, without := narrow(d, c)
-		if c.Target == "" && len(without) > 0 {
+		targets, without := narrow(d, c)
+		if len(targets) == 0 {
 			missing = append(missing, without[0])
 			lacking[c.Mix], lacking[c.Fault] = append(lacking[c.Mix], without[0]), append(lacking[c.Fault], without[0])
 			continue
 		}
+		c.Target = strings.Join(targets, "|")
 		can, narrowed = append(can, c), append(narrowed, without...)
 		left[c.Mix]++
 		left[c.Fault]++
@@ -127,33 +133,32 @@ func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run
 	if r.Faults != "" && r.Faults != faults.MixSafe {
 		lacking[faults.MixAll], left[faults.MixAll] = missing, len(can)
 		for name := range strings.SplitSeq(r.Faults, ",") {
-			if why := cant(d, lacking[name]); why != nil && (left[name] == 0 || !slices.Contains(faults.Mixes(), name)) {
-				return nil, why
+			if left[name] == 0 || !slices.Contains(faults.Mixes(), name) {
+				if why := impossible(lacking[name]); why != nil {
+					return nil, why
+				}
 			}
 		}
 	}
-	if why := cant(d, missing); why != nil && len(can) == 0 {
+	if why := impossible(missing); why != nil && len(can) == 0 {
 		return nil, fmt.Errorf("no fault of this topology is possible, and --faults %s was not said: %w", faults.MixNone, why)
 	}
-	if why := errors.Join(unlike(e, x.chosen, here), cant(d, slices.Concat(missing, narrowed))); why != nil {
+	if why := errors.Join(unlike(e, x.chosen, here), impossible(append(missing, narrowed...))); why != nil {
 		run.SkippedFaults = strings.Split(why.Error(), "\n")
 	}
 	return faults.Generate(seed, can, r.Length), nil
 }
 
-// narrow leaves a candidate with the targets that a deployment can have, and returns a step for each other one.
-func narrow(d topologies.Deployment, c faults.Candidate) (can faults.Candidate, without faults.Schedule) {
-	var targets []string
+// narrow are the targets of a candidate that a deployment can have, and why not each other one.
+func narrow(d topologies.Deployment, c faults.Candidate) (targets []string, without []reason) {
 	for target := range strings.SplitSeq(c.Target, "|") {
-		step := faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}
-		if cant(d, faults.Schedule{step}) == nil {
-			targets = append(targets, target)
+		if why := cant(d, faults.Step{Fault: c.Fault, Target: target, Params: c.FirstParams()}); why != nil {
+			without = append(without, why...)
 		} else {
-			without = append(without, step)
+			targets = append(targets, target)
 		}
 	}
-	c.Target = strings.Join(targets, "|")
-	return c, without
+	return targets, without
 }
 
 // unlike says which faults servers of ours could have and those of an environment can't,
@@ -176,21 +181,19 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 	return impossible(cant)
 }
 
-// cant says which steps a deployment can't have, and why; nil if it can have all.
-func cant(d topologies.Deployment, plan faults.Schedule) error {
-	var names []string
-	var errs []error
+// cant says which steps a deployment can't have, and why.
+func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 	for _, step := range plan {
-		names = append(names, step.Fault)
-		if Possible(d, []string{step.Fault}) != nil {
-			continue
+		err := lack(d, step.Fault)
+		if err == nil {
+			step.Target = faults.SomeTarget(d.Topology(), step.Target)
+			_, err = faults.New(site(d), step)
 		}
-		step.Target = faults.SomeTarget(d.Topology(), step.Target)
-		if _, err := faults.New(site(d), step); err != nil && !slices.ContainsFunc(errs, func(other error) bool { return other.Error() == err.Error() }) {
-			errs = append(errs, err)
+		if err != nil {
+			found = append(found, reason{step.Fault, strings.TrimPrefix(err.Error(), step.Fault+": ")})
 		}
 	}
-	return errors.Join(Possible(d, names), Impossible(errs...))
+	return found
 }
 
 // startable refuses a resource on a server of its own where none can be started.
@@ -214,24 +217,18 @@ func CheckLinks(d topologies.Deployment, step faults.Step) error {
 	return err
 }
 
-// CheckAcks refuses more acknowledgements than a master has replicas.
-func CheckAcks(acks int, t topologies.Topology) error {
-	for _, name := range t.Servers() {
-		if n, _ := t.Node(name); n.Role != topologies.Master {
-			continue
-		}
-		if replicas := len(t.Members(name)) - 1; acks > replicas {
-			return fmt.Errorf("%d replica acks can't come: %s has %d replicas", acks, name, replicas)
-		}
-	}
-	return nil
-}
-
-// CheckOptions refuses servers that are not as was asked for. What was not asked
-// for may be as it is.
-func CheckOptions(want topologies.Options, t topologies.Topology) error {
+// CheckServers refuses servers that are not as was asked for: fewer replicas than are to acknowledge a grant, or other
+// options. What was not asked for may be as it is.
+func CheckServers(acks int, want topologies.Options, t topologies.Topology) error {
 	have := t.Options
 	var errs []error
+	for _, name := range t.Servers() {
+		n, _ := t.Node(name)
+		if replicas := len(t.Members(name)) - 1; n.Role == topologies.Master && acks > replicas {
+			errs = append(errs, fmt.Errorf("%d replica acks can't come: %s has %d replicas", acks, name, replicas))
+			break
+		}
+	}
 	note := func(option string, want, have any) {
 		if want != have {
 			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", option, want, have))
@@ -240,12 +237,8 @@ func CheckOptions(want topologies.Options, t topologies.Topology) error {
 	if want.Nodes != 0 {
 		note("nodes", want.Nodes, len(t.Servers()))
 	}
-	switch {
-	case want.Persistence == "":
-	case have.Persistence == "":
-		errs = append(errs, fmt.Errorf("persistence %s was asked for, and the servers do not tell what they have (they must permit CONFIG GET)", want.Persistence))
-	default:
-		note("persistence", want.Persistence, have.Persistence)
+	if want.Persistence != "" {
+		note("persistence", want.Persistence, cmp.Or(have.Persistence, "one that they do not tell (they must permit CONFIG GET)"))
 	}
 	if want.MinReplicas != 0 {
 		note("min-replicas", want.MinReplicas, have.MinReplicas)

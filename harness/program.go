@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -50,10 +51,9 @@ type Place struct {
 	Log func() (io.WriteCloser, error) `json:"-"`
 	// Env has settings for the program as NAME=VALUE, beside those of this process.
 	Env []string
-	// Joins has the program be in the process group of this process, which faults stop
-	// and kill as one, and Temp is the folder for its socket; empty: that of the system.
-	Joins bool
-	Temp  string
+	// Apart says that faults stop and kill the program, and Own that it is this one, by its subcommand [WorkerCommand].
+	Apart bool `json:"-"`
+	Own   bool `json:"-"`
 	// MarkInconclusive notes why a run with this lock proves nothing, and Broken that it can't be used any more: the
 	// run may end then.
 	MarkInconclusive, Broken func(why string) `json:"-"`
@@ -146,9 +146,17 @@ func (at Place) Start(command string, watchdog time.Duration, log io.Writer) (d 
 			return nil, nil, err
 		}
 	}
+	argv, as := ShellCommand(command), ""
+	if at.Own {
+		path, err := os.Executable()
+		if err != nil {
+			return nil, nil, err
+		}
+		argv, as = []string{path, WorkerCommand}, os.Args[0]
+	}
 	d, err = driver.Start(context.Background(), driver.Config{
-		Remote: remote, Command: ShellCommand(command), Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
-		Watchdog: watchdog, Log: log, Env: at.Env, Joins: at.Joins, Temp: at.Temp,
+		Remote: remote, Command: argv, As: as, Name: command, Zone: at.Zone, Topology: at.Topology, Master: at.Master, Servers: at.Servers, Timeout: at.Timeout,
+		Watchdog: watchdog, Log: log, Env: at.Env,
 		Started: func(group int) {
 			if adopted, err := at.Adopt(group); err != nil {
 				refused = err
@@ -172,10 +180,7 @@ func ServeLock(ctx context.Context, l LockSpec, version string) error {
 	if l.InProcess != nil || l.Together || l.Connects || l.Kind == history.KindSemaphore {
 		return fmt.Errorf("lock %s can't be a driver: it is in memory, a driver already, of several locks or of permits", l.Name)
 	}
-	promised := l.Promises
-	promised.Watchdog, promised.Cancel = !l.Endless && (promised.Watchdog || !l.Foreign), true
-	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
-	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
+	return serve(ctx, l, version, func(s driver.Session) workerSetup {
 		setup := workerSetup{
 			LockOptions: LockOptions{Watchdog: s.Watchdog}, Cluster: topologies.ShapeOf(s.Topology).Slots, Retries: -1,
 			Place: Place{Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.Master, Timeout: s.Timeout},
@@ -183,7 +188,16 @@ func ServeLock(ctx context.Context, l LockSpec, version string) error {
 		for _, server := range s.Servers {
 			setup.Addresses = append(setup.Addresses, server.Addr)
 		}
-		locker, end, err := setup.open(l, nil, func(string) {})
+		return setup
+	})
+}
+
+func serve(ctx context.Context, l LockSpec, version string, setup func(driver.Session) workerSetup) error {
+	promised := l.Promises
+	promised.Watchdog, promised.Cancel = promised.Watchdog || !l.Foreign || l.Endless, true
+	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
+	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
+		locker, end, err := setup(s).open(l)
 		return asked{locker}, end, err
 	})
 }
@@ -193,7 +207,16 @@ type asked struct{ lock.Locker }
 
 // Ask implements [driver.Asker].
 func (a asked) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
-	return workload.Ask(ctx, a.Locker, workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode)}, o)
+	return workload.Ask(ctx, a.Locker, RequestIn(name, w), o)
+}
+
+// RequestIn is the request for a lock in a way.
+func RequestIn(name string, w driver.Way) workload.Request {
+	r := workload.Request{Locks: []string{name}, Mode: history.Mode(w.Mode), Permits: w.Permits}
+	if w.Permits > 0 {
+		r.Mode = history.Permit
+	}
+	return r
 }
 
 // openProgram starts a driver for the clients of a zone.
@@ -227,14 +250,14 @@ func openProgram(command string, hello driver.Hello, at Place, o LockOptions) (l
 				at.MarkInconclusive(fmt.Sprintf("the round trip to the worker of %s took %v on average, which is more than a tenth of the shortest lease, %v: what overlaps for less can't be seen", at.Zone, trip.Round(time.Millisecond/10), lease))
 			}
 		}
-		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Joins {
+		if lag, lease := d.Lag(), l.shortest(); lease > 0 && lag > lease/lagShare && !at.Apart {
 			at.MarkInconclusive(fmt.Sprintf("the driver of %s took %v on average to answer a ping, which is more than a tenth of the shortest lease, %v", at.Zone, lag.Round(time.Millisecond), lease))
 		}
 		err := d.Close()
 		watching.Wait()
 		if d.Err() != nil { // also a connection that it closed shortly before
 			tell()
-		} else if silent != "" {
+		} else if silent != "" && !at.Apart {
 			at.MarkInconclusive("the driver of " + at.Zone + " " + silent)
 		}
 		if d.Killed() {

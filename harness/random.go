@@ -176,7 +176,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	// A deployment that was there before may be of another size than one of ours, so
 	// the plan is for the one that is there.
 	prepare := func(d topologies.Deployment, run *history.Run) error {
-		if err := Impossible(CheckAcks(r.Options.ReplicaAcks, d.Topology()), CheckOptions(r.Servers, d.Topology())); err != nil {
+		if err := Impossible(CheckServers(r.Options.ReplicaAcks, r.Servers, d.Topology())); err != nil {
 			return err
 		}
 		var err error
@@ -199,16 +199,15 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		return err
 	}
 	defer func() { err = st.Close(ctx, err) }()
-	for _, step := range plan {
-		if err := st.clocksFor(step.Fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
-			return err
-		}
-	}
 	st.SetLock(r.Lock, r.Options)
 	st.Declare(r.Workload.LockNames()...)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	st.working(stop)
+	st.stopWork = func() bool {
+		early := working.Err() == nil
+		stop()
+		return early
+	}
 	zones, err := st.zones(r.Workload.LockNames())
 	if errors.Is(err, driver.ErrNotStarted) {
 		st.blameDriver(err.Error())
@@ -241,7 +240,6 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	})
 	r.Workload.Soon = true // else a short run may have met nothing
 	workload.Run(working, r.Workload, zones, st.recorder, &st.processes)
-	st.working(nil)
 	return nil
 }
 
@@ -258,6 +256,7 @@ func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
 		if st.lock.LooksLeft() {
 			zone.Refused = st.refused
 		}
+		zone.Granted = st.grants.in(name)
 		zones = append(zones, zone)
 	}
 	return zones, nil

@@ -189,7 +189,7 @@ func TestRandomRun_Validate(t *testing.T) {
 		return with(lock, func(r *harness.RandomRun) { r.Kind = workload })
 	}
 	home := func(change func(*harness.LockSpec)) harness.RandomRun {
-		return with("mutex", func(r *harness.RandomRun) { r.Lock = spec(); change(&r.Lock) })
+		return with("redislock", func(r *harness.RandomRun) { change(&r.Lock) })
 	}
 	for _, tt := range []struct {
 		run  harness.RandomRun
@@ -234,7 +234,7 @@ func TestRandomRun_Validate(t *testing.T) {
 		{with("mutex", func(r *harness.RandomRun) { r.Workload.Lease = 10 }), "at least 10ms"},
 		{with("mutex", func(r *harness.RandomRun) { r.Options.ReplicaAcks = -1 }), "replica acks"},
 		{home(func(l *harness.LockSpec) { l.Name = "" }), "a lock under test needs a name"},
-		{home(func(l *harness.LockSpec) { l.Open = nil }), "lock home-made can't be opened"},
+		{home(func(l *harness.LockSpec) { l.Open = nil }), "lock redislock can't be opened"},
 		{home(func(l *harness.LockSpec) { l.Kind = "rww" }), `unknown kind of lock "rww"`},
 	} {
 		if err := tt.run.Validate(); tt.want == "" {
@@ -457,7 +457,7 @@ func TestAFaultWithOneTargetOfTwoIsDrawnForThat(t *testing.T) {
 	for _, step := range run.Plan {
 		require.Equal(t, "zone-b>redis", step.Target)
 	}
-	require.Contains(t, run.SkippedFaults[0], "cut: nothing can be done to zone-a>redis here")
+	require.Contains(t, run.SkippedFaults[0], "cut can't be done here: nothing can be done to zone-a>redis here")
 	require.Empty(t, runtest.FailedFaults(h))
 }
 

@@ -96,7 +96,7 @@ func (st *Session) Written(name, owner string) bool {
 	r := st.resources
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inside[name] != nil && slices.ContainsFunc(r.inside[name].changes(), func(c workload.Change) bool { return c.Owner == owner })
+	return r.inside[name] != nil && slices.ContainsFunc(r.inside[name].Changes(), func(c workload.Change) bool { return c.Owner == owner })
 }
 
 // resources are what the locks of a run protect. Make them with openResources.
@@ -146,10 +146,7 @@ func (r *resources) of(zone, name string) counter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inside[name] == nil {
-		r.inside[name] = &inside{Resource: &workload.Register{}, name: name, guard: &r.guard}
-		if r.Kind == ResourceLedger {
-			r.inside[name].Resource = &workload.Ledger{}
-		}
+		r.inside[name] = &inside{Register: workload.Register{Ledger: r.Kind == ResourceLedger}, name: name, guard: &r.guard}
 	}
 	return r.inside[name]
 }
@@ -175,7 +172,7 @@ func (st *Session) audit() error {
 	for _, name := range slices.Sorted(maps.Keys(r.inside)) {
 		var greatest int64
 		written := map[int64]bool{}
-		for _, c := range r.inside[name].changes() {
+		for _, c := range r.inside[name].Changes() {
 			err = errors.Join(err, enc.Encode(entry{name, c}))
 			seen.Changes++
 			if written[c.Value] {
@@ -264,20 +261,12 @@ func (c checked) Write(ctx context.Context, change workload.Change) error {
 
 // A counter inside the harness's memory: a register or a ledger.
 type inside struct {
-	workload.Resource
+	workload.Register
 
 	name  string
 	guard *fence.Guard
-	mu    sync.Mutex
+	marks sync.Mutex
 	last  string // the mark
-}
-
-// changes are those that a ledger saw.
-func (i *inside) changes() []workload.Change {
-	if l, ok := i.Resource.(*workload.Ledger); ok {
-		return l.Changes()
-	}
-	return nil
 }
 
 func (i *inside) present(_ context.Context, token int64) error { return i.guard.Check(i.name, token) }
@@ -287,15 +276,15 @@ func (i *inside) writeFenced(ctx context.Context, c workload.Change) error {
 }
 
 func (i *inside) mark(_ context.Context, owner string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.marks.Lock()
+	defer i.marks.Unlock()
 	i.last = owner
 	return nil
 }
 
 func (i *inside) writeMarked(ctx context.Context, c workload.Change) (bool, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.marks.Lock()
+	defer i.marks.Unlock()
 	if i.last != c.Owner {
 		return false, nil
 	}

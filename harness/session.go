@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
@@ -86,7 +88,6 @@ type Session struct {
 	processes  workload.Processes
 	deployment topologies.Deployment
 	resources  *resources
-	merges     bool              // clients that are processes of their own record as well
 	retries    int               // by which a Redis client sends a request again; 0: its own
 	locks      []string          // those that were declared
 	keys       map[string]string // a key in the slot of each
@@ -105,26 +106,8 @@ type Session struct {
 	mu sync.Mutex
 	injected
 	grants grants
-	// stopWork ends the work of a random run early, while that goes on; else it is nil.
-	stopWork context.CancelFunc
-}
-
-// working says how the work of a run is ended early; nil: it is over.
-func (st *Session) working(stop context.CancelFunc) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.stopWork = stop
-}
-
-// endWork ends the work of the run, where there is some.
-func (st *Session) endWork() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.stopWork == nil {
-		return false
-	}
-	st.stopWork()
-	return true
+	// stopWork ends the work of a random run, and reports whether that went on; of a script it is nil.
+	stopWork func() bool
 }
 
 // A Start is what a run begins with.
@@ -140,8 +123,6 @@ type Start struct {
 	// Retries is how often a Redis client sends a request again by itself; 0: as often
 	// as its options say.
 	Retries int
-	// OwnProcesses says that clients that are processes of their own record as well.
-	OwnProcesses bool
 	// Prepare completes the run for the deployment, or refuses that. Nil: it is as it
 	// should be.
 	Prepare func(d topologies.Deployment, Run *history.Run) error
@@ -157,7 +138,7 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if s.Backend, err = instrumented(s.Backend, begin.Faults); err != nil {
 		return nil, err
 	}
-	st := &Session{Config: s, retries: begin.Retries, merges: begin.OwnProcesses, stopWatch: func() {}}
+	st := &Session{Config: s, retries: begin.Retries, stopWatch: func() {}}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
@@ -182,6 +163,9 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
+	for _, step := range run.Plan {
+		begin.Faults = append(begin.Faults, step.Fault)
+	}
 	for _, fault := range begin.Faults {
 		if err := st.clocksFor(fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
 			return nil, st.Close(ctx, err)
@@ -243,9 +227,6 @@ func (st *Session) openRecord() error {
 		return err
 	}
 	st.recorder = history.NewRecorder(st.file)
-	if st.merges {
-		st.recorder.AwaitMerges()
-	}
 	st.run.Started = st.recorder.Start()
 	return st.writeRun()
 }
@@ -298,63 +279,31 @@ func (st *Session) Declare(names ...string) {
 	}
 }
 
-// locker opens the lock under test for clients of a zone.
-func (st *Session) locker(zone string) (lock.Locker, error) {
-	o, options := st.options, st.deployment.ClientOptions(zone)
+// clientOptions are those of clients of a zone, and lockOptions those of their lock.
+func (st *Session) clientOptions(zone string) *redis.UniversalOptions {
+	options := st.deployment.ClientOptions(zone)
 	if st.retries > 0 {
 		options.MaxRetries = st.retries
 	}
+	return options
+}
+
+func (st *Session) lockOptions(zone string) LockOptions {
+	o := st.options
 	o.Observer = st.Renewals()
 	o.At = st.place(zone)
 	o.Unclosed = func(err error) { st.notice(fmt.Sprintf("closing the lock of %s failed: %v", zone, err)) }
-	locker, closeLocker, err := st.lock.Connect(st.open, options, o)
+	return o
+}
+
+// locker opens the lock under test for clients of a zone.
+func (st *Session) locker(zone string) (lock.Locker, error) {
+	locker, closeLocker, err := st.lock.Connect(st.open, st.clientOptions(zone), st.lockOptions(zone))
 	if err != nil {
 		return nil, fmt.Errorf("for clients of %s: %w", zone, err)
 	}
 	st.closers = append(st.closers, closeLocker)
-	return counted{locker, zone, &st.grants}, nil
-}
-
-// counted counts grants for the progress line.
-type counted struct {
-	lock.Locker
-
-	zone   string
-	grants *grants
-}
-
-// Acquire counts a grant.
-func (c counted) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	h, err := c.Locker.Acquire(ctx, name, o)
-	if err == nil {
-		c.grants.add(c.zone, name, o.Lease)
-	}
-	return h, err
-}
-
-// Gone is closed once the process of the lock has ended, which crashes its clients; it is nil for a lock without one.
-func (c counted) Gone() <-chan struct{} {
-	if m, ok := c.Locker.(workload.Mortal); ok {
-		return m.Gone()
-	}
-	return nil
-}
-
-// Lived is the last instant at which that process had certainly not ended.
-func (c counted) Lived() time.Time {
-	if m, ok := c.Locker.(workload.Mortal); ok {
-		return m.Lived()
-	}
-	return time.Time{}
-}
-
-// Ask counts grants as Acquire does.
-func (c counted) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	h, err := workload.Ask(ctx, c.Locker, r, o)
-	if err == nil {
-		c.grants.add(c.zone, strings.Join(r.Locks, " "), o.Lease)
-	}
-	return h, err
+	return locker, nil
 }
 
 // Close heals what is broken, ends the recording, keeps the servers' logs and

@@ -1,7 +1,6 @@
 package harness_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -45,25 +44,5 @@ func TestFaultsOfServersHitThoseThatServeTheLocks(t *testing.T) {
 	}
 	for _, e := range runtest.FailedFaults(h) {
 		require.False(t, strings.Contains(e.Error, "MOVED") || strings.Contains(e.Error, "CROSSSLOT"), e.Error)
-	}
-}
-
-// A slot that moves is that of the key which the lock under test uses, whose name need
-// not be the lock's. redislock:lock-1 to redislock:lock-3 have the slots 11136, 7139
-// and 3010.
-func TestSlotsThatMoveHoldTheLocks(t *testing.T) {
-	t.Parallel()
-	setup := runtest.Setup(t)
-	r := harness.RandomRun{Topology: topologies.Cluster, Servers: steady, Lock: runtest.Lock("redislock"), Faults: "migrate-slot", Length: 2 * time.Second}
-	r.Workload.Clients, r.Workload.Think = 4, 100*time.Millisecond
-	_, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, _ checker.Report) bool {
-		return len(accepted(h, history.Inject)) > 0
-	})
-	require.Empty(t, runtest.FailedFaults(h))
-	for _, e := range accepted(h, history.Inject) {
-		var slot int
-		_, err := fmt.Sscanf(e.Value, "slot %d", &slot)
-		require.NoError(t, err, e.Value)
-		require.Contains(t, []int{11136, 7139, 3010}, slot, e.Value)
 	}
 }

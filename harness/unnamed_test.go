@@ -83,28 +83,3 @@ func TestUnnamedCallersPassTheLockOn(t *testing.T) {
 		})
 	}
 }
-
-// Renewals of unnamed callers are recorded as those of the owners that they claim.
-func TestUnnamedCallersAreKnownByTheirClaims(t *testing.T) {
-	t.Parallel()
-	setup := runtest.Setup(t)
-	r := harness.RandomRun{
-		Topology: "single", Lock: runtest.Lock("mutex-unnamed"), Kind: "bursts", Faults: faults.MixNone, Length: 2 * time.Second,
-		Options:  harness.LockOptions{Watchdog: 450 * time.Millisecond},
-		Workload: workload.Config{Wait: time.Second, Hold: 8 * time.Second}, // of which a burst takes a twentieth
-	}
-	_, h, _ := runtest.Until(t, r, setup, checker.Valid, nil)
-	granted := map[string]bool{}
-	renewals := 0
-	for _, e := range h.Events {
-		switch e.Op {
-		case history.Acquire:
-			granted[e.Owner] = granted[e.Owner] || e.Type == history.OK
-		case history.Extend:
-			require.True(t, granted[e.Owner], "%+v", e)
-			renewals++
-		default:
-		}
-	}
-	require.Positive(t, renewals)
-}

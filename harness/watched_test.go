@@ -23,7 +23,7 @@ func (session) Release(context.Context, lock.Lease) error { return lock.ErrNotHe
 
 // That a hold without a lease is lost stands in the history when it happens, also while
 // the script is about another client.
-func TestWatchedClient_recordsAtOnceThatItLost(t *testing.T) {
+func TestClient_recordsAtOnceThatItLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -46,7 +46,7 @@ func TestWatchedClient_recordsAtOnceThatItLost(t *testing.T) {
 				granted = lock.NewHold(l, session{})
 				return granted, nil
 			})
-			c := &watched{
+			c := &Client{
 				Client: workload.Client{Name: "a", Locker: locker, Recorder: recorder, Processes: &workload.Processes{}, Careless: true},
 				ended:  make(chan struct{}),
 			}

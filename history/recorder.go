@@ -36,13 +36,9 @@ type Recorder struct {
 	events  sequence
 	filled  Event // the last one, which is kept here so that none is allocated for each
 	closed  bool
-	prompt  bool          // write each event at once
-	merges  bool          // keep events back, to be put in order
-	kept    []Event       // in order of arrival
-	last    time.Duration // of those that this recorder stamped
-	also    *[]Event      // gets what is written
-	err     error         // of the writer, which is final
-	wrong   error         // the first event that breaks the format
+	also    *[]Event // gets what is written
+	err     error    // of the writer, which is final
+	wrong   error    // the first event that breaks the format
 }
 
 // NewRecorder returns a recorder whose clock starts now. Without a writer, which is nil, it makes no lines: its events are
@@ -54,58 +50,26 @@ func NewRecorder(w io.Writer) *Recorder {
 	return r
 }
 
-// NewRelay returns a recorder of a process whose events another one merges
-// ([Recorder.Merge]), and which therefore writes each at once. Its time axis is
-// that of the other: base is the other's [Recorder.Start], with a reading of
-// the monotonic clock that both have.
-func NewRelay(w io.Writer, base time.Time) *Recorder {
-	r := NewRecorder(w)
-	r.base, r.prompt = base, true
-	return r
-}
-
-// AwaitMerges keeps all events back until [Recorder.Close], which writes them in
-// order of time: what other processes stamped arrives late, after a pause by
-// as much as that took. What is kept back is lost if the recording process is
-// killed. It must come before the first event.
-func (r *Recorder) AwaitMerges() { r.merges = true }
-
 // Collect has every event appended to a list too, as it is written, so that the recording
 // process need not read its own lines. The maps and slices of an event are those that
 // were recorded, which must not change any more. It must come before the first event; the
 // list is complete after [Recorder.Close].
 func (r *Recorder) Collect(into *[]Event) { r.also = into }
 
-// Merge takes an event that another process of this machine stamped, on this
-// recorder's time axis. It must come after [Recorder.AwaitMerges].
-func (r *Recorder) Merge(e Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.kept = append(r.kept, e)
-	}
-}
-
 // Start is the instant of offset 0, with a monotonic reading.
 func (r *Recorder) Start() time.Time { return r.base }
 
 // Record stamps e with its index and time, appends it and returns it as it was
-// written; after [Recorder.AwaitMerges] its index is not known yet, and Close may
-// move its time. An invoke must be recorded before its request is sent, a
+// written. An invoke must be recorded before its request is sent, a
 // completion after its reply was read. After [Recorder.Close] nothing is recorded and e
 // comes back with Index -1.
 func (r *Recorder) Record(e Event) Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Time = time.Since(r.base)
-	switch {
-	case r.closed:
+	if r.closed {
 		e.Index = -1
-	case r.merges:
-		e.Time = max(e.Time, r.last+1)
-		r.last = e.Time
-		r.kept = append(r.kept, e)
-	default:
+	} else {
 		r.append(&e)
 	}
 	return e
@@ -126,7 +90,7 @@ func (r *Recorder) append(e *Event) {
 	if err = cmp.Or(err, r.events.accept(&r.filled)); err != nil && r.wrong == nil {
 		r.wrong = fmt.Errorf("record event %d: %w", e.Index, err)
 	}
-	if r.prompt || e.Time-r.flushed >= flushEvery || r.buf.Len() >= flushBytes {
+	if e.Time-r.flushed >= flushEvery || r.buf.Len() >= flushBytes {
 		r.flush()
 	}
 }
@@ -150,11 +114,6 @@ func (r *Recorder) Close() error {
 		return errors.Join(r.err, r.wrong)
 	}
 	r.closed = true
-	slices.SortStableFunc(r.kept, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range r.kept {
-		r.append(&r.kept[i])
-	}
-	r.kept = nil
 	for _, open := range slices.SortedFunc(maps.Values(r.events.open), func(a, b *Event) int { return cmp.Compare(a.Index, b.Index) }) {
 		e := *open
 		e.Time = time.Since(r.base)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,18 +71,6 @@ func TestRecorderClosesOpenOperationsAsInfo(t *testing.T) {
 	}
 }
 
-func TestRelayWritesAtOnce(t *testing.T) {
-	t.Parallel()
-	var file bytes.Buffer
-	r := history.NewRelay(&file, time.Now())
-	at := r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Resource: "r"}).Time
-	h, err := history.ReadAll(&file)
-	require.NoError(t, err)
-	require.Len(t, h.Events, 1)
-	require.Equal(t, at, h.Events[0].Time)
-	require.GreaterOrEqual(t, time.Since(r.Start()), at)
-}
-
 // Who records an event may use its parameters for something else.
 func TestRecorderKeepsNoParameters(t *testing.T) {
 	t.Parallel()
@@ -107,52 +94,13 @@ func (d *fullDisk) Write([]byte) (int, error) { d.writes++; return 0, errFull }
 func TestRecorderReportsTheFirstWriteError(t *testing.T) {
 	t.Parallel()
 	disk := &fullDisk{}
-	r := history.NewRelay(disk, time.Now())
-	r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Resource: "r"})
-	require.Equal(t, 1, disk.writes)
-	r.Record(history.Event{Process: 1, Type: history.OK, Op: history.Access, Resource: "r"})
+	r := history.NewRecorder(disk)
+	for left := 10; left > 0; {
+		r.Record(history.Event{Process: 1, Type: history.Invoke, Op: history.Access, Resource: "r"})
+		r.Record(history.Event{Process: 1, Type: history.OK, Op: history.Access, Resource: "r"})
+		left -= disk.writes
+	}
 	require.ErrorIs(t, r.Close(), errFull)
 	require.ErrorIs(t, r.Close(), errFull)
 	require.Equal(t, 1, disk.writes, "nothing is written after an error")
-}
-
-func TestMergedEventsArePutInOrder(t *testing.T) {
-	t.Parallel()
-	var file, relayed bytes.Buffer
-	r := history.NewRelay(&file, time.Now()) // which writes at once, but for that
-	r.AwaitMerges()
-	relay := history.NewRelay(&relayed, r.Start())
-	ask := func(r *history.Recorder, process int) history.Event {
-		return r.Record(history.Event{Process: process, Type: history.Invoke, Op: history.Acquire, Lock: "k", Owner: fmt.Sprint("o", process)})
-	}
-	var stamped []history.Event
-	for process := range 6 {
-		if process%2 == 0 {
-			ask(r, process)
-			continue
-		}
-		stamped = append(stamped, ask(relay, process))
-		require.Equal(t, len(stamped), bytes.Count(relayed.Bytes(), []byte("\n")), "a relay writes at once")
-	}
-	require.Empty(t, file.Bytes(), "until all can be there")
-	for _, e := range stamped { // late, and not in order
-		r.Merge(e)
-	}
-	require.NoError(t, r.Close())
-	r.Merge(stamped[0]) // does nothing any more
-	h, err := history.ReadAll(&file)
-	require.NoError(t, err)
-	require.Len(t, h.Events, 12)
-	for i, e := range h.Events {
-		require.EqualValues(t, i, e.Index)
-		if i > 0 {
-			require.Greater(t, e.Time, h.Events[i-1].Time)
-		}
-		if i < 6 {
-			require.Equal(t, i, e.Process, "in the order in which they were stamped")
-			require.Equal(t, history.Invoke, e.Type)
-		} else {
-			require.Equal(t, history.Info, e.Type, "what is open at the end is closed, whoever opened it")
-		}
-	}
 }

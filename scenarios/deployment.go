@@ -20,7 +20,7 @@ func (s Scenario) fits(d topologies.Deployment) error {
 		return err
 	}
 	t := d.Topology()
-	errs := []error{harness.CheckAcks(s.ReplicaAcks, t), harness.CheckOptions(s.Servers, t), s.forgets(t)}
+	errs := []error{harness.CheckServers(s.ReplicaAcks, s.Servers, t), s.forgets(t)}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
 		if zones := t.Of(topologies.Zone); !slices.Contains(zones, s.Clients[client]) {
 			errs = append(errs, fmt.Errorf("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones)))

@@ -100,7 +100,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 			Scenario: s.Name, Title: s.Title, Source: s.Source, Expect: s.Expect.Verdict, Cures: s.Cures,
 			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		},
-		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries, OwnProcesses: len(s.apart()) > 0,
+		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries,
 		Prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	defer func() { err = st.Close(ctx, err) }()
 	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: cmp.Or(s.Permits, 1)})
 	p := &scriptRun{
-		Session: st, scenario: s, clients: map[string]harness.Client{},
+		Session: st, scenario: s, clients: map[string]*harness.Client{},
 		attempts: map[string]attempt{}, background: map[string]pending{},
 	}
 	if s, err = s.learned(ctx, st); err != nil {
@@ -119,7 +119,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	p.scenario = s
 	st.Declare(p.lockNames()...)
 	for _, name := range slices.Sorted(maps.Keys(s.Clients)) {
-		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.apart(), name)); err != nil {
+		if p.clients[name], err = st.Client(ctx, name, s.Clients[name], slices.Contains(s.Apart(), name)); err != nil {
 			return p.unopened(err)
 		}
 	}
@@ -155,9 +155,9 @@ func (s Scenario) faults() []string {
 	return asked
 }
 
-// apart are the clients that are processes of their own: those that a fault is
+// Apart are the clients that are processes of their own: those that a fault is
 // aimed at.
-func (s Scenario) apart() []string {
+func (s Scenario) Apart() []string {
 	var names []string
 	for _, step := range s.Steps {
 		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
@@ -195,7 +195,7 @@ func (step ScriptStep) String() string {
 type scriptRun struct {
 	*harness.Session
 	scenario Scenario
-	clients  map[string]harness.Client
+	clients  map[string]*harness.Client
 	attempts map[string]attempt // the latest of each client
 	owners   owners
 	// background is where the end of what each client does there is told.
@@ -275,7 +275,7 @@ func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 	}
 }
 
-func (p *scriptRun) act(ctx context.Context, c harness.Client, step ScriptStep) error {
+func (p *scriptRun) act(ctx context.Context, c *harness.Client, step ScriptStep) error {
 	switch {
 	case step.requests():
 		return p.insist(ctx, c, step)
@@ -315,14 +315,14 @@ func (p *scriptRun) asks(step ScriptStep) {
 
 // once makes one request, and notes what the client may believe since. again is true where
 // the step has made it before.
-func (p *scriptRun) once(ctx context.Context, c harness.Client, step ScriptStep, again bool) history.Type {
+func (p *scriptRun) once(ctx context.Context, c *harness.Client, step ScriptStep, again bool) history.Type {
 	outcome := p.request(ctx, c, step, again)
 	p.beliefs.note(step, outcome, again)
 	return outcome
 }
 
 // request makes one request, and looks at the servers when an acquire was answered.
-func (p *scriptRun) request(ctx context.Context, c harness.Client, step ScriptStep, again bool) history.Type {
+func (p *scriptRun) request(ctx context.Context, c *harness.Client, step ScriptStep, again bool) history.Type {
 	a, r := workload.Act{Do: workload.DoRelease}, workload.Resource(nil)
 	switch {
 	case step.Acquire != "":
@@ -359,7 +359,7 @@ func (p *scriptRun) holds(step ScriptStep) error {
 
 // insist makes a request until it ends as the step wants, as far as asking
 // again can help.
-func (p *scriptRun) insist(ctx context.Context, c harness.Client, step ScriptStep) error {
+func (p *scriptRun) insist(ctx context.Context, c *harness.Client, step ScriptStep) error {
 	if err := p.holds(step); err != nil {
 		return err
 	}
@@ -420,13 +420,7 @@ func (e ended) differs(until string) error {
 func (p *scriptRun) await(ctx context.Context, step ScriptStep) error {
 	doing, ok := p.background[step.Await]
 	if !ok && step.Until == untilLost {
-		c, ok := p.clients[step.Await].(interface {
-			AwaitLost(ctx context.Context) error
-		})
-		if !ok { // which was checked before
-			return fmt.Errorf("client %s can't be awaited", step.Await)
-		}
-		return c.AwaitLost(ctx)
+		return p.clients[step.Await].AwaitLost(ctx)
 	}
 	if !ok {
 		return p.awaitFault(ctx, step)

@@ -271,8 +271,8 @@ func (s Scenario) lockFits() error {
 	if err := s.kindFits(); err != nil {
 		return err
 	}
-	if l.InProcess != nil && len(s.apart()) > 0 {
-		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory", s.Name, s.apart()[0], l.Name)
+	if (l.InProcess != nil || l.Together) && len(s.Apart()) > 0 {
+		return fmt.Errorf("%s: client %s can't be paused or killed, since lock %s is in the harness's own memory, or asked for several at once", s.Name, s.Apart()[0], l.Name)
 	}
 	if l.InProcess != nil && slices.ContainsFunc(s.Steps, ScriptStep.ofServers) {
 		return fmt.Errorf("%s: require asks servers, and lock %s has none", s.Name, l.Name)
@@ -320,7 +320,7 @@ func (s Scenario) walk(variant string) []error {
 				switch {
 				case len(asked[step.Await]) == 0:
 					problem("client %s has asked for no lock yet", step.Await)
-				case slices.Contains(s.apart(), step.Await):
+				case slices.Contains(s.Apart(), step.Await):
 					problem("client %s is a process of its own, as the target of a fault: what it is told can't be awaited", step.Await)
 				}
 			case ok && step.Until != "" && !slices.Contains(doing.untils(), step.Until):

@@ -40,6 +40,19 @@ type Service interface {
 	Ask(ctx context.Context, r Request, o lock.Options) (*lock.Hold, error)
 }
 
+// A ServiceFunc is a [Service], and a [lock.Locker] that is asked for one lock in its usual way.
+type ServiceFunc func(ctx context.Context, r Request, o lock.Options) (*lock.Hold, error)
+
+// Ask calls f.
+func (f ServiceFunc) Ask(ctx context.Context, r Request, o lock.Options) (*lock.Hold, error) {
+	return f(ctx, r, o)
+}
+
+// Acquire asks for one lock, in its usual way.
+func (f ServiceFunc) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
+	return f(ctx, Request{Locks: []string{name}}, o)
+}
+
 // Ask asks a locker, which needs to be a [Service] for anything but one lock with
 // one holder. It is an error if that returns neither a hold nor an error.
 func Ask(ctx context.Context, l lock.Locker, r Request, o lock.Options) (h *lock.Hold, err error) {
@@ -87,6 +100,8 @@ type Client struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
+	// Granted is told of each request that was granted; nil: nothing is.
+	Granted func(Request)
 	// Refused is told of each request that was refused, once that is recorded; nil: nothing is.
 	Refused func(ctx context.Context, lock, owner string)
 
@@ -217,14 +232,14 @@ func Outcome(err error, refusals ...error) history.Type {
 	}
 }
 
-// An Act is one thing that a client does, as data: scripts say it, and a client that is a process of its own is told so.
+// An Act is one thing that a client does, as scripts say it.
 type Act struct {
 	// Do is one of [DoAsk] and the like.
-	Do string `json:"do"`
+	Do string
 	// Ask is what is asked for, Lease that of an extension, and Name that of a resource.
-	Ask   Request       `json:"ask,omitzero"`
-	Lease time.Duration `json:"lease,omitempty"`
-	Name  string        `json:"name,omitempty"`
+	Ask   Request
+	Lease time.Duration
+	Name  string
 }
 
 // What a client can be told to do: what its methods of these names do.
@@ -300,6 +315,9 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 			c.holds = nil
 		}
 		c.holds = append(c.holds, &held{Hold: hold, parts: slices.Clone(asked)})
+		if c.Granted != nil {
+			c.Granted(r)
+		}
 	}
 	outcome := history.OK
 	for i := range begun {

@@ -117,7 +117,7 @@ func TestALockWithOneModeRefusesOthers(t *testing.T) {
 }
 
 func TestALedgerForgetsNothing(t *testing.T) {
-	var l workload.Ledger
+	l := workload.Register{Ledger: true}
 	want := []workload.Change{{Value: 1, Owner: "a", Token: 3}, {Value: 1, Owner: "b", Token: 2}}
 	for i, c := range want {
 		n, err := l.Read(t.Context())

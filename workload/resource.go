@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // ErrRefused is what a resource answers to a stale token.
@@ -43,46 +42,36 @@ type Change struct {
 
 // A Register is a resource in memory, past every fault: the last value written.
 // Its zero value holds 0. It refuses nothing.
-type Register struct{ value atomic.Int64 }
+type Register struct {
+	// Ledger has it keep each change, with its owner and token.
+	Ledger bool
 
-// Read returns the value. It never fails.
-func (r *Register) Read(context.Context) (int64, error) { return r.value.Load(), nil }
-
-// Write stores the value. It never fails.
-func (r *Register) Write(_ context.Context, c Change) error {
-	r.value.Store(c.Value)
-	return nil
-}
-
-// A Ledger is a resource in memory, past every fault, that forgets nothing: each
-// change is appended, with its owner and token. Its zero value is empty. It
-// refuses nothing.
-type Ledger struct {
 	mu      sync.Mutex
+	value   int64
 	changes []Change
 }
 
-// Read returns the value of the last change. It never fails.
-func (l *Ledger) Read(context.Context) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.changes) == 0 {
-		return 0, nil
-	}
-	return l.changes[len(l.changes)-1].Value, nil
+// Read returns the value. It never fails.
+func (r *Register) Read(context.Context) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, nil
 }
 
-// Write appends the change. It never fails.
-func (l *Ledger) Write(_ context.Context, c Change) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.changes = append(l.changes, c)
+// Write stores the value. It never fails.
+func (r *Register) Write(_ context.Context, c Change) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.value = c.Value
+	if r.Ledger {
+		r.changes = append(r.changes, c)
+	}
 	return nil
 }
 
-// Changes are all that were written, in order.
-func (l *Ledger) Changes() []Change {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.changes)
+// Changes are all that were kept, in order.
+func (r *Register) Changes() []Change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.changes)
 }

@@ -154,7 +154,8 @@ type Zone struct {
 	// NodeName is how the history calls the server at an address; nil: by the
 	// address.
 	NodeName func(address string) string
-	// Refused is told of each request that was refused: see [Client].
+	// Granted and Refused are told of each request that was granted or refused: see [Client].
+	Granted func(Request)
 	Refused func(ctx context.Context, lock, owner string)
 	// Resources are what the locks protect, by the name of the lock, as the zone
 	// reaches them. Nil: a [Register] for each lock, which all such zones share.
@@ -195,7 +196,7 @@ func Run(ctx context.Context, c Config, zones []Zone, r *history.Recorder, p *Pr
 			rng: rng, skewed: rand.NewZipf(rng, zipfSkew, 1, uint64(len(names)-1)),
 			client: &Client{
 				Name: fmt.Sprintf("%s.%d", zone.Name, i+1), Locker: zone.Locker, Recorder: r, Processes: p,
-				Careless: c.Careless, NodeName: zone.NodeName, Refused: zone.Refused,
+				Careless: c.Careless, NodeName: zone.NodeName, Granted: zone.Granted, Refused: zone.Refused,
 			},
 		}
 		if w.resources == nil {

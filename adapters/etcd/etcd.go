@@ -180,23 +180,22 @@ func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Durati
 		return nil
 	}
 	lease.Token = m.Header().GetRevision()
+	var renew func(ctx context.Context, d time.Duration) (time.Time, error)
 	if l.leased {
-		renew := func(ctx context.Context, d time.Duration) (time.Time, error) { return l.renew(ctx, s, d) }
+		renew = func(ctx context.Context, d time.Duration) (time.Time, error) { return l.renew(ctx, s, d) }
 		if lease.Expires, err = renew(ctx, lease.Length); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 			defer cancel()
 			return nil, errors.Join(err, giveUp(ctx))
 		}
-		return adapt.Renewed(lease, s.Ctx(), giveUp, renew), nil //nolint:contextcheck // the session's says when it is lost
-	}
-	if lease.Length > 0 {
+	} else if lease.Length > 0 {
 		lease.Expires = adapt.Expires(sent, lease.Length)
 	}
 	alive := s.Ctx()
 	if l.deaf {
 		alive = context.Background()
 	}
-	return adapt.Kept(lease, alive, giveUp), nil //nolint:contextcheck // the session's says when it is lost
+	return adapt.Kept(lease, alive, giveUp, renew), nil //nolint:contextcheck // the session's says when it is lost
 }
 
 // renew has a session begin again, and returns until when a holder may believe in it.

@@ -79,7 +79,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 		if lease.Length > 0 {
 			lease.Expires = adapt.Expires(sent, lease.Length)
 		}
-		return adapt.Kept(lease, t.alive, t.giveUp()), nil //nolint:contextcheck // it says when the lock is lost
+		return adapt.Kept(lease, t.alive, t.giveUp(), nil), nil //nolint:contextcheck // it says when the lock is lost
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case errors.Is(err, rueidislock.ErrNotLocked):

@@ -254,29 +254,27 @@ func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Durati
 	if err == nil {
 		err = p.first(limited, wait > 0)
 	}
-	var sent time.Time
-	var seen *zk.Stat
-	var alive *life
+	var seen sight
 	if err == nil {
-		alive, sent, seen, err = p.look(limited)
+		seen, err = p.look(limited)
 	}
 	if err != nil {
 		return nil, p.giveBack(ctx, err)
 	}
-	lease.Token = seen.Czxid
-	giveUp := func(ctx context.Context) error { return p.release(ctx) }
-	p.unwatch = context.AfterFunc(alive, p.remove) //nolint:contextcheck // a lock that was lost must not stay behind
+	lease.Token = seen.stat.Czxid
+	p.unwatch = context.AfterFunc(seen.alive, p.remove) //nolint:contextcheck // a lock that was lost must not stay behind
+	var renew func(ctx context.Context, d time.Duration) (time.Time, error)
 	if l.Heed == Leased {
-		lease.Expires = adapt.Expires(sent, l.within(lease.Length))
-		return adapt.Renewed(lease, alive, giveUp, func(ctx context.Context, d time.Duration) (time.Time, error) { //nolint:contextcheck // alive says when it is lost
-			_, sent, _, err := p.look(ctx)
-			return adapt.Expires(sent, l.within(d)), err
-		}), nil
+		lease.Length = l.within(lease.Length)
+		renew = func(ctx context.Context, d time.Duration) (time.Time, error) {
+			seen, err := p.look(ctx)
+			return adapt.Expires(seen.sent, l.within(d)), err
+		}
 	}
 	if lease.Length > 0 {
-		lease.Expires = adapt.Expires(sent, lease.Length)
+		lease.Expires = adapt.Expires(seen.sent, lease.Length)
 	}
-	return adapt.Kept(lease, alive, giveUp), nil //nolint:contextcheck // alive says when it is lost
+	return adapt.Kept(lease, seen.alive, p.release, renew), nil //nolint:contextcheck // alive says when it is lost
 }
 
 // within is a lease that does not outlast the session.
@@ -400,43 +398,38 @@ func number(node string) int {
 	return n
 }
 
-// look sees that the node is there. alive ends when its holder must stop, sent is when it
-// asked.
-func (p *place) look(ctx context.Context) (alive *life, sent time.Time, stat *zk.Stat, err error) {
-	there := false
-	for {
+// A sight is what was seen of a node that is there: alive ends when its holder must stop, sent is when it was asked for.
+type sight struct {
+	alive *life
+	sent  time.Time
+	stat  *zk.Stat
+}
+
+// look sees that the node is there.
+func (p *place) look(ctx context.Context) (sight, error) {
+	seen, err := repeat(ctx, p.session, func() (sight, error) {
 		link, session, err := p.l.connected(ctx)
-		if err != nil {
-			return nil, time.Time{}, nil, err
-		}
-		if session != p.session {
-			return nil, time.Time{}, nil, errors.Join(lock.ErrNotHeld, errExpired)
-		}
-		alive, sent = link, time.Now()
-		if p.l.Heed == Expired {
-			alive = session
-		}
-		stat, err = call(ctx, func() (*zk.Stat, error) {
-			var stat *zk.Stat
-			var err error
-			there, stat, err = p.l.conn.Exists(p.parent + "/" + p.node)
-			return stat, err
-		})
 		switch {
-		case passes(err):
-			if err := pause(ctx, p.session); err != nil {
-				return nil, time.Time{}, nil, err
-			}
-			continue
-		case errors.Is(err, zk.ErrSessionExpired):
-			return nil, time.Time{}, nil, errors.Join(lock.ErrNotHeld, errExpired)
 		case err != nil:
-			return nil, time.Time{}, nil, err
-		case !there:
-			return nil, time.Time{}, nil, fmt.Errorf("%w: its node is gone", lock.ErrNotHeld)
+			return sight{}, err
+		case session != p.session:
+			return sight{}, errExpired
 		}
-		return alive, sent, stat, nil
+		seen := sight{alive: link, sent: time.Now()}
+		if p.l.Heed == Expired {
+			seen.alive = session
+		}
+		there, stat, err := p.l.conn.Exists(p.parent + "/" + p.node)
+		if err == nil && !there {
+			err = fmt.Errorf("%w: its node is gone", lock.ErrNotHeld)
+		}
+		seen.stat = stat
+		return seen, err
+	})
+	if errors.Is(err, errExpired) {
+		err = errors.Join(lock.ErrNotHeld, err)
 	}
+	return seen, err
 }
 
 // giveBack removes the place of a request that was not granted, and says whether it was

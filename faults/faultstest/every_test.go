@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
 }
 
-// ofClients are the faults that package workload/worker checks, and those of a driver's clock that
+// ofClients are the faults that package harness checks, and those of a driver's clock that
 // package drivers does: they have no server.
 func ofClients() []string {
 	return []string{"client-clock-back", "client-clock-forward", "kill-client", "pause-client", "throttle-client"}

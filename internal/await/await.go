@@ -72,20 +72,6 @@ func Over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// Unless is a context that ends as well, with that cause, once gone is closed.
-// The caller calls cancel, which frees what it takes.
-func Unless(ctx context.Context, gone <-chan struct{}, cause error) (limited context.Context, cancel context.CancelFunc) {
-	limited, end := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-gone:
-			end(cause)
-		case <-limited.Done():
-		}
-	}()
-	return limited, func() { end(nil) }
-}
-
 // throughTimeout is how long, at least, what has begun may take.
 const throughTimeout = 10 * time.Second
 

@@ -85,16 +85,6 @@ func TestThroughOutlivesWhoeverCalledItOff(t *testing.T) {
 	}
 }
 
-func TestUnlessItIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone, ended := make(chan struct{}), errors.New("it ended")
-		time.AfterFunc(time.Second, func() { close(gone) })
-		ctx, cancel := await.Unless(t.Context(), gone, ended)
-		defer cancel()
-		require.ErrorIs(t, await.Until(ctx, func() error { return errors.New("not yet") }), ended)
-	})
-}
-
 // A container that the runtime can't freeze is paused again, for a while; any other error is
 // told at once.
 func TestFrozen(t *testing.T) {

@@ -14,19 +14,8 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A service is a lock under test that can be asked for in more than one way. It
-// is a [workload.Service].
-type service func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error)
-
-// Ask calls s.
-func (s service) Ask(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-	return s(ctx, r, o)
-}
-
-// Acquire asks for one lock, in its usual way.
-func (s service) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	return s(ctx, workload.Request{Locks: []string{name}}, o)
-}
+// A service is a lock under test that can be asked for in more than one way.
+type service = workload.ServiceFunc
 
 // single is the one lock that a request is for.
 func single(r workload.Request) (string, error) {

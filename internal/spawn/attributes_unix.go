@@ -5,5 +5,3 @@ package spawn
 import "syscall"
 
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
-func joining() *syscall.SysProcAttr { return nil }

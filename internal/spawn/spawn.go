@@ -23,12 +23,6 @@ func Start(cmd *exec.Cmd) error {
 	return start(cmd)
 }
 
-// Join starts cmd as Start does, in the process group of this process.
-func Join(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = joining()
-	return start(cmd)
-}
-
 func start(cmd *exec.Cmd) error {
 	failed := make(chan error)
 	starts() <- func() { failed <- cmd.Start() }

@@ -26,14 +26,9 @@ type kept struct {
 // Kept returns the hold on a lock that a library keeps alive by itself. alive
 // ends when the library says that the lock is lost; the hold is lost then.
 // giveUp gives the lock up, and may be called again after an error. A lease with
-// an end is given up when that comes.
-func Kept(l lock.Lease, alive context.Context, giveUp func(context.Context) error) *lock.Hold { //nolint:revive // the context is no limit of this call
-	return Renewed(l, alive, giveUp, nil)
-}
-
-// Renewed is as [Kept], but an extension asks renew, which has the library's own lease
-// begin again and says until when the holder may believe in it.
-func Renewed(l lock.Lease, alive context.Context, giveUp func(context.Context) error, //nolint:revive // the context is no limit of this call
+// an end is given up when that comes. An extension asks renew, which has the library's own lease
+// begin again and says until when the holder may believe in it; nil: it moves the end of the lease alone.
+func Kept(l lock.Lease, alive context.Context, giveUp func(context.Context) error, //nolint:revive // the context is no limit of this call
 	renew func(ctx context.Context, d time.Duration) (end time.Time, err error),
 ) *lock.Hold {
 	k := &kept{giveUp: giveUp, renew: renew}
