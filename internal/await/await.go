@@ -42,6 +42,24 @@ func Until(ctx context.Context, ready func() error) error {
 	}
 }
 
+// While does something again until it succeeds, or fails for a reason that does not pass, which it returns; else it ends as
+// [Until] does.
+func While(ctx context.Context, passes func(error) bool, do func() error) error {
+	var final error
+	err := Until(ctx, func() error {
+		err := do()
+		if err == nil || passes(err) || Over(ctx) {
+			return err
+		}
+		final = err
+		return nil
+	})
+	if final != nil {
+		return final
+	}
+	return err
+}
+
 // Pause lets time pass, or returns the cause of the context, if that ends before.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -102,17 +120,6 @@ const frozenLimit = 10 * time.Second
 func Frozen(ctx context.Context, pause func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, frozenLimit)
 	defer cancel()
-	var final error
-	err := Until(limited, func() error {
-		err := pause(ctx)
-		if err != nil && strings.Contains(err.Error(), "unable to freeze") {
-			return err
-		}
-		final = err
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return final
+	busy := func(err error) bool { return strings.Contains(err.Error(), "unable to freeze") }
+	return While(limited, busy, func() error { return pause(ctx) })
 }

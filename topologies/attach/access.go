@@ -50,11 +50,7 @@ func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.C
 	}
 	config := a.tls.Clone()
 	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(announced)
-		if err != nil {
-			host = announced
-		}
-		config.ServerName = host
+		config.ServerName, _, _ = net.SplitHostPort(announced)
 	}
 	secured := tls.Client(c, config)
 	if err := secured.HandshakeContext(ctx); err != nil {

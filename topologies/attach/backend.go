@@ -71,11 +71,7 @@ func (b Backend) Validate() error {
 		seen[e] = true
 	}
 	if b.Toxiproxy != "" {
-		address := strings.TrimSuffix(b.Toxiproxy, "/")
-		for _, scheme := range []string{"http://", "https://"} {
-			address = strings.TrimPrefix(address, scheme)
-		}
-		if err := checkAddress(address); err != nil {
+		if err := checkAddress(withoutScheme(b.Toxiproxy)); err != nil {
 			problem("the address of toxiproxy %w", err)
 		}
 	}

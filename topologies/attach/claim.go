@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,10 +21,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
 
-// claimKey says on every master who drives the deployment: two that do so would
-// mend each other's faults, and take each other's locks for their own.
-const claimKey = bootstrap.ClaimKey
-
 const (
 	// claimLease is how long a claim outlives the run that made it.
 	claimLease = 15 * time.Second
@@ -33,14 +28,45 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
-// A claim is our right to drive a deployment.
+// A renewal keeps our right to drive a deployment, which another run can have after we stood still for longer than the lease.
+type renewal struct {
+	log  *slog.Logger
+	lost atomic.Pointer[error] // why; nil as long as it is ours
+	stop func()                // nil before it was taken
+}
+
+// begin repeats a claim, five times in a lease, until it is stopped.
+func (r *renewal) begin(renew func(context.Context)) {
+	r.stop = await.Behind(context.Background(), func(ctx context.Context) {
+		for await.Pause(ctx, claimLease/5) == nil {
+			renew(ctx)
+		}
+	})
+}
+
+// lose notes that the deployment is no longer ours.
+func (r *renewal) lose(ctx context.Context, why error) {
+	if r.lost.CompareAndSwap(nil, &why) {
+		r.log.WarnContext(ctx, "the claim to the deployment is lost", "error", why)
+	}
+}
+
+// held fails once it is not.
+func (r *renewal) held() error {
+	if why := r.lost.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// A claim is our right to drive a deployment of Redis, as every master has it: two that do so would
+// mend each other's faults, and take each other's locks for their own.
 type claim struct {
+	renewal
+
 	owner  string
 	places []place
 	access access
-	log    *slog.Logger
-	rival  atomic.Pointer[string] // who has it instead; nil as long as it is ours
-	stop   func()                 // nil before it was taken
 }
 
 // A place is a key that one of several servers takes writes for: the claim
@@ -54,37 +80,25 @@ type place struct {
 // newClaim is a claim to the deployment, which is to be taken. The discovery's connections must stay open until it
 // was released.
 func (s *discovery) newClaim(log *slog.Logger) *claim {
-	return &claim{owner: claimOwner(), places: s.places(), access: s.redis, log: log}
+	return &claim{renewal: renewal{log: log}, owner: claimOwner(), places: s.places(), access: s.redis}
 }
 
 // takeAll takes the deployment, or fails with [ErrUsage] and names who has it.
 func (c *claim) takeAll(ctx context.Context) error {
 	c.stop = func() {} // from now on there is something to release
 	for _, p := range c.places {
-		if err := c.take(ctx, c.access, p); err != nil {
+		if err := c.take(ctx, p); err != nil {
 			return err
 		}
 	}
-	c.stop = renewing(func(ctx context.Context) { c.everywhere(ctx, c.renew) })
+	c.begin(func(ctx context.Context) { c.everywhere(ctx, c.renew) })
 	return nil
 }
 
 // claimOwner names this run in a claim.
 func claimOwner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
+	host, _ := os.Hostname()
 	return fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8])
-}
-
-// renewing repeats a claim, five times in a lease, until it is stopped.
-func renewing(renew func(context.Context)) (stop func()) {
-	return await.Behind(context.Background(), func(ctx context.Context) {
-		for await.Pause(ctx, claimLease/5) == nil {
-			renew(ctx)
-		}
-	})
 }
 
 // places are one for each master. Their order is the same for every run, so
@@ -99,9 +113,9 @@ func (s *discovery) places() []place {
 	slices.SortFunc(masters, func(a, b *foundServer) int { return strings.Compare(a.info.id, b.info.id) })
 	var places []place
 	for _, m := range masters {
-		p := place{key: claimKey, servers: []*foundServer{m}}
+		p := place{key: bootstrap.ClaimKey, servers: []*foundServer{m}}
 		if m.info.mode == modeCluster {
-			p.key = bootstrap.KeyIn(claimKey, m.slot)
+			p.key = bootstrap.KeyIn(bootstrap.ClaimKey, m.slot)
 		}
 		for _, f := range s.found {
 			if f.kind == topologies.Redis && f.master == m.announced {
@@ -114,22 +128,20 @@ func (s *discovery) places() []place {
 }
 
 // take claims one place.
-func (c *claim) take(ctx context.Context, a access, p place) error {
+func (c *claim) take(ctx context.Context, p place) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	master := p.servers[0]
-	who, answer := "", error(nil)
-	late := await.Until(ctx, func() error {
-		who, answer = c.ask(ctx, master.client, p.key)
+	master, who := p.servers[0], ""
+	err := await.While(ctx, func(err error) bool { // the claim of another run just ended, or it is slow
 		var netErr net.Error
-		if errors.Is(answer, redis.Nil) || errors.As(answer, &netErr) && netErr.Timeout() {
-			return answer // the claim of another run just ended, or it is slow
-		}
-		return nil
+		return errors.Is(err, redis.Nil) || errors.As(err, &netErr) && netErr.Timeout()
+	}, func() (err error) {
+		who, err = c.ask(ctx, master.client, p.key)
+		return err
 	})
-	switch err := cmp.Or(late, answer); {
+	switch {
 	case err != nil:
-		return a.refused(master.announced, err)
+		return c.access.refused(master.announced, err)
 	case who == c.owner:
 		return nil
 	default:
@@ -173,21 +185,10 @@ func (c *claim) renew(ctx context.Context, rdb *redis.Client, key string) {
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
 	case who != "" && who != c.owner:
-		if c.rival.CompareAndSwap(nil, &who) {
-			c.log.WarnContext(ctx, "another run has claimed the deployment", "owner", who)
-		}
+		c.lose(ctx, fmt.Errorf("another run drives it now: %s", who))
 	default:
 		_ = rdb.Set(ctx, key, c.owner, claimLease).Err() // replicas refuse
 	}
-}
-
-// held fails once another run has the deployment, as it can after we stood still
-// for longer than the lease.
-func (c *claim) held() error {
-	if who := c.rival.Load(); who != nil {
-		return fmt.Errorf("another run drives it now: %s", *who)
-	}
-	return nil
 }
 
 // release gives the deployment up, and sees that no server has the claim any

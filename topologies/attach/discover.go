@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,16 +85,9 @@ const (
 
 // words say what a server of a mode is.
 func words(mode string) string {
-	switch mode {
-	case modeAlone:
-		return "a server on its own"
-	case modeSentinel:
-		return "a sentinel"
-	case modeCluster:
-		return "a node of a cluster"
-	default:
-		return "of mode " + mode
-	}
+	return cmp.Or(map[string]string{
+		modeAlone: "a server on its own", modeSentinel: "a sentinel", modeCluster: "a node of a cluster",
+	}[mode], "of mode "+mode)
 }
 
 // expect refuses a server of another mode than the topology has there.
@@ -208,15 +202,9 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 
 // ask has a sentinel say something of what it watches: one server, or a list of them.
 func (s *discovery) ask(ctx context.Context, f *foundServer, args ...any) ([]map[string]string, error) {
-	reply, err := f.client.Do(ctx, append([]any{"SENTINEL"}, args...)...).Result()
+	all, err := bootstrap.AskSentinel(ctx, f.client, args...)
 	if err != nil {
 		return nil, s.sentinels.refused(f.announced, err)
-	}
-	var all []map[string]string
-	if list, ok := reply.([]any); ok {
-		for _, one := range list {
-			all = append(all, bootstrap.Fields(one))
-		}
 	}
 	return all, nil
 }
@@ -289,22 +277,17 @@ func (s *discovery) chooseMaster(ctx context.Context, f *foundServer) error {
 	if err != nil {
 		return err
 	}
-	var names []string
+	all := strings.Join(names.Of(masters, func(m map[string]string) string { return m["name"] }), ", ")
+	if s.masterName == "" && len(masters) > 1 {
+		return usage("sentinel %s watches several masters, of which one must be named: %s", f.announced, all)
+	}
 	for _, m := range masters {
-		names = append(names, m["name"])
 		if m["name"] == cmp.Or(s.masterName, m["name"]) {
-			s.master = addressOf(m)
+			s.masterName, s.master = m["name"], addressOf(m)
+			return nil
 		}
 	}
-	switch {
-	case s.masterName == "" && len(names) == 1:
-		s.masterName = names[0]
-	case s.masterName == "":
-		return usage("sentinel %s watches several masters, of which one must be named: %s", f.announced, listed(names))
-	case !slices.Contains(names, s.masterName):
-		return usage("sentinel %s watches no master named %s, but %s", f.announced, s.masterName, listed(names))
-	}
-	return nil
+	return usage("sentinel %s watches no master named %s, but %s", f.announced, s.masterName, cmp.Or(all, "none"))
 }
 
 // watched finds the master and its replicas, as a sentinel has them.

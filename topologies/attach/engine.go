@@ -19,7 +19,7 @@ import (
 	dockercontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/topologies/internal/docker"
 )
 
 // The labels by which Compose marks its containers.
@@ -28,12 +28,9 @@ const (
 	serviceLabel = "com.docker.compose.service"
 )
 
-// An engine is a Docker engine, as attach uses it.
-type engine struct{ docker *client.Client }
-
 // newEngine is the engine that DOCKER_HOST names, or the local one; with TLS, if the certificates are in
 // DOCKER_CERT_PATH. The client keeps no connection open, so that there is nothing to close.
-func newEngine() (*engine, error) {
+func newEngine() (*client.Client, error) {
 	host := cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)
 	if scheme, _, _ := strings.Cut(host, "://"); scheme != "unix" && scheme != "tcp" {
 		return nil, fmt.Errorf("DOCKER_HOST is %q: only unix:// and tcp:// can be used", host)
@@ -42,12 +39,12 @@ func newEngine() (*engine, error) {
 	// takes for a wish to use TLS.
 	transport := &http.Transport{DisableKeepAlives: true, Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP1(true)
-	docker, err := client.New(client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
+	engine, err := client.New(client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
 		client.WithTLSClientConfigFromEnv(), client.WithHost(host), client.WithAPIVersionFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("DOCKER_HOST is %q: %w", host, err)
 	}
-	return &engine{docker}, nil
+	return engine, nil
 }
 
 // A container is one server of a compose project, or its toxiproxy.
@@ -110,10 +107,10 @@ func outside(p dockercontainer.PortSummary) string {
 	return netip.AddrPortFrom(host, p.PublicPort).String()
 }
 
-// project lists the containers of a compose project, stopped ones too.
-func (e *engine) project(ctx context.Context, name string) ([]container, error) {
-	list, err := e.docker.ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: client.Filters{}.Add("label", projectLabel+"="+name),
+// containersOf lists the containers of a compose project, stopped ones too.
+func containersOf(ctx context.Context, engine *client.Client, project string) ([]container, error) {
+	list, err := engine.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", projectLabel+"="+project),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
@@ -126,52 +123,12 @@ func (e *engine) project(ctx context.Context, name string) ([]container, error) 
 	return found, nil
 }
 
-// state is what a container does: running, paused, exited.
-func (e *engine) state(ctx context.Context, id string) (string, error) {
-	c, err := e.docker.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("docker: %w", err)
-	case c.Container.State == nil:
-		return "", fmt.Errorf("docker: it tells no state of container %s", id)
-	default:
-		return string(c.Container.State.Status), nil
-	}
-}
-
-// act kills, starts, pauses or unpauses a container.
-func (e *engine) act(ctx context.Context, id, what string) error {
-	var err error
-	switch what {
-	case "kill":
-		_, err = e.docker.ContainerKill(ctx, id, client.ContainerKillOptions{})
-	case "start":
-		_, err = e.docker.ContainerStart(ctx, id, client.ContainerStartOptions{})
-	case "pause":
-		err = await.Frozen(ctx, func(ctx context.Context) error {
-			_, err := e.docker.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-			return err
-		})
-	case "unpause":
-		_, err = e.docker.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
-	default:
-		err = fmt.Errorf("a container can't be told to %s", what)
-	}
-	if err != nil {
-		return fmt.Errorf("docker: %w", err)
-	}
-	return nil
-}
-
-// logs copies what a container without a terminal wrote so far.
-func (e *engine) logs(ctx context.Context, id string, to io.Writer) error {
-	written, err := e.docker.ContainerLogs(ctx, id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
+// writeLogs copies what a container without a terminal wrote so far.
+func writeLogs(ctx context.Context, c *docker.Container, to io.Writer) error {
+	written, err := c.Engine.ContainerLogs(ctx, c.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
 	if err == nil {
 		_, err = stdcopy.StdCopy(to, to, written)
 		err = errors.Join(err, written.Close())
 	}
-	if err != nil {
-		return fmt.Errorf("docker: logs of %s: %w", id, err)
-	}
-	return nil
+	return err
 }

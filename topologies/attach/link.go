@@ -40,7 +40,7 @@ type link struct {
 	made  int             // toxics, so that each has a name of its own
 	put   map[string]bool // the toxics that lie on it
 	shut  bool            // by us
-	conns map[*conn]struct{}
+	conns int             // of clients, that are open
 }
 
 // Name is the link's name.
@@ -61,29 +61,18 @@ func (w *link) Cut() (mend func()) {
 	})
 }
 
-// follow makes the proxy be shut or open, as the cuts want it. There is a marker
-// from before it is shut until after it is open again, so that the next run
-// knows, at whatever moment this one is killed.
+// follow has the proxy disabled or enabled, as the cuts want it.
 func (w *link) follow() error {
-	if want := w.cuts > 0; want == w.shut {
+	want := w.cuts > 0
+	if want == w.shut {
 		return nil
 	}
-	if w.shut {
-		if err := enable(*w.Proxy, true); err != nil {
-			return err
-		}
-		if err := w.toxiproxy.unmark(w.Proxy); err != nil {
-			return err
-		}
-		w.shut = false
-		return nil
+	w.shut = true // it may be, even if the answer gets lost
+	err := enable(*w.Proxy, !want)
+	if err == nil {
+		w.shut = want
 	}
-	// It may be marked, and shut, even if the answer got lost.
-	w.shut = true
-	if err := w.toxiproxy.mark(w.Proxy); err != nil {
-		return err
-	}
-	return enable(*w.Proxy, false)
+	return err
 }
 
 // Reset closes every connection once, by shutting the proxy for a moment, and
@@ -94,7 +83,7 @@ func (w *link) Reset() int {
 	if w.cuts > 0 {
 		return 0
 	}
-	open := len(w.conns)
+	open := w.conns
 	if w.peers != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), meetTimeout)
 		defer cancel()
@@ -196,8 +185,8 @@ func (w *link) leftover() (found bool) {
 			found = true
 		}
 	}
-	w.shut = w.marked
-	return found || w.marked
+	w.shut = !w.Enabled
+	return found || w.shut
 }
 
 // restore ends every fault.
@@ -229,14 +218,13 @@ func (w *link) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	w.conns[c] = struct{}{}
-	w.mu.Unlock()
-	c.closed = func() {
+	count := func(n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.conns, c)
+		w.conns += n
 	}
+	count(1)
+	c.closed = sync.OnceFunc(func() { count(-1) })
 	return w.access.secure(ctx, c, w.announced)
 }
 
@@ -261,12 +249,7 @@ func dialTCP(ctx context.Context, at, announced string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := c.(*net.TCPConn)
-	if !ok {
-		_ = c.Close()
-		return nil, fmt.Errorf("dial %s: not TCP", at)
-	}
-	return &conn{TCPConn: tcp, announced: address(announced)}, nil
+	return &conn{TCPConn: c.(*net.TCPConn), announced: address(announced)}, nil
 }
 
 // RemoteAddr is the address that the server announces.

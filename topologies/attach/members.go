@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -63,7 +62,6 @@ func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store 
 		err = m.open(ctx, b.Log)
 	}
 	if err != nil {
-		store.Close()
 		return nil, fmt.Errorf("attach to topology %s: %w", t.Name, err)
 	}
 	without := map[topologies.Capability]string{
@@ -207,14 +205,12 @@ func (m *members) dialer(zone string) bootstrap.Dialer {
 // A memberClaim is our right to drive members.
 type memberClaim struct {
 	bootstrap.Claim
-	log  *slog.Logger
-	stop func()
-	lost atomic.Bool
+	renewal
 }
 
 // take claims the members, and sees that each knows of it: one that does not is of another cluster.
 func (m *members) take(ctx context.Context, log *slog.Logger) (*memberClaim, error) {
-	c := &memberClaim{log: log}
+	c := &memberClaim{renewal: renewal{log: log}}
 	var members []bootstrap.Address
 	for _, name := range m.topology.Servers() {
 		members = append(members, m.nodes[name].At)
@@ -245,23 +241,12 @@ func (m *members) take(ctx context.Context, log *slog.Logger) (*memberClaim, err
 	if other != "" {
 		return nil, errors.Join(usage("%s is of another cluster than %s", other, knows), c.Release(ctx))
 	}
-	c.stop = renewing(c.renew)
+	c.begin(func(ctx context.Context) {
+		if err := c.Renew(ctx); errors.Is(err, bootstrap.ErrClaimLost) {
+			c.lose(ctx, err)
+		}
+	})
 	return c, nil
-}
-
-func (c *memberClaim) renew(ctx context.Context) {
-	if err := c.Renew(ctx); errors.Is(err, bootstrap.ErrClaimLost) && !c.lost.Swap(true) {
-		c.log.WarnContext(ctx, "the claim to the deployment is lost", "error", err)
-	}
-}
-
-// held fails once the claim is lost, as it can be after we stood still for longer than
-// the lease.
-func (c *memberClaim) held() error {
-	if c.lost.Load() {
-		return bootstrap.ErrClaimLost
-	}
-	return nil
 }
 
 // end removes what was written under the claim, and gives it up. Where it is lost, another

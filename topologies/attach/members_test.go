@@ -63,16 +63,13 @@ func runEnsemble(t *testing.T, name string) *ensemble {
 	topology, err := topologies.ByName(name)
 	require.NoError(t, err)
 	e := &ensemble{topology, bootstrap.NewConsensus(topology.Store()), map[string]bootstrap.Address{}, map[string]func(){}}
-	t.Cleanup(e.store.Close)
 	for _, member := range topology.Servers() {
 		at := netip.AddrPortFrom(ownAddress(), nextPort())
 		bus := nextPort()
 		e.at[member] = bootstrap.Address{Listen: at, Announced: at, Bus: bus, AnnouncedBus: bus, Election: nextPort()}
 	}
 	for _, member := range topology.Servers() {
-		c, err := e.store.Configure(topology, member, e.at)
-		require.NoError(t, err)
-		e.kills[member] = runMember(t, binary, c)
+		e.kills[member] = runMember(t, binary, e.store.Configure(topology, member, e.at))
 	}
 	ctx := within(t)
 	require.NoError(t, await.Until(ctx, func() error {
@@ -95,11 +92,7 @@ func runMember(t *testing.T, binary process.Binary, c bootstrap.Config) (kill fu
 	t.Helper()
 	folder, err := scratch.MakeFast("attach") // a busy disk costs a leader its office
 	require.NoError(t, err)
-	for file, content := range c.Files {
-		at := filepath.Join(folder.Path, file)
-		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
-		require.NoError(t, os.WriteFile(at, []byte(content), 0o600))
-	}
+	require.NoError(t, c.Write(folder.Path))
 	out, err := os.Create(filepath.Join(folder.Path, "log"))
 	require.NoError(t, err)
 	defer out.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/docker"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
@@ -80,9 +81,11 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 	}
 	version := ""
 	for _, f := range s.found {
-		sv := &server{foundServer: f, engine: s.proxies.engine, direct: s.proxies.direct(f.announced), access: s.access(f), logs: logs, claim: c}
+		sv := &server{foundServer: f, direct: s.proxies.direct(f.announced), access: s.access(f), logs: logs, claim: c}
 		in, ok := s.proxies.container(s.topology, f.name, f.announced)
-		sv.container = in.ID
+		if ok {
+			sv.container = &docker.Container{Engine: s.proxies.engine, ID: in.ID}
+		}
 		switch {
 		case s.proxies.engine == nil:
 			sv.why = "no compose project is named, so that no process can be reached"
@@ -113,7 +116,6 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 	if !b.Yes && len(t.Shards()) > 0 {
 		without[topologies.Failovers] = noLeave
 	}
-	d := &dialer{discovery: s, wires: wires}
 	b.Log.InfoContext(ctx, "found", "topology", s.topology, "redis", version, "servers", slices.Sorted(maps.Keys(nodes)), "links", len(t.Links))
 	return bootstrap.Parts{
 		Topology: t, Version: version, Nodes: nodes,
@@ -124,7 +126,7 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 			return nil
 		},
 		Dial: func(zone string) bootstrap.Dialer {
-			return func(ctx context.Context, _, addr string) (net.Conn, error) { return d.dial(ctx, zone, addr) }
+			return func(ctx context.Context, _, addr string) (net.Conn, error) { return s.dial(ctx, wires, zone, addr) }
 		},
 		Client: func(o *redis.UniversalOptions) {
 			o.Username, o.Password = b.Username, b.Password
@@ -178,7 +180,7 @@ func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]
 		}
 		w := &link{
 			linkProxy: g, announced: sv.announced, access: sv.access,
-			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{}, conns: map[*conn]struct{}{},
+			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{},
 		}
 		w.Prober = probe.Prober{Link: g.link(sv.kind), Open: func(ctx context.Context) (net.Conn, error) { return sv.access.dial(ctx, g.at, sv.announced) }}
 		w.Greet = probe.Greeting(w.Link.Kind)
@@ -227,23 +229,17 @@ func (b Backend) whyNoProxies(s *discovery) string {
 	return fmt.Sprintf("toxiproxy has no proxy for %s", strings.Join(lacking, ", "))
 }
 
-// A dialer connects clients to the addresses that servers announce.
-type dialer struct {
-	discovery *discovery
-	wires     map[string]*link
-}
-
-// dial goes through the zone's proxy, where there is one. The options of the client bound it.
-func (d *dialer) dial(ctx context.Context, zone, announced string) (net.Conn, error) {
-	at, a := d.discovery.proxies.direct(announced), d.discovery.redis
-	for _, f := range d.discovery.found {
+// dial goes through a zone's proxy, where there is one, to an address that servers announce. The options of the client bound it.
+func (s *discovery) dial(ctx context.Context, wires map[string]*link, zone, announced string) (net.Conn, error) {
+	at, a := s.proxies.direct(announced), s.redis
+	for _, f := range s.found {
 		if f.announced != announced {
 			continue
 		}
-		if w := d.wires[zone+">"+f.name]; w != nil {
+		if w := wires[zone+">"+f.name]; w != nil {
 			return w.dial(ctx)
 		}
-		a = d.discovery.access(f)
+		a = s.access(f)
 	}
 	c, err := dialTCP(ctx, at, announced)
 	if err != nil {

@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -8,9 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2/client"
+	"github.com/moby/moby/client"
 
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -29,24 +34,23 @@ type linkProxy struct {
 
 	from, to string
 	bus      bool
-	marked   bool   // as shut by a run that was killed
 	at       string // where it is dialled from here
 	target   string // its upstream, as it is dialled from here
 }
 
 // A proxySet is what stands before the servers, and where they run: the proxies of a
-// toxiproxy, and the containers of a compose project. Either may be missing.
+// toxiproxy, and the containers of a compose project. Either may be missing. All addresses
+// in it, and those that servers announce, have a host and a port.
 type proxySet struct {
 	toxiproxy  *toxiproxyAPI
 	proxied    *container // the one that toxiproxy runs in
 	gates      []linkProxy
-	engine     *engine
+	engine     *client.Client
 	containers []container
 }
 
 // open finds the proxies that stand for links. None is an error that lists what there
-// is instead; so is one that is disabled, unless we did that and have leave to
-// undo it.
+// is instead; so is one that is disabled, unless we have leave to enable it.
 func (y *proxySet) open(all map[string]*toxiproxy.Proxy, yes bool) error {
 	names := slices.Sorted(maps.Keys(all))
 	for _, name := range names {
@@ -56,38 +60,22 @@ func (y *proxySet) open(all map[string]*toxiproxy.Proxy, yes bool) error {
 		}
 		g := linkProxy{Proxy: all[name], from: from}
 		g.to, g.bus = strings.CutSuffix(to, ".bus")
-		_, g.marked = all[markerPrefix+name]
-		if !g.Enabled && g.marked && !yes {
-			return usage("proxy %s was disabled by a run that was killed; with leave to disturb the deployment (--yes) the next one enables it", name)
-		}
-		if !g.Enabled && !g.marked {
-			return usage("proxy %s is disabled; enable it, or all by a POST to %s/reset", name, y.toxiproxy.base)
+		if !g.Enabled && !yes {
+			return usage("proxy %s is disabled, as by a run that was killed; one with leave to disturb the deployment (--yes) enables it", name)
 		}
 		g.at, g.target = y.listener(g.Listen), y.upstream(g.Upstream)
 		y.gates = append(y.gates, g)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, markerPrefix) })
 	if len(y.gates) == 0 {
 		return usage("toxiproxy at %s has no proxy that is named as a link, such as zone-a>redis-1, but %s",
-			y.toxiproxy.base, listed(names))
+			y.toxiproxy.at, cmp.Or(strings.Join(names, ", "), "none"))
 	}
 	return nil
 }
 
-// listed is a list of names for an error.
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
 // listener is where an address is reached on which toxiproxy listens.
 func (y *proxySet) listener(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
+	host, port, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified() && !ip.IsLoopback()) {
 		return address
 	}
@@ -102,15 +90,13 @@ func (y *proxySet) beside(port string) string {
 			return at
 		}
 	}
-	return net.JoinHostPort(y.toxiproxy.host(), port)
+	host, _, _ := net.SplitHostPort(y.toxiproxy.at)
+	return net.JoinHostPort(host, port)
 }
 
 // upstream is where an address is reached that toxiproxy dials.
 func (y *proxySet) upstream(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
+	host, port, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return y.beside(port)
 	}
@@ -142,14 +128,11 @@ func (y *proxySet) outside(host, port string) string {
 // listener of their peers' proxy; where there is none, they announce the address
 // that the proxies lead to. The user may also name the listener of a zone's proxy.
 func (y *proxySet) behind(address string) (linkProxy, bool) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return linkProxy{}, false
-	}
+	_, port, _ := net.SplitHostPort(address)
 	for _, test := range []func(linkProxy) bool{
 		func(g linkProxy) bool {
-			_, listen, err := net.SplitHostPort(g.Listen)
-			return err == nil && g.from == peers && listen == port
+			_, listen, _ := net.SplitHostPort(g.Listen)
+			return g.from == peers && listen == port
 		},
 		func(g linkProxy) bool { return g.Upstream == address || g.target == address },
 		func(g linkProxy) bool { return g.at == address },
@@ -178,10 +161,7 @@ func (y *proxySet) direct(announced string) string {
 	if g, ok := y.behind(announced); ok {
 		return g.target
 	}
-	host, port, err := net.SplitHostPort(announced)
-	if err != nil {
-		return announced
-	}
+	host, port, _ := net.SplitHostPort(announced)
 	return y.outside(host, port)
 }
 
@@ -201,7 +181,7 @@ func (y *proxySet) upstreams() []string {
 		}
 	}
 	var addresses []string
-	for _, name := range slices.SortedFunc(maps.Keys(first), byNumber) {
+	for _, name := range slices.SortedFunc(maps.Keys(first), say.Natural) {
 		addresses = append(addresses, first[name])
 	}
 	return addresses
@@ -215,10 +195,7 @@ func (y *proxySet) container(topology, node, announced string) (container, bool)
 			return c, true
 		}
 	}
-	host, port, err := net.SplitHostPort(announced)
-	if err != nil {
-		return container{}, false
-	}
+	host, port, _ := net.SplitHostPort(announced)
 	for _, c := range y.containers {
 		// What toxiproxy publishes leads to others.
 		if (y.proxied == nil || c.ID != y.proxied.ID) && (c.answersTo(host) || c.publishes(host, port)) {
@@ -242,14 +219,6 @@ func (g linkProxy) link(to topologies.Kind) topologies.Link {
 	return l
 }
 
-// byNumber orders names so that redis-2 comes before redis-10.
-func byNumber(a, b string) int {
-	if d := len(a) - len(b); d != 0 && stem(a) == stem(b) {
-		return d
-	}
-	return strings.Compare(a, b)
-}
-
 // byAddress orders addresses as numbers, where they are.
 func byAddress(a, b string) int {
 	x, errX := netip.ParseAddrPort(a)
@@ -260,8 +229,6 @@ func byAddress(a, b string) int {
 	return x.Compare(y)
 }
 
-func stem(name string) string { return strings.TrimRight(name, "0123456789") }
-
 // numbered is a name that none of the taken has: "redis-1".
 func numbered(kind topologies.Kind, taken map[string]bool) string {
 	for i := 1; ; i++ {
@@ -269,4 +236,65 @@ func numbered(kind topologies.Kind, taken map[string]bool) string {
 			return name
 		}
 	}
+}
+
+// apiTimeout bounds one request to a toxiproxy. Some hang for ever: removing a
+// toxic from a connection on which a server pushes data to a client that is
+// gone does (Shopify/toxiproxy #427).
+const apiTimeout = 5 * time.Second
+
+// A toxiproxyAPI is the HTTP API of a toxiproxy server.
+type toxiproxyAPI struct {
+	*toxiproxy.Client
+
+	at string // "127.0.0.1:8474"
+}
+
+func newToxiproxy(address string) *toxiproxyAPI {
+	return &toxiproxyAPI{toxiproxy.NewClient(strings.TrimSuffix(address, "/")), withoutScheme(address)}
+}
+
+// withoutScheme is HOST:PORT of an address, which may be that of a URL.
+func withoutScheme(address string) string {
+	for _, scheme := range []string{"http://", "https://"} {
+		address = strings.TrimPrefix(address, scheme)
+	}
+	return strings.TrimSuffix(address, "/")
+}
+
+// inTime does not wait for a request longer than it may take.
+func inTime[T any](ask func() (T, error)) (T, error) {
+	type answer struct {
+		got T
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		got, err := ask()
+		done <- answer{got, err}
+	}()
+	select {
+	case a := <-done:
+		return a.got, a.err
+	case <-time.After(apiTimeout):
+		return *new(T), fmt.Errorf("no answer within %v", apiTimeout)
+	}
+}
+
+// told has something done, which that there is nothing to do is no error of.
+func told(done int, ask func() error) error {
+	_, err := inTime(func() (struct{}, error) { return struct{}{}, ask() })
+	if refused := (*toxiproxy.ApiError)(nil); errors.As(err, &refused) && refused.Status == done {
+		return nil
+	}
+	return err
+}
+
+// proxies are all that there are, by their names.
+func (t *toxiproxyAPI) proxies() (map[string]*toxiproxy.Proxy, error) { return inTime(t.Proxies) }
+
+// enable makes a proxy listen, or close its listener and all connections.
+func enable(p toxiproxy.Proxy, on bool) error {
+	p.Enabled = on
+	return told(0, p.Save)
 }

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,20 +11,21 @@ import (
 	"sync"
 	"time"
 
+	dockercontainer "github.com/moby/moby/api/types/container"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/docker"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
 // A server is one that the program did not start. What runs it is a container, or unknown.
 type server struct {
 	*foundServer
-	engine    *engine
-	container string // its id; empty if there is none
-	why       string // nothing can be done to its process; empty if it can
-	direct    string // where it is dialled past every proxy
+	container *docker.Container // nil if there is none
+	why       string            // nothing can be done to its process; empty if it can
+	direct    string            // where it is dialled past every proxy
 	access    access
 	logs      *scratch.Folder
 	claim     *claim
@@ -38,63 +40,55 @@ func (s *server) Observer() *redis.Client { return s.client }
 // restoreTimeout bounds how long one thing may take that is put back.
 const restoreTimeout = 10 * time.Second
 
-// do has the engine do something to the container, unless nothing may be done, and waits until that is in a
-// state; empty: for nothing.
-func (s *server) do(ctx context.Context, what, state string) error {
+// do does something to the container, unless nothing may be done. It is seen through even if it is called off: the engine
+// would carry it out anyway, perhaps after everything was restored.
+func (s *server) do(ctx context.Context, what string, act func(context.Context) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.why != "" {
 		return fmt.Errorf("%s %s: %s", what, s.name, s.why)
 	}
-	if err := s.engine.act(ctx, s.container, what); err != nil {
-		return fmt.Errorf("%s %s: %w", what, s.name, err)
-	}
-	if state == "" {
-		return nil
-	}
-	return await.Until(ctx, func() error {
-		now, err := s.engine.state(ctx, s.container)
-		if err == nil && now != state {
-			err = fmt.Errorf("container of %s is %s, not %s", s.name, now, state)
-		}
-		return err
-	})
-}
-
-// doThrough is do, which is seen through even if it is called off: the engine would carry it out anyway, perhaps after
-// everything was restored. That it is in the state already is no error where it may be.
-func (s *server) doThrough(ctx context.Context, what, state string, already bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	ctx, cancel, err := await.Through(ctx)
+	if err == nil {
+		defer cancel()
+		s.touched = true
+		err = act(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, s.name, err)
 	}
-	defer cancel()
-	if already && s.why == "" {
-		if now, err := s.engine.state(ctx, s.container); err == nil && now == state {
-			return nil
-		}
-	}
-	s.touched = s.touched || s.why == ""
-	return s.do(ctx, what, state)
+	return nil
 }
 
 // Kill sends SIGKILL to the container and waits until it has exited. To kill one
 // that has is no error.
-func (s *server) Kill(ctx context.Context) error { return s.doThrough(ctx, "kill", "exited", true) }
+func (s *server) Kill(ctx context.Context) error {
+	return s.do(ctx, "kill", func(ctx context.Context) error {
+		if err := s.container.Kill(ctx); err != nil {
+			return err
+		}
+		return s.container.Ended(ctx)
+	})
+}
 
 // Pause freezes the container.
-func (s *server) Pause(ctx context.Context) error { return s.doThrough(ctx, "pause", "paused", false) }
+func (s *server) Pause(ctx context.Context) error { return s.do(ctx, "pause", s.container.Pause) }
+
+// Resume thaws it.
+func (s *server) Resume(ctx context.Context) error { return s.do(ctx, "resume", s.container.Resume) }
 
 // Restart starts the container again and waits until the server answers.
-func (s *server) Restart(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.why == "" {
-		if state, err := s.engine.state(ctx, s.container); err == nil && state != "exited" {
-			return fmt.Errorf("restart %s: it still runs", s.name)
-		}
+func (s *server) Restart(ctx context.Context) error { return s.do(ctx, "start", s.start) }
+
+func (s *server) start(ctx context.Context) error {
+	running, err := s.container.Running(ctx)
+	if err == nil && running {
+		err = errors.New("it still runs")
 	}
-	if err := s.do(ctx, "start", ""); err != nil {
+	if err == nil {
+		err = s.container.Start(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	// With a client of its own: one that failed to dial too often stops trying
@@ -102,17 +96,10 @@ func (s *server) Restart(ctx context.Context) error {
 	c := s.access.observer(s.direct, s.announced, lookTimeout)
 	defer c.Close()
 	if err := await.Until(ctx, func() error { return c.Ping(ctx).Err() }); err != nil {
-		return fmt.Errorf("await %s: %w\n%s", s.name, err, bootstrap.TailLog(s.Log()))
+		return fmt.Errorf("%w\n%s", err, bootstrap.TailLog(s.Log()))
 	}
 	s.claim.again(ctx, s.foundServer, c)
 	return nil
-}
-
-// Resume thaws it.
-func (s *server) Resume(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.do(ctx, "unpause", "running")
 }
 
 // noWiping is why Wipe does nothing.
@@ -133,12 +120,12 @@ func (s *server) restore() error {
 	if !touched {
 		return nil
 	}
-	switch state, err := s.engine.state(ctx, s.container); {
+	switch state, err := s.container.State(ctx); {
 	case err != nil:
 		return err
-	case state == "paused":
+	case state == dockercontainer.StatePaused:
 		return s.Resume(ctx)
-	case state == "exited":
+	case state == dockercontainer.StateExited:
 		return s.Restart(ctx)
 	default:
 		return nil // what was asked for did not happen, or is over
@@ -148,7 +135,7 @@ func (s *server) restore() error {
 // Log is a copy of what the container has written so far; empty if there is
 // none.
 func (s *server) Log() string {
-	if s.container == "" {
+	if s.container == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
@@ -158,7 +145,7 @@ func (s *server) Log() string {
 		return ""
 	}
 	defer file.Close()
-	if err := s.engine.logs(ctx, s.container, file); err != nil {
+	if err := writeLogs(ctx, s.container, file); err != nil {
 		return ""
 	}
 	return file.Name()
@@ -170,11 +157,11 @@ func (s *server) Log() string {
 func (s *server) callers(bus bool) func(context.Context) int {
 	if bus {
 		return func(ctx context.Context) int {
-			links, err := s.client.WithTimeout(meetTimeout).Do(ctx, "CLUSTER", "LINKS").Slice()
+			links, err := s.client.WithTimeout(meetTimeout).ClusterLinks(ctx).Result()
 			if err != nil {
 				return 0
 			}
-			return len(slices.DeleteFunc(links, func(l any) bool { return bootstrap.Fields(l)["direction"] != "from" }))
+			return len(slices.DeleteFunc(links, func(l redis.ClusterLink) bool { return l.Direction != "from" }))
 		}
 	}
 	return func(ctx context.Context) int {

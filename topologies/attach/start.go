@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 )
@@ -162,7 +163,7 @@ func (y *proxySet) enter(ctx context.Context, project string) error {
 	if y.engine, err = newEngine(); err != nil {
 		return usage("%w", err)
 	}
-	if y.containers, err = y.engine.project(ctx, project); err != nil {
+	if y.containers, err = containersOf(ctx, y.engine, project); err != nil {
 		return fmt.Errorf("%w: no Docker engine answers: %w", topologies.ErrMissing, err)
 	}
 	if len(y.containers) == 0 {
@@ -219,6 +220,6 @@ func (s *discovery) assignNames() error {
 			taken[f.name] = true
 		}
 	}
-	slices.SortStableFunc(s.found, func(a, b *foundServer) int { return byNumber(a.name, b.name) })
+	slices.SortStableFunc(s.found, func(a, b *foundServer) int { return say.Natural(a.name, b.name) })
 	return nil
 }

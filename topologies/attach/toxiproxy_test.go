@@ -9,18 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/netip"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -199,8 +193,6 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	t.Run("leftovers of a killed run", func(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"lockchaos-1","type":"bandwidth","attributes":{"rate":0}}`)
 		s.must(t, http.MethodPost, "proxies/zone-a%3Eredis-1/toxics", `{"name":"ours","type":"latency","attributes":{"latency":1}}`)
-		shut := fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at)
-		s.must(t, http.MethodPost, "proxies", shut)
 		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
 		d := attached(t, i, b)
 		now := s.must(t, http.MethodGet, "proxies", "")
@@ -209,25 +201,6 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 		require.NoError(t, probe(t, d.Proxy("zone-b>redis-1"), time.Minute))
 		require.Contains(t, now, "ours", "what is somebody else's stays")
 		s.must(t, http.MethodPost, "reset", "")
-	})
-	t.Run("a run that was killed before it shut what it had marked", func(t *testing.T) {
-		before := s.must(t, http.MethodGet, "proxies", "")
-		s.must(t, http.MethodPost, "proxies", fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at))
-		d := attached(t, i, b)
-		require.Equal(t, before, s.must(t, http.MethodGet, "proxies", ""))
-		require.NoError(t, probe(t, d.Proxy("zone-b>redis-1"), time.Minute))
-	})
-	t.Run("what is shut is marked at every moment", func(t *testing.T) {
-		b := b
-		w := watched(t, s, "zone-b>redis-1")
-		b.Toxiproxy = w.address
-		d := attached(t, i, b)
-		for range 20 {
-			d.Proxy("zone-b>redis-1").Cut()()
-		}
-		require.NoError(t, d.Close())
-		require.GreaterOrEqual(t, w.shut.Load(), int64(20), "it is seen while it is shut")
-		require.Zero(t, w.unmarked.Load(), "and never without a marker")
 	})
 	t.Run("without leave", func(t *testing.T) {
 		b := b
@@ -244,12 +217,9 @@ func TestLinksOfAStockToxiproxy(t *testing.T) {
 	})
 	t.Run("disabled", func(t *testing.T) {
 		s.must(t, http.MethodPost, "proxies/zone-b%3Eredis-1", `{"enabled":false}`)
-		refused(t, b, topologies.Single, "proxy zone-b>redis-1 is disabled")
-		s.must(t, http.MethodPost, "proxies", fmt.Sprintf(`{"name":"lockchaos-shut:zone-b>redis-1","listen":"127.0.0.1:0","upstream":%q,"enabled":false}`, at))
 		b := b
 		b.Yes = false
-		refused(t, b, topologies.Single, "proxy zone-b>redis-1 was disabled by a run that was killed")
-		s.must(t, http.MethodDelete, "proxies/lockchaos-shut:zone-b%3Eredis-1", "")
+		refused(t, b, topologies.Single, "proxy zone-b>redis-1 is disabled")
 		s.must(t, http.MethodPost, "reset", "")
 	})
 	t.Run("named otherwise", func(t *testing.T) {
@@ -308,50 +278,6 @@ func TestToxicsOfAToxiproxy(t *testing.T) {
 		mend()
 		require.NoError(t, d.Close())
 	}
-}
-
-// A watcher passes requests on to a Toxiproxy, one at a time, and looks at a proxy after each.
-type watcher struct {
-	address        string
-	shut, unmarked atomic.Int64 // how often it was shut, and how often so without a marker
-}
-
-func watched(t *testing.T, s stock, name string) *watcher {
-	t.Helper()
-	var w watcher
-	var turn sync.Mutex
-	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.api})
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		turn.Lock()
-		defer turn.Unlock()
-		to.ServeHTTP(out, r)
-		var all map[string]struct {
-			Enabled bool `json:"enabled"`
-		}
-		said, err := s.ask(http.MethodGet, "proxies", "")
-		if err == nil {
-			err = json.Unmarshal([]byte(said), &all)
-		}
-		if err != nil {
-			t.Errorf("watch %s: %v", name, err)
-			return
-		}
-		if all[name].Enabled {
-			return
-		}
-		w.shut.Add(1)
-		if _, marked := all["lockchaos-shut:"+name]; !marked {
-			w.unmarked.Add(1)
-		}
-	}))
-	require.NoError(t, server.Listener.Close())
-	var err error
-	server.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(ownAddress().String(), "0")) // where the proxies are
-	require.NoError(t, err)
-	server.Start()
-	t.Cleanup(server.Close)
-	w.address = server.Listener.Addr().String()
-	return &w
 }
 
 // listens is where a proxy listens.

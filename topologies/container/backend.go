@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/docker"
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
@@ -118,10 +119,7 @@ func (g *resources) make(ctx context.Context, t topologies.Topology, i image) er
 	}
 	var group errgroup.Group // in which one that fails leaves the others alone
 	for _, name := range append(t.Servers(), t.Of(topologies.Sentinel)...) {
-		config, err := g.program.store.Configure(t, name, g.addresses)
-		if err != nil {
-			return errors.Join(err, group.Wait())
-		}
+		config := g.program.store.Configure(t, name, g.addresses)
 		config.Args = slices.Concat(g.program.args, config.Args)
 		n, err := g.node(name, g.addresses[name])
 		if err != nil {
@@ -151,16 +149,16 @@ func (g *resources) claim() error {
 	g.labels = map[string]string{
 		deploymentLabel: filepath.Base(g.dir), harnessLabel: fmt.Sprintf("%s/%d", boot, os.Getpid()), folderLabel: g.dir,
 	}
-	docker, _ := exec.LookPath("docker") // else only Clean is left
-	g.folder, err = scratch.Hold(g.dir, reaperScript, docker, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir)
+	command, _ := exec.LookPath("docker") // else only Clean is left
+	g.folder, err = scratch.Hold(g.dir, reaperScript, command, g.engine.DaemonHost(), deploymentLabel+"="+g.labels[deploymentLabel], g.dir)
 	return err
 }
 
 // node prepares a node with a folder of its own.
 func (g *resources) node(name string, at bootstrap.Address) (*node, error) {
-	n := &node{container: container{engine: g.engine}, program: g.program}
+	n := &node{Container: docker.Container{Engine: g.engine}, program: g.program}
 	var err error
-	n.Host, err = bootstrap.NewHost(g.program.store, name, at, g.dir, &n.container, 0)
+	n.Host, err = bootstrap.NewHost(g.program.store, name, at, g.dir, &n.Container, 0)
 	return n, err
 }
 

@@ -40,14 +40,8 @@ func connect(ctx context.Context) (*client.Client, error) {
 	} else if err = usable(ctx, c.Client); err != nil {
 		err = errors.Join(err, c.Close())
 	}
-	switch {
-	case ctx.Err() != nil: // which is why, if it failed
-		if err == nil {
-			err = c.Close()
-		}
+	if err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
-	case err != nil:
-		return nil, err
 	}
 	return c.Client, nil
 }

@@ -28,7 +28,6 @@ const subnetTries = 20
 type bridge struct {
 	*testcontainers.DockerNetwork
 
-	subnet  netip.Prefix
 	gateway netip.Addr
 }
 
@@ -44,7 +43,7 @@ func makeBridge(ctx context.Context, c *client.Client, labels map[string]string)
 		if err != nil {
 			return nil, fmt.Errorf("make network: %w", err)
 		}
-		b := &bridge{subnet: subnet, gateway: subnet.Addr().Next()}
+		b := &bridge{gateway: subnet.Addr().Next()}
 		b.DockerNetwork, err = network.New(ctx, network.WithLabels(labels), network.WithIPAM(&dockernetwork.IPAM{
 			Config: []dockernetwork.IPAMConfig{{Subnet: subnet, Gateway: b.gateway}},
 		}))
@@ -104,35 +103,16 @@ func letGo(ctx context.Context, c *client.Client, id string, remove func(context
 func insist(ctx context.Context, remove func(context.Context) error, passing ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
-	var refused error
-	for {
-		err := remove(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(err.Error(), p) }):
-			refused = err
-		case ctx.Err() != nil && refused != nil: // which is why it took so long
-			return refused
-		default:
-			return err
-		}
-		if await.Pause(ctx, 10*time.Millisecond) != nil {
-			return refused
-		}
-	}
+	return await.While(ctx, func(err error) bool {
+		return slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(err.Error(), p) })
+	}, func() error { return remove(ctx) })
 }
 
-// address is that of the nth node, from 1; the zero one if the subnet is too
-// small.
+// address is that of the nth node, from 1.
 func (b *bridge) address(n int) netip.Addr {
 	a := b.gateway
 	for range n {
 		a = a.Next()
-	}
-	// The last address of a subnet is for broadcasts.
-	if !b.subnet.Contains(a.Next()) {
-		return netip.Addr{}
 	}
 	return a
 }

@@ -13,23 +13,17 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/network"
 
-	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
+	"github.com/lockchaos/lockchaos/topologies/internal/docker"
 )
 
 // A node is one container, killed and started again under the same name and
 // address. Its folder is on this host: what is in it survives the container.
 type node struct {
 	*bootstrap.Host
-	container
+	docker.Container
 
 	program program
-}
-
-// A container runs a node.
-type container struct {
-	engine *client.Client
-	id     string // empty before create
 }
 
 // startScript lets the server write its log into its folder, from its first
@@ -68,7 +62,7 @@ func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string
 		}),
 	)
 	if made != nil {
-		n.id = made.GetContainerID()
+		n.ID = made.GetContainerID()
 	}
 	if err != nil {
 		return fmt.Errorf("make a container for %s: %w", n.Name(), err)
@@ -78,10 +72,10 @@ func (n *node) create(ctx context.Context, i image, b *bridge, labels map[string
 
 // remove removes the container, also one that runs or is paused.
 func (n *node) remove(ctx context.Context) error {
-	if n.id == "" {
+	if n.ID == "" {
 		return nil
 	}
-	if err := removeContainer(ctx, n.engine, n.id); err != nil && !errdefs.IsNotFound(err) {
+	if err := removeContainer(ctx, n.Engine, n.ID); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove the container of %s: %w", n.Name(), err)
 	}
 	return nil
@@ -94,53 +88,4 @@ func removeContainer(ctx context.Context, c *client.Client, id string) error {
 		_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		return err
 	}, "already in progress", "did not receive an exit event")
-}
-
-// Running reports whether the engine says so.
-func (c *container) Running(ctx context.Context) (bool, error) {
-	seen, err := c.engine.ContainerInspect(ctx, c.id, client.ContainerInspectOptions{})
-	if err != nil {
-		return false, err
-	}
-	return seen.Container.State.Running, nil
-}
-
-// Start starts the container.
-func (c *container) Start(ctx context.Context) error {
-	_, err := c.engine.ContainerStart(ctx, c.id, client.ContainerStartOptions{})
-	return err
-}
-
-// Ended waits until the server has.
-func (c *container) Ended(ctx context.Context) error {
-	end := c.engine.ContainerWait(ctx, c.id, client.ContainerWaitOptions{Condition: dockercontainer.WaitConditionNotRunning})
-	select {
-	case <-end.Result:
-		return nil
-	case err := <-end.Error:
-		return err
-	}
-}
-
-// Kill has the engine kill the server.
-func (c *container) Kill(ctx context.Context) error {
-	_, err := c.engine.ContainerKill(ctx, c.id, client.ContainerKillOptions{Signal: "SIGKILL"})
-	if errdefs.IsConflict(err) { // it does not run
-		err = nil
-	}
-	return err
-}
-
-// Pause freezes the container. The engine answers once it stands still.
-func (c *container) Pause(ctx context.Context) error {
-	return await.Frozen(ctx, func(ctx context.Context) error {
-		_, err := c.engine.ContainerPause(ctx, c.id, client.ContainerPauseOptions{})
-		return err
-	})
-}
-
-// Resume lets a frozen container go on.
-func (c *container) Resume(ctx context.Context) error {
-	_, err := c.engine.ContainerUnpause(ctx, c.id, client.ContainerUnpauseOptions{})
-	return err
 }

@@ -46,7 +46,7 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		err = g.rebind()
 	}
 	if err == nil && b.Shim {
-		parts.Clock, parts.Disk = g.clock, g.disk
+		parts.Instruments = g.instruments
 		err = g.shims()
 	}
 	if err != nil {
@@ -82,11 +82,7 @@ func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bo
 	addresses := g.block.addresses(t)
 	nodes := map[string]bootstrap.Node{}
 	for name, at := range addresses {
-		config, err := g.store.Configure(t, name, addresses)
-		if err != nil {
-			return nil, err
-		}
-		s, err := newServer(name, binary, g.store, at, config, g.folder)
+		s, err := newServer(name, binary, g.store, at, g.store.Configure(t, name, addresses), g.folder)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ type program struct {
 func programs() map[string]program {
 	return map[string]program{
 		topologies.StoreRedis: {store: bootstrap.RedisStore{}, file: file{"redis-server", "program", "`make redis` or `apt-get install redis-server`", BinaryVariable}},
-		topologies.StoreEtcd:  {store: bootstrap.NewEtcd(), file: file{"etcd", "program", "`make etcd` or `apt-get install etcd-server`", EtcdVariable}},
+		topologies.StoreEtcd:  {store: bootstrap.Etcd{}, file: file{"etcd", "program", "`make etcd` or `apt-get install etcd-server`", EtcdVariable}},
 		topologies.StoreZooKeeper: {
 			store: bootstrap.ZooKeeper{}, rebinds: true,
 			file: file{debianJar, "jar", "`make zookeeper` or `apt-get install libzookeeper-java`", ZooKeeperVariable},

@@ -2,7 +2,6 @@ package process_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -36,10 +35,10 @@ func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 	ctx := within(t)
 	downAfter := func() (all []string) {
 		for _, name := range d.Topology().Of(topologies.Sentinel) {
-			masters, err := d.Server(name).Observer().Do(ctx, "SENTINEL", "MASTERS").Slice()
+			masters, err := bootstrap.AskSentinel(ctx, d.Server(name).Observer(), "MASTERS")
 			require.NoError(t, err)
 			for _, m := range masters {
-				all = append(all, fmt.Sprint(m.(map[any]any)["down-after-milliseconds"]))
+				all = append(all, m["down-after-milliseconds"])
 			}
 		}
 		return all
@@ -68,9 +67,9 @@ func TestSentinelsForgiveLinksThatWereCut(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool {
-		replicas, err := d.Server("sentinel-1").Observer().Do(ctx, "SENTINEL", "REPLICAS", "mymaster").Slice()
-		return err == nil && !slices.ContainsFunc(replicas, func(r any) bool {
-			down, _ := strconv.Atoi(bootstrap.Fields(r)["master-link-down-time"])
+		replicas, err := bootstrap.AskSentinel(ctx, d.Server("sentinel-1").Observer(), "REPLICAS", "mymaster")
+		return err == nil && !slices.ContainsFunc(replicas, func(r map[string]string) bool {
+			down, _ := strconv.Atoi(r["master-link-down-time"])
 			return down < 5000
 		})
 	}, time.Minute, 100*time.Millisecond)

@@ -40,7 +40,6 @@ type child struct {
 	dir, log string
 	started  func()                       // before a process is
 	launched func(pid int) (ended func()) // told of each process when it was started, and when it has ended
-	folder   *scratch.Folder              // in which dir is
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -71,7 +70,7 @@ func (c *child) Start(context.Context) error {
 		ended()
 		close(gone)
 	}()
-	return c.folder.Watch(cmd.Process.Pid)
+	return nil
 }
 
 // pid is the process to signal; 0 if it has ended.
@@ -139,7 +138,7 @@ const dialTimeout = 5 * time.Second
 // newServer prepares a server in a folder of its own without starting it.
 func newServer(name string, binary Binary, store bootstrap.Store, at bootstrap.Address, c bootstrap.Config, f *scratch.Folder) (*server, error) {
 	s := &server{child: &child{
-		path: binary.Path, args: slices.Concat(binary.Args, c.Args), folder: f, started: func() {}, launched: func(int) func() { return func() {} },
+		path: binary.Path, args: slices.Concat(binary.Args, c.Args), started: func() {}, launched: func(int) func() { return func() {} },
 	}}
 	var err error
 	if s.Host, err = bootstrap.NewHost(store, name, at, f.Path, s.child, dialTimeout); err != nil {

@@ -3,9 +3,11 @@ package topologiestest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -138,8 +140,11 @@ func (r *record) of(node, what string) (first, last string) {
 	return first, last
 }
 
-// complete fails unless every server was reported once.
+// complete fails unless every server was reported once, and where the name leads.
 func (r *record) complete(t topologies.Topology) error {
+	if _, to := r.of(topologies.Primary, "master"); to == "" && t.Options.ByName() {
+		return errors.New("where the name leads was not reported")
+	}
 	for _, server := range t.Of(topologies.Redis) {
 		if _, role := r.of(server, "role"); role == "" {
 			return fmt.Errorf("the role of %s was not reported", server)
@@ -157,6 +162,9 @@ func (r *record) promotion(t topologies.Topology, old, master string) error {
 	if _, role := r.of(master, "role"); role != topologies.Master {
 		return fmt.Errorf("%s is reported as %q", master, role)
 	}
+	if _, to := r.of(topologies.Primary, "master"); to != master && t.Options.ByName() {
+		return fmt.Errorf("the name is reported to lead to %q", to)
+	}
 	for _, sentinel := range t.Of(topologies.Sentinel) {
 		if _, seen := r.of(sentinel, "master"); seen != master {
 			return fmt.Errorf("%s is reported to take %q for the master", sentinel, seen)
@@ -172,4 +180,19 @@ func (r *record) promotion(t topologies.Topology, old, master string) error {
 		return fmt.Errorf("the epoch of %s went from %q to %q when it replaced %s", master, before, after, old)
 	}
 	return nil
+}
+
+// MasterOf is the master, or the leader, of a shard, on which the servers have agreed before ctx
+// ends; else the test fails. A server may be late to answer on a busy machine, so that one look
+// does not always find it.
+func MasterOf(ctx context.Context, t *testing.T, d topologies.Deployment, shard string) (master string) {
+	t.Helper()
+	err := await.Until(ctx, func() (err error) {
+		master, err = d.Master(ctx, shard)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("the master of %s: %v", shard, err)
+	}
+	return master
 }

@@ -26,7 +26,7 @@ func (s suite) processes() {
 	for _, name := range topology.Members(shard) {
 		role := ""
 		s.await("the role of "+name, func(ctx context.Context) (err error) {
-			role, err = s.role(ctx, name)
+			role, _, err = topologies.RoleOf(ctx, s.d.Server(name).Observer())
 			return err
 		})
 		if role == topologies.Master {

@@ -112,12 +112,12 @@ func (d *deployment) info(ctx context.Context, name string) (map[string]string, 
 	return Info(text), nil
 }
 
-// Info reads what INFO and CLUSTER INFO say.
+// Info reads what INFO and CLUSTER INFO say, and ZooKeeper's srvr.
 func Info(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
-		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[field] = value
+		if field, value, ok := strings.Cut(line, ":"); ok {
+			info[field] = strings.TrimSpace(value)
 		}
 	}
 	return info
@@ -183,3 +183,63 @@ func (c *cluster) forget(ctx context.Context, name string) error {
 // leastMemory is how long a node remembers an election, unless four node
 // timeouts are longer: auth_retry_time in cluster.c of Redis.
 const leastMemory = 4 * time.Second
+
+// configureCluster makes a server a node of a cluster: one in which slots that
+// no node serves affect no other slot, a replica of any age may be promoted, and
+// each stays with its shard.
+func configureCluster(o topologies.Options, at Address) string {
+	return fmt.Sprintf(`cluster-enabled yes
+cluster-config-file %s
+cluster-node-timeout %d
+cluster-port %d
+cluster-announce-ip %s
+cluster-announce-port %d
+cluster-announce-bus-port %d
+cluster-require-full-coverage no
+cluster-replica-validity-factor 0
+cluster-allow-replica-migration no
+`, nodesConf, o.NodeTimeout.Milliseconds(), at.Bus, at.Announced.Addr(), at.Announced.Port(), at.AnnouncedBus)
+}
+
+// configureNodes writes down a cluster as if it had met already, which saves
+// the meeting: all nodes, and the slots that each master serves.
+func configureNodes(t topologies.Topology, myself string, at map[string]Address) string {
+	servers := t.Of(topologies.Redis)
+	id := func(name string) string { return fmt.Sprintf("%040x", slices.Index(servers, name)+1) }
+	var conf strings.Builder
+	for _, name := range servers {
+		n, _ := t.Node(name)
+		a := at[name]
+		flags, of, epoch, slots := "slave", id(n.Of), 0, ""
+		if n.Role == topologies.Master {
+			i := slices.Index(t.Shards(), name)
+			first, last := traffic.SlotRange(i, len(t.Shards()))
+			flags, of, epoch, slots = "master", "-", i+1, fmt.Sprintf(" %d-%d", first, last)
+		}
+		if name == myself {
+			flags = "myself," + flags
+		}
+		fmt.Fprintf(&conf, "%s %s@%d %s %s 0 0 %d connected%s\n", id(name), a.Announced, a.AnnouncedBus, flags, of, epoch, slots)
+	}
+	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", len(t.Shards()))
+	return conf.String()
+}
+
+// firstSlots is the first slot of each shard, by its boot master.
+func firstSlots(t topologies.Topology) map[string]int {
+	first := map[string]int{}
+	shards := t.Shards()
+	for i, shard := range shards {
+		first[shard], _ = traffic.SlotRange(i, len(shards))
+	}
+	return first
+}
+
+// KeyIn is a key of a cluster's slot that begins with the prefix.
+func KeyIn(prefix string, slot int) string {
+	for i := 0; ; i++ {
+		if tag := strconv.Itoa(i); traffic.KeySlot(tag) == slot {
+			return prefix + "{" + tag + "}"
+		}
+	}
+}

@@ -1,15 +1,12 @@
 package bootstrap
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/proxynet"
 )
@@ -95,133 +92,4 @@ func (c Config) Write(dir string) error {
 		}
 	}
 	return nil
-}
-
-// DataFiles are patterns of the files and folders in a server's folder that
-// hold its data: what [topologies.Server.Wipe] removes.
-func DataFiles() []string {
-	return []string{"dump.rdb", "temp-*", "appendonlydir", filepath.Join("data", "version-2")}
-}
-
-// Configure tells how to run a server or sentinel of a topology, given the
-// addresses of all of them.
-func (RedisStore) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
-	n, ok := t.Node(name)
-	if !ok || n.Kind == topologies.Zone {
-		return Config{}, fmt.Errorf("topology %s has no server %q", t.Name, name)
-	}
-	for _, other := range t.Nodes {
-		if _, ok := at[other.Name]; !ok && other.Kind != topologies.Zone {
-			return Config{}, fmt.Errorf("server %s has no address", other.Name)
-		}
-	}
-	if n.Kind == topologies.Sentinel {
-		return Config{
-			Args:  []string{sentinelConf, "--sentinel"},
-			Files: map[string]string{sentinelConf: configureSentinel(at[name], at[t.Shards()[0]])},
-		}, nil
-	}
-	c := Config{Args: []string{redisConf}, Files: map[string]string{}}
-	conf := configureRedis(t.Options, at[name])
-	switch {
-	case t.HasSlots():
-		conf += configureCluster(t.Options, at[name])
-		c.Files[nodesConf] = configureNodes(t, name, at)
-	case n.Role == topologies.Replica:
-		master := at[n.Of].Announced
-		conf += fmt.Sprintf("replicaof %s %d\n", master.Addr(), master.Port())
-	}
-	c.Files[redisConf] = conf
-	return c, nil
-}
-
-// configureRedis has replicas sync through the disk at once: a diskless master
-// waits, and calls a replica online before it is.
-func configureRedis(o topologies.Options, at Address) string {
-	conf := fmt.Sprintf(`port %d
-bind %s
-bind-source-addr %s
-protected-mode no
-dir .
-replica-announce-ip %s
-replica-announce-port %d
-repl-diskless-sync no
-repl-diskless-sync-delay 0
-repl-ping-replica-period 1
-repl-timeout 5
-save ""
-`, at.Listen.Port(), at.Listen.Addr(), at.Listen.Addr(), at.Announced.Addr(), at.Announced.Port())
-	if o.Persistence != topologies.PersistNone && o.Persistence != "" {
-		conf += fmt.Sprintf("appendonly yes\nappendfsync %s\n", o.Persistence)
-	}
-	if o.MinReplicas > 0 {
-		conf += fmt.Sprintf("min-replicas-to-write %d\nmin-replicas-max-lag 1\n", o.MinReplicas)
-	}
-	return conf
-}
-
-// configureCluster makes a server a node of a cluster: one in which slots that
-// no node serves affect no other slot, a replica of any age may be promoted, and
-// each stays with its shard.
-func configureCluster(o topologies.Options, at Address) string {
-	return fmt.Sprintf(`cluster-enabled yes
-cluster-config-file %s
-cluster-node-timeout %d
-cluster-port %d
-cluster-announce-ip %s
-cluster-announce-port %d
-cluster-announce-bus-port %d
-cluster-require-full-coverage no
-cluster-replica-validity-factor 0
-cluster-allow-replica-migration no
-`, nodesConf, o.NodeTimeout.Milliseconds(), at.Bus, at.Announced.Addr(), at.Announced.Port(), at.AnnouncedBus)
-}
-
-// The files that a server is started with and rewrites: a sentinel has a server
-// that it promotes write down that it is a master now.
-const (
-	redisConf    = "redis.conf"
-	sentinelConf = "sentinel.conf"
-	nodesConf    = "nodes.conf"
-)
-
-func configureSentinel(at, master Address) string {
-	return fmt.Sprintf(`port %d
-bind %s
-bind-source-addr %s
-protected-mode no
-dir .
-sentinel announce-ip %s
-sentinel announce-port %d
-sentinel monitor %s %s %d 2
-sentinel down-after-milliseconds %s %s
-sentinel failover-timeout %s 2000
-sentinel parallel-syncs %s 2
-`, at.Listen.Port(), at.Listen.Addr(), at.Listen.Addr(), at.Announced.Addr(), at.Announced.Port(),
-		defaultMasterName, master.Announced.Addr(), master.Announced.Port(),
-		defaultMasterName, disarmed, defaultMasterName, defaultMasterName)
-}
-
-// configureNodes writes down a cluster as if it had met already, which saves
-// the meeting: all nodes, and the slots that each master serves.
-func configureNodes(t topologies.Topology, myself string, at map[string]Address) string {
-	servers := t.Of(topologies.Redis)
-	id := func(name string) string { return fmt.Sprintf("%040x", slices.Index(servers, name)+1) }
-	var conf strings.Builder
-	for _, name := range servers {
-		n, _ := t.Node(name)
-		a := at[name]
-		flags, of, epoch, slots := "slave", id(n.Of), 0, ""
-		if n.Role == topologies.Master {
-			i := slices.Index(t.Shards(), name)
-			first, last := traffic.SlotRange(i, len(t.Shards()))
-			flags, of, epoch, slots = "master", "-", i+1, fmt.Sprintf(" %d-%d", first, last)
-		}
-		if name == myself {
-			flags = "myself," + flags
-		}
-		fmt.Fprintf(&conf, "%s %s@%d %s %s 0 0 %d connected%s\n", id(name), a.Announced, a.AnnouncedBus, flags, of, epoch, slots)
-	}
-	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", len(t.Shards()))
-	return conf.String()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -101,16 +102,13 @@ func (d *deployment) start(ctx context.Context) error {
 		d.parts.Log.InfoContext(ctx, "starting servers", "servers", names)
 		group, ctx := errgroup.WithContext(ctx)
 		for _, name := range names {
-			group.Go(func() error { return d.parts.Nodes[name].Restart(ctx) })
+			group.Go(func() error { return d.servers[name].Restart(ctx) })
 		}
 		if err := group.Wait(); err != nil {
 			return err
 		}
 	}
-	if d.elector == nil {
-		return nil
-	}
-	return d.elector.tune(ctx) // as quick as they can be
+	return nil
 }
 
 // Topology is what was started.
@@ -124,10 +122,7 @@ func (d *deployment) Product() string { return cmp.Or(d.parts.Product, d.topolog
 
 // Server returns a server or sentinel, or nil.
 func (d *deployment) Server(name string) topologies.Server {
-	if s, ok := d.servers[name]; ok {
-		return s
-	}
-	return nil
+	return d.servers[name]
 }
 
 // NodeAt is the name of the server that announces an address, or of the address
@@ -166,11 +161,10 @@ func uninstrumented(p Parts) map[topologies.Capability]string {
 	maps.Copy(without, p.Without)
 	maps.Copy(without, p.Topology.Unsupported())
 	const why = "the servers see the clock and the disk of their machine; others are shown to local processes alone (--backend process)"
-	if _, said := without[topologies.Clocks]; !said && p.Clock == nil {
-		without[topologies.Clocks] = why
-	}
-	if _, said := without[topologies.Disks]; !said && p.Disk == nil {
-		without[topologies.Disks] = why
+	for _, c := range []topologies.Capability{topologies.Clocks, topologies.Disks} {
+		if _, said := without[c]; !said && p.Instruments == nil {
+			without[c] = why
+		}
 	}
 	if p.Foreign {
 		without[topologies.Workers] = "clients that are processes of their own know the way to our own servers only"
@@ -180,18 +174,18 @@ func uninstrumented(p Parts) map[topologies.Capability]string {
 
 // Clock returns a server's clock, or nil.
 func (d *deployment) Clock(server string) topologies.Clock {
-	if d.parts.Clock == nil {
+	if d.parts.Instruments == nil {
 		return nil
 	}
-	return d.parts.Clock(server)
+	return d.parts.Instruments(server)
 }
 
 // Disk returns a server's disk, or nil.
 func (d *deployment) Disk(server string) topologies.Disk {
-	if d.parts.Disk == nil {
+	if d.parts.Instruments == nil {
 		return nil
 	}
-	return d.parts.Disk(server)
+	return d.parts.Instruments(server)
 }
 
 // Unsupported says what can't be done, and why.
@@ -202,9 +196,7 @@ func (d *deployment) Unsupported() map[topologies.Capability]string {
 // ClientOptions connect a zone's clients through its links.
 func (d *deployment) ClientOptions(zone string) *redis.UniversalOptions {
 	o := patientFor(ClientTimeout)
-	if d.parts.Dial != nil {
-		o.Dialer = d.parts.Dial(zone)
-	}
+	o.Dialer = d.parts.Dial(zone)
 	var entry []string
 	switch sentinels := d.topology.Of(topologies.Sentinel); {
 	case d.name != nil:
@@ -288,14 +280,94 @@ func (d *deployment) tearDown() error {
 		defer cancel()
 		errs = append(errs, d.elector.disarm(ctx))
 	}
-	if d.members != nil {
-		d.members.store.Close()
-	}
-	if d.parts.Close != nil {
-		errs = append(errs, d.parts.Close())
-	}
-	return topologies.Left(errs...)
+	return topologies.Left(append(errs, d.parts.Close())...)
 }
 
 // disarmTimeout bounds how long Close tries to put things back.
 const disarmTimeout = 5 * time.Second
+
+// observerTimeout bounds how long a look at a server may take; a paused one
+// does not answer.
+const observerTimeout = 200 * time.Millisecond
+
+// dialsBeforePause is the size of the connection pools. It is no number of
+// connections: go-redis stops dialling for a second once as many dials have
+// failed, and a server that comes back must be seen at once.
+const dialsBeforePause = 4096
+
+// bufferSize is that of each buffer of a connection. Commands and replies of locks are
+// short, and faults make clients dial again and again: with go-redis' 32 KiB, buffers
+// were 43 % of what the tests of package harness allocate.
+const bufferSize = 4 << 10
+
+// patientFor are the options of clients that wait so long.
+func patientFor(timeout time.Duration) *redis.UniversalOptions {
+	o := topologies.OnceOptions(timeout)
+	o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = dialsBeforePause, bufferSize, bufferSize
+	return o
+}
+
+// ObserverOptions are those of a connection past every fault, to the address
+// where a server listens. They know of no credentials.
+func ObserverOptions(address string) *redis.Options {
+	o := patientFor(observerTimeout).Simple()
+	o.Addr = address
+	return o
+}
+
+// ClientTimeout is how long a client waits for a connection or a reply. It is
+// short, so that one behind a cut link finds out within the run.
+const ClientTimeout = time.Second
+
+// watchEvery is how often a server is asked what it takes itself for. Twice as often took
+// an eighth of the processor time of a run on a cluster.
+const watchEvery = 50 * time.Millisecond
+
+// Watch asks every server for its role, every sentinel and the name for the master,
+// and every node of a cluster for its epoch, over and over, and reports changes. A
+// server that does not answer is passed over until it does.
+func (d *deployment) Watch(ctx context.Context, report func(topologies.Observation)) {
+	var all sync.WaitGroup
+	every := watchEvery
+	if d.members != nil {
+		every = watchMembersEvery
+	}
+	for name := range d.parts.Nodes {
+		ask := map[string]func(context.Context, string) (string, error){}
+		switch n, _ := d.topology.Node(name); {
+		case n.Kind == topologies.Sentinel:
+			ask["master"] = d.masterOf
+		case d.topology.HasSlots():
+			ask["role"], ask["epoch"] = d.role, d.epoch
+		default:
+			ask["role"] = d.role
+		}
+		for what, ask := range ask {
+			all.Go(func() {
+				watch(ctx, every, func() (string, error) { return ask(ctx, name) }, func(value string) {
+					report(topologies.Observation{Node: name, What: what, Value: value})
+				})
+			})
+		}
+	}
+	if d.name != nil {
+		all.Go(func() {
+			watch(ctx, every, d.name.target, func(value string) {
+				report(topologies.Observation{Node: topologies.Primary, What: "master", Value: value})
+			})
+		})
+	}
+	all.Wait()
+}
+
+// watch reports what is answered, each time that it differs from the answer
+// before.
+func watch(ctx context.Context, every time.Duration, ask func() (string, error), report func(string)) {
+	last := ""
+	for ; ctx.Err() == nil; _ = await.Pause(ctx, every) {
+		if value, err := ask(); err == nil && value != last {
+			last = value
+			report(value)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -19,23 +20,9 @@ import (
 )
 
 // Etcd is etcd from 3.4 on. It is asked over the JSON gateway of its clients' port.
-// Make it with [NewEtcd].
-type Etcd struct {
-	direct *http.Client // past every link
-}
+type Etcd struct{}
 
-var _ Consensus = (*Etcd)(nil)
-
-// NewEtcd returns one, for one deployment.
-func NewEtcd() *Etcd {
-	return &Etcd{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: idleEach}}} // and no proxy of the environment's
-}
-
-// idleEach is how many connections to a member wait for the next question.
-const idleEach = 4
-
-// Close ends the connections to the members.
-func (e *Etcd) Close() { e.direct.CloseIdleConnections() }
+var _ Consensus = Etcd{}
 
 // How often a leader is heard of, and after how much silence a member asks for an
 // election: the defaults of etcd. With less, members of a busy machine elect another leader
@@ -48,12 +35,9 @@ const (
 
 // Configure starts a member of a new cluster. With pre-vote, a member that was cut off
 // does not depose the leader when it comes back.
-func (*Etcd) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
+func (Etcd) Configure(t topologies.Topology, name string, at map[string]Address) Config {
 	var all []string
 	for _, member := range t.Servers() {
-		if _, ok := at[member]; !ok {
-			return Config{}, fmt.Errorf("server %s has no address", member)
-		}
 		all = append(all, member+"=http://"+announcedPeer(at[member]))
 	}
 	here := at[name]
@@ -64,7 +48,7 @@ func (*Etcd) Configure(t topologies.Topology, name string, at map[string]Address
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-token", "lockchaos", "--initial-cluster-state", "new",
 		"--heartbeat-interval", strconv.FormatInt(etcdHeartbeat.Milliseconds(), 10),
 		"--election-timeout", strconv.FormatInt(etcdElection.Milliseconds(), 10), "--pre-vote",
-	}}, nil
+	}}
 }
 
 func announcedPeer(a Address) string {
@@ -77,25 +61,14 @@ func listeningPeer(a Address) string {
 
 // Alive asks at the peers' port: that of clients is silent until the member has found a
 // leader.
-func (e *Etcd) Alive(ctx context.Context, at Address) error {
+func (Etcd) Alive(ctx context.Context, at Address) error {
 	ctx, cancel := context.WithTimeout(ctx, observerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listeningPeer(at)+peerPath, http.NoBody)
-	if err != nil {
-		return err
+	reply, err := exchange(ctx, listeningPeer(at), "GET "+peerPath+" HTTP/1.0\r\n\r\n")
+	if err == nil && !strings.HasPrefix(reply, "HTTP/1.0 200 ") {
+		err = fmt.Errorf("it answers %.40q", reply)
 	}
-	response, err := e.direct.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", response.Status)
-	}
-	return nil
+	return err
 }
 
 // What is asked to see whether something answers: members probe each other so; of a
@@ -106,7 +79,7 @@ const (
 )
 
 // Greeting asks for one of those paths.
-func (*Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
+func (Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 	path := clientPath
 	if kind == topologies.Peer {
 		path = peerPath
@@ -115,7 +88,7 @@ func (*Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 }
 
 // Patience is none: a member dials again soon.
-func (*Etcd) Patience() time.Duration { return 0 }
+func (Etcd) Patience() time.Duration { return 0 }
 
 // An etcdStatus is what a member says of itself. Its leader is empty for none.
 type etcdStatus struct {
@@ -127,55 +100,52 @@ type etcdStatus struct {
 	IsLearner bool   `json:"isLearner"`
 }
 
-func (e *Etcd) status(ctx context.Context, at Address) (s etcdStatus, err error) {
-	err = call(ctx, e.direct, at.Listen.String(), "maintenance/status", struct{}{}, &s)
+func (Etcd) status(ctx context.Context, at Address) (s etcdStatus, err error) {
+	err = call(ctx, direct, at.Listen.String(), "maintenance/status", struct{}{}, &s)
 	s.Leader = strings.TrimPrefix(s.Leader, "0") // no number begins with that
 	return s, err
 }
 
 // State asks for the member's status.
-func (e *Etcd) State(ctx context.Context, at Address) (MemberState, error) {
+func (e Etcd) State(ctx context.Context, at Address) (MemberState, error) {
 	s, err := e.status(ctx, at)
 	return MemberState{ID: s.Header.MemberID, Leader: s.Leader}, err
 }
 
 // Serves writes a key, and leaves nothing of it.
-func (*Etcd) Serves(ctx context.Context, dial Dialer, announced string) error {
-	through := &http.Transport{DialContext: dial, DisableKeepAlives: true}
-	defer through.CloseIdleConnections()
-	client := &http.Client{Transport: through}
+func (Etcd) Serves(ctx context.Context, dial Dialer, announced string) error {
 	key := map[string][]byte{"key": []byte(proofKey)}
-	if err := call(ctx, client, announced, "kv/put", key, nil); err != nil {
+	if err := call(ctx, dial, announced, "kv/put", key, nil); err != nil {
 		return err
 	}
-	return call(ctx, client, announced, "kv/deleterange", key, nil)
+	return call(ctx, dial, announced, "kv/deleterange", key, nil)
 }
 
 // Empty ends all leases, and deletes all keys.
-func (e *Etcd) Empty(ctx context.Context, at Address) error {
+func (Etcd) Empty(ctx context.Context, at Address) error {
 	type lease struct {
 		ID string
 	}
 	var all struct {
 		Leases []lease `json:"leases"`
 	}
-	if err := call(ctx, e.direct, at.Listen.String(), "lease/leases", struct{}{}, &all); err != nil {
+	if err := call(ctx, direct, at.Listen.String(), "lease/leases", struct{}{}, &all); err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}
 	for _, l := range all.Leases {
-		if err := (&etcdClaim{Etcd: e, members: []Address{at}, lease: l.ID}).Release(ctx); err != nil {
+		if err := (&etcdClaim{members: []Address{at}, lease: l.ID}).Release(ctx); err != nil {
 			return err
 		}
 	}
 	every := map[string][]byte{"key": {0}, "range_end": {0}}
-	if err := call(ctx, e.direct, at.Listen.String(), "kv/deleterange", every, nil); err != nil {
+	if err := call(ctx, direct, at.Listen.String(), "kv/deleterange", every, nil); err != nil {
 		return fmt.Errorf("delete all keys: %w", err)
 	}
 	return nil
 }
 
 // Meet asks for the member's status, and for the list of members.
-func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
+func (e Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
 	here := at.Listen.String()
 	status, err := e.status(ctx, at)
 	if err != nil {
@@ -199,7 +169,7 @@ func (e *Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
 			ID string
 		} `json:"members"`
 	}
-	if err := call(ctx, e.direct, here, "cluster/member/list", struct{}{}, &list); err != nil {
+	if err := call(ctx, direct, here, "cluster/member/list", struct{}{}, &list); err != nil {
 		return i, inWords(err)
 	}
 	i.Members = len(list.Members)
@@ -240,7 +210,6 @@ type etcdValues struct {
 
 // etcdClaim is a key with a lease.
 type etcdClaim struct {
-	*Etcd
 	members []Address
 	lease   string
 	since   string // the revision that made it
@@ -251,7 +220,7 @@ func (c *etcdClaim) anyone(ctx context.Context, what string, ask, reply any) err
 	var errs []error
 	for _, at := range c.members {
 		asked, cancel := context.WithTimeout(ctx, ClientTimeout)
-		err := call(asked, c.direct, at.Listen.String(), what, ask, reply)
+		err := call(asked, direct, at.Listen.String(), what, ask, reply)
 		cancel()
 		if err == nil || errors.As(err, new(*answerError)) || ctx.Err() != nil {
 			return err
@@ -262,8 +231,8 @@ func (c *etcdClaim) anyone(ctx context.Context, what string, ask, reply any) err
 }
 
 // Claim makes a key that ends with its lease, unless there is one.
-func (e *Etcd) Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (Claim, string, error) {
-	c := &etcdClaim{Etcd: e, members: at}
+func (Etcd) Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (Claim, string, error) {
+	c := &etcdClaim{members: at}
 	var granted struct {
 		ID string
 	}
@@ -303,7 +272,7 @@ func (e *Etcd) Claim(ctx context.Context, at []Address, owner string, lease time
 // Owner reads the key.
 func (c *etcdClaim) Owner(ctx context.Context, at Address) (string, error) {
 	var found etcdValues
-	err := call(ctx, c.direct, at.Listen.String(), "kv/range", etcdKey(ClaimKey), &found)
+	err := call(ctx, direct, at.Listen.String(), "kv/range", etcdKey(ClaimKey), &found)
 	if err != nil || len(found.Kvs) == 0 {
 		return "", err
 	}
@@ -356,8 +325,8 @@ func (c *etcdClaim) Release(ctx context.Context) error {
 }
 
 // HandOver moves the leadership.
-func (e *Etcd) HandOver(ctx context.Context, at Address, to string) error {
-	err := call(ctx, e.direct, at.Listen.String(), "maintenance/transfer-leadership", map[string]string{"targetID": to}, nil)
+func (Etcd) HandOver(ctx context.Context, at Address, to string) error {
+	err := call(ctx, direct, at.Listen.String(), "maintenance/transfer-leadership", map[string]string{"targetID": to}, nil)
 	if err != nil {
 		return fmt.Errorf("move the leadership: %w", err)
 	}
@@ -367,8 +336,13 @@ func (e *Etcd) HandOver(ctx context.Context, at Address, to string) error {
 // maxReply is how much of a reply is read.
 const maxReply = 1 << 20
 
-// call asks the JSON gateway of a member.
-func call(ctx context.Context, client *http.Client, at, what string, ask, reply any) error {
+// direct dials past every link.
+func direct(ctx context.Context, network, at string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, at)
+}
+
+// call asks the JSON gateway of a member, over a connection of its own.
+func call(ctx context.Context, dial Dialer, at, what string, ask, reply any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return err
@@ -377,6 +351,7 @@ func call(ctx context.Context, client *http.Client, at, what string, ask, reply 
 	if err != nil {
 		return err
 	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}} // and no proxy of the environment's
 	response, err := client.Do(request)
 	if err != nil {
 		return err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/names"
@@ -21,7 +24,6 @@ type elector interface {
 	// agree fails unless every voter sees these masters, by shard, and all of
 	// their replicas well.
 	agree(ctx context.Context, masters map[string]string) error
-	tune(ctx context.Context) error
 	arm(ctx context.Context) error
 	disarm(ctx context.Context) error
 	promote(ctx context.Context, shard string) error
@@ -32,7 +34,6 @@ type elector interface {
 // steady is what electors have in common that have one speed.
 type steady struct{}
 
-func (steady) tune(context.Context) error   { return nil }
 func (steady) arm(context.Context) error    { return nil }
 func (steady) disarm(context.Context) error { return nil }
 func (steady) changed(string)               {}
@@ -127,4 +128,40 @@ func (d *deployment) Promote(ctx context.Context, shard string) error {
 		return fmt.Errorf("ask for a failover: %w", err)
 	}
 	return nil
+}
+
+// patience is how long a server is told again what it did not answer.
+const patience = 5 * time.Second
+
+// patiently does again what timed out: on a busy machine, a server may take
+// longer to answer than it takes to call it silent. Done twice, it must come to
+// the same as once. A refusal that begins with a word of passing is
+// tried again too: a server may take a slow one for dead.
+func patiently(ctx context.Context, do func() error, passing ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return await.While(ctx, func(err error) bool {
+		return timedOut(err) || slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(err.Error(), p) })
+	}, do)
+}
+
+func timedOut(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
+}
+
+// ask asks for a failover, patiently. If the answer was lost, one that says that
+// it is under way, or over, is the answer.
+func ask(ctx context.Context, do func() error, underWay string, passing ...string) error {
+	lost := false
+	return patiently(ctx, func() error {
+		err := do()
+		switch {
+		case err == nil, lost && strings.HasPrefix(err.Error(), underWay):
+			return nil
+		case timedOut(err):
+			lost = true
+		}
+		return err
+	}, passing...)
 }

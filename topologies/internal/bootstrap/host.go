@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -122,11 +124,65 @@ func (h *Host) Pause(ctx context.Context) error { return h.did("pause", h.proces
 // Resume lets it go on.
 func (h *Host) Resume(ctx context.Context) error { return h.did("resume", h.process.Resume(ctx)) }
 
-// Wipe removes the data of a server that does not run.
+// Wipe removes the data of a server that does not run. What it knows of the others stays.
 func (h *Host) Wipe(ctx context.Context) error {
 	err := h.stopped(ctx)
-	if err == nil {
-		err = wipe(h.Dir)
+	for _, pattern := range []string{"dump.rdb", "temp-*", "appendonlydir", filepath.Join("data", "version-2")} {
+		files, _ := filepath.Glob(filepath.Join(h.Dir, pattern)) // the pattern is good
+		for _, file := range files {
+			if err == nil {
+				err = os.RemoveAll(file)
+			}
+		}
 	}
 	return h.did("wipe", err)
+}
+
+// A managed server is one of ours for which starting the process is not all
+// that there is to a start.
+type managed struct {
+	topologies.Server
+	restart func(ctx context.Context) error
+}
+
+// Restart starts the process again.
+func (m managed) Restart(ctx context.Context) error { return m.restart(ctx) }
+
+// manage makes a server start as its topology wants it.
+func (d *deployment) manage(name string, s topologies.Server) topologies.Server {
+	watch, _ := d.elector.(*sentinels)
+	switch n, _ := d.topology.Node(name); {
+	case d.parts.Foreign:
+		return s
+	case n.Kind == topologies.Sentinel:
+		return managed{s, func(ctx context.Context) error {
+			if err := s.Restart(ctx); err != nil {
+				return err
+			}
+			return watch.tune(ctx, name)
+		}}
+	case n.Kind == topologies.Redis && d.topology.Options.Persistence == topologies.PersistNone:
+		// Replicas sync through a file, and a server that finds it would start
+		// with what it held then.
+		return managed{s, func(ctx context.Context) error {
+			if err := s.Wipe(ctx); err != nil {
+				return err
+			}
+			return s.Restart(ctx)
+		}}
+	default:
+		return s
+	}
+}
+
+// TailLog are the last lines of a server's log, without the frames of a Java stack, which
+// would hide what it is of; empty if there is none.
+func TailLog(file string) string {
+	log, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	frame := func(line string) bool { return strings.HasPrefix(line, "\tat ") || strings.HasPrefix(line, "\t... ") }
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(log)), "\n"), frame)
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -89,31 +88,15 @@ func (m *members) votes(ctx context.Context, _ string) (votes map[string]int, ma
 	return votes, len(m.topology.Servers())/2 + 1
 }
 
-// agree fails unless every member answers, and all have the same leader, which is one of
-// them.
+// agree fails unless all have the same leader, which answers as one.
 func (m *members) agree(ctx context.Context, _ map[string]string) error {
-	states := m.states(ctx)
-	names := m.topology.Servers()
-	for _, name := range names {
-		if _, ok := states[name]; !ok {
-			return &lacking{name, name + " to answer", errors.New("it does not say what it takes for the leader")}
+	votes, _ := m.votes(ctx, "")
+	for _, n := range votes {
+		if n == len(m.topology.Servers()) {
+			return nil
 		}
 	}
-	leads := 0
-	for _, name := range names {
-		s := states[name]
-		if s.Leader == "" || s.Leader != states[names[0]].Leader {
-			return &lacking{name, "the members to agree on a leader", fmt.Errorf("%s takes %q for it, and %s takes %q",
-				name, s.Leader, names[0], states[names[0]].Leader)}
-		}
-		if s.Role() == topologies.Leader {
-			leads++
-		}
-	}
-	if leads != 1 {
-		return &lacking{names[0], "one leader among the members", fmt.Errorf("%d take themselves for it", leads)}
-	}
-	return nil
+	return &lacking{"", "the members to agree on a leader", fmt.Errorf("of %d, so many take each for it: %v", len(m.topology.Servers()), votes)}
 }
 
 // serves fails unless clients of a zone can write by way of every member.

@@ -23,12 +23,11 @@ type Parts struct {
 	Nodes map[string]Node
 	// Proxy returns the proxy of a link by its name, or nil for none.
 	Proxy func(name string) topologies.Proxy
-	// Clock and Disk return those of a server, or nil for none. Nil: they can't
+	// Instruments returns the clock and the disk of a server, or nil for none. Nil: they can't
 	// be interfered with.
-	Clock func(server string) topologies.Clock
-	Disk  func(server string) topologies.Disk
+	Instruments func(server string) Instruments
 	// Dial returns how clients of a zone dial the addresses that nodes
-	// announce. Nil: like all others.
+	// announce.
 	Dial func(zone string) Dialer
 	// Adopt has a process group dial as a zone does, until end is called; nil
 	// where that can't be.
@@ -64,8 +63,14 @@ type Parts struct {
 	// there is nothing to restore.
 	Restore func() error
 	// Close frees everything behind the parts, the observers included. It is
-	// called once. Nil: there is nothing to free.
+	// called once.
 	Close func() error
+}
+
+// Instruments are what a server sees of the clock and the disk.
+type Instruments interface {
+	topologies.Clock
+	topologies.Disk
 }
 
 // A Node is a server with the address, host:port, that it announces: the one by

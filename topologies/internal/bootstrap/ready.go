@@ -41,13 +41,8 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
 	var last *lacking
-	var refused error
-	err := await.Until(ctx, func() error {
+	err := await.While(ctx, func(err error) bool { return !d.refuses(err) }, func() error {
 		err := d.ready(ctx)
-		if d.parts.Foreign && wontPass(err) {
-			refused = err
-			return nil
-		}
 		if l := (*lacking)(nil); errors.As(err, &l) && !await.Over(ctx) {
 			if last == nil || l.what != last.what {
 				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
@@ -57,10 +52,10 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case refused != nil:
-		return fmt.Errorf("%w: %w", ErrRefused, refused)
 	case err == nil:
 		return nil
+	case d.refuses(err):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	case last == nil || last.node == "":
 		return fmt.Errorf("await readiness: %w", err)
 	default:
@@ -90,12 +85,9 @@ const settleTimeout = 5 * time.Second
 func (d *deployment) settle(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	var refused, lacks error
-	err := await.Until(limited, func() error {
+	var lacks error
+	err := await.While(limited, func(err error) bool { return !d.refuses(err) }, func() error {
 		_, err := d.agreed(limited)
-		if wontPass(err) {
-			refused, err = err, nil
-		}
 		if !await.Over(limited) {
 			lacks = err
 		}
@@ -104,12 +96,12 @@ func (d *deployment) settle(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case refused != nil:
-		return fmt.Errorf("%w: %w", ErrRefused, refused)
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnsettled, cmp.Or(lacks, err))
-	default:
+	case err == nil:
 		return nil
+	case d.refuses(err):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrUnsettled, cmp.Or(lacks, err))
 	}
 }
 
@@ -121,9 +113,9 @@ var (
 	ErrUnsettled = errors.New("the deployment is not whole")
 )
 
-// wontPass reports whether an error is such a refusal.
-func wontPass(err error) bool {
-	return slices.ContainsFunc([]string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM", "MISCONF"}, func(prefix string) bool {
+// refuses reports whether an error is such a refusal.
+func (d *deployment) refuses(err error) bool {
+	return d.parts.Foreign && slices.ContainsFunc([]string{"NOPERM", "NOAUTH", "WRONGPASS", "OOM", "MISCONF"}, func(prefix string) bool {
 		return redis.HasErrorPrefix(err, prefix)
 	})
 }

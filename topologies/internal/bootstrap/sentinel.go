@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,12 +99,10 @@ func (s *sentinels) agree(ctx context.Context, masters map[string]string) error 
 // sees checks that a sentinel knows the master, all others, and the replicas as
 // up and attached.
 func (s *sentinels) sees(ctx context.Context, name, master string, replicas int) error {
-	c := s.observer(name)
-	m, err := c.Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
+	seen, err := s.watches(ctx, name)
 	if err != nil {
 		return err
 	}
-	seen := Fields(m)
 	if at := s.NodeAt(net.JoinHostPort(seen["ip"], seen["port"])); at != master {
 		return fmt.Errorf("it takes %s for the master, and not %s", at, master)
 	}
@@ -114,45 +111,37 @@ func (s *sentinels) sees(ctx context.Context, name, master string, replicas int)
 		return fmt.Errorf("it sees flags %s, %s replicas, %s other sentinels",
 			seen["flags"], seen["num-slaves"], seen["num-other-sentinels"])
 	}
-	all, err := c.Do(ctx, "SENTINEL", "REPLICAS", s.parts.MasterName).Slice()
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		seen := Fields(r)
+	all, err := AskSentinel(ctx, s.observer(name), "REPLICAS", s.parts.MasterName)
+	for _, seen := range all {
 		if seen["flags"] != "slave" || seen["master-link-status"] != "ok" {
 			return fmt.Errorf("it sees replica %s with flags %s and its link %s",
 				seen["name"], seen["flags"], seen["master-link-status"])
 		}
 	}
-	return nil
+	return err
 }
 
-// Fields reads the flat list, or the map, in which Redis returns named values.
-func Fields(reply any) map[string]string {
-	m := map[string]string{}
-	switch r := reply.(type) {
-	case []any:
-		for pair := range slices.Chunk(r, 2) {
-			if len(pair) == 2 {
-				m[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
-			}
-		}
-	case map[any]any:
-		for k, v := range r {
-			m[fmt.Sprint(k)] = fmt.Sprint(v)
-		}
+// watches is what a sentinel says of the master.
+func (s *sentinels) watches(ctx context.Context, name string) (map[string]string, error) {
+	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", s.parts.MasterName)
+	if err := s.observer(name).Process(ctx, cmd); err != nil {
+		return nil, err
 	}
-	return m
+	return cmd.Val(), nil
 }
 
-// tune shortens the periods at which the sentinels look at things. Five ping
+// AskSentinel asks for what it knows of several servers: MASTERS, or REPLICAS or SENTINELS of a master.
+func AskSentinel(ctx context.Context, sentinel *redis.Client, of ...any) ([]map[string]string, error) {
+	cmd := redis.NewMapStringStringSliceCmd(ctx, append([]any{"SENTINEL"}, of...)...)
+	err := sentinel.Process(ctx, cmd)
+	return cmd.Val(), err
+}
+
+// tune shortens the periods at which a sentinel looks at things. Five ping
 // periods and three info periods must exceed the second that a sentinel waits
 // between two INFOs while a master is down, else it finds no replica good
 // enough to promote. A sentinel that was started again has forgotten them.
-func (s *sentinels) tune(ctx context.Context) error { return s.each(ctx, s.tuneOne) }
-
-func (s *sentinels) tuneOne(ctx context.Context, name string) error {
+func (s *sentinels) tune(ctx context.Context, name string) error {
 	return s.tell(ctx, name, "INFO-PERIOD", "400", "PING-PERIOD", "250",
 		"ASK-PERIOD", "50", "PUBLISH-PERIOD", quickHello, "TILT-PERIOD", "500")
 }
@@ -194,14 +183,8 @@ func (s *sentinels) setHello(ctx context.Context, milliseconds string) error {
 	if s.parts.Foreign {
 		return nil // they have the patience that Redis comes with
 	}
-	return s.each(ctx, func(ctx context.Context, name string) error {
-		return s.tell(ctx, name, "PUBLISH-PERIOD", milliseconds)
-	})
-}
-
-func (s *sentinels) each(ctx context.Context, do func(ctx context.Context, name string) error) error {
 	for _, name := range s.names() {
-		if err := do(ctx, name); err != nil {
+		if err := s.tell(ctx, name, "PUBLISH-PERIOD", milliseconds); err != nil {
 			return err
 		}
 	}
@@ -225,17 +208,13 @@ func (s *sentinels) arm(ctx context.Context) error {
 	defer s.mu.Unlock()
 	downAfter := armed
 	err := patiently(ctx, func() error {
-		replicas, err := s.leader().Do(ctx, "SENTINEL", "REPLICAS", s.parts.MasterName).Slice()
+		replicas, err := AskSentinel(ctx, s.leader(), "REPLICAS", s.parts.MasterName)
 		for _, r := range replicas {
-			cut, _ := strconv.Atoi(Fields(r)["master-link-down-time"]) // of one with a link it is 0
+			cut, _ := strconv.Atoi(r["master-link-down-time"]) // of one with a link it is 0
 			downAfter = max(downAfter, armed+cut/5)
 		}
-		if err != nil {
-			return err
-		}
-		m, err := s.leader().Do(ctx, "SENTINEL", "MASTER", s.parts.MasterName).Result()
 		if err == nil && s.before == nil {
-			s.before = Fields(m)
+			s.before, err = s.watches(ctx, s.leads())
 		}
 		if err == nil {
 			s.replacing, err = s.masterOf(ctx, s.leads())
@@ -278,4 +257,21 @@ func (s *sentinels) promote(ctx context.Context, _ string) error {
 	}
 	return ask(ctx, func() error { return s.leader().Do(ctx, "SENTINEL", "FAILOVER", s.parts.MasterName).Err() },
 		"INPROG", "NOGOODSLAVE")
+}
+
+func configureSentinel(at, master Address) string {
+	return fmt.Sprintf(`port %d
+bind %s
+bind-source-addr %s
+protected-mode no
+dir .
+sentinel announce-ip %s
+sentinel announce-port %d
+sentinel monitor %s %s %d 2
+sentinel down-after-milliseconds %s %s
+sentinel failover-timeout %s 2000
+sentinel parallel-syncs %s 2
+`, at.Listen.Port(), at.Listen.Addr(), at.Listen.Addr(), at.Announced.Addr(), at.Announced.Port(),
+		defaultMasterName, master.Announced.Addr(), master.Announced.Port(),
+		defaultMasterName, disarmed, defaultMasterName, defaultMasterName)
 }

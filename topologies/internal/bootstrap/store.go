@@ -2,9 +2,14 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"strings"
 	"time"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
@@ -14,7 +19,7 @@ import (
 // servers and looking at them. Package topologies lists the topologies of each.
 type Store interface {
 	// Configure tells how to run a server of a topology, given the addresses of all.
-	Configure(t topologies.Topology, name string, at map[string]Address) (Config, error)
+	Configure(t topologies.Topology, name string, at map[string]Address) Config
 	// Alive fails unless the process of the server that listens there answers. It need
 	// not be of use to clients yet.
 	Alive(ctx context.Context, at Address) error
@@ -48,16 +53,13 @@ type Consensus interface {
 	// HandOver asks the leader that listens there to make another member the leader,
 	// named by its [MemberState.ID]. It is not called where a topology is without [topologies.HandOvers].
 	HandOver(ctx context.Context, at Address, to string) error
-	// Close ends what the store keeps open to the members.
-	Close()
 }
 
-// NewConsensus returns the consensus store of that name, for one deployment; nil if it is
-// another store.
+// NewConsensus returns the consensus store of that name; nil if it is another store.
 func NewConsensus(store string) Consensus {
 	switch store {
 	case topologies.StoreEtcd:
-		return NewEtcd()
+		return Etcd{}
 	case topologies.StoreZooKeeper:
 		return ZooKeeper{}
 	default:
@@ -93,6 +95,96 @@ func (s MemberState) Role() string {
 	return topologies.Follower
 }
 
-// RedisStore is Redis: its servers, its sentinels and its cluster. How those agree on
-// masters is in this package.
-type RedisStore struct{}
+// What a run writes to a store that is not ours: the claim, the proof, and all that locks
+// write, which is below a name of ours.
+const (
+	// ClaimKey says who drives the servers.
+	ClaimKey = "lockchaos:claim"
+	// LocksPrefix is below what locks on a consensus store keep their keys, or nodes.
+	LocksPrefix = "/lockchaos"
+)
+
+// ErrClaimLost says that the servers gave a claim up which was not renewed for a lease.
+var ErrClaimLost = errors.New("the servers have given up this run's claim to them, which was not renewed in time")
+
+// An Introduction is what a member that is not ours says of itself and of the others.
+type Introduction struct {
+	// Member tells it apart from all others of its cluster.
+	Member string
+	// Members is how many there are.
+	Members int
+	Version string
+	// Leaderless says why it does not serve clients now, which may pass; empty if it does.
+	Leaderless string
+}
+
+// A Claim is the right to drive servers that are not ours, as they keep it: for a lease,
+// unless it is renewed.
+type Claim interface {
+	// Owner is who has it, as the member that listens there knows; empty if there is none.
+	Owner(ctx context.Context, at Address) (string, error)
+	// Renew begins the lease again; [ErrClaimLost] if it has ended.
+	Renew(ctx context.Context) error
+	// Sweep removes what this run has written: of what has a name of ours, all that was
+	// made after the claim.
+	Sweep(ctx context.Context) error
+	// Release ends the claim.
+	Release(ctx context.Context) error
+}
+
+// A program is what the version of a store's server program is told by.
+type program struct {
+	name   string
+	says   string // what it prints
+	oldest string // that the harness can drive
+}
+
+func programOf(store string) program {
+	switch store {
+	case topologies.StoreEtcd:
+		return program{"etcd", `(?m)^etcd Version: (\d+\.\d+\.\d+)`, topologies.MinEtcd}
+	case topologies.StoreZooKeeper:
+		return program{"ZooKeeper", `Apache ZooKeeper, version (\d+\.\d+\.\d+)`, topologies.MinZooKeeper}
+	default:
+		return program{"Redis", `\bv=(\d+\.\d+\.\d+)`, topologies.MinRedis}
+	}
+}
+
+// mostPrinted is how much of what a program prints is told where it has no version, in bytes.
+const mostPrinted = 300
+
+// ParseVersion reads what the server program of a store prints that is asked for its version:
+// by --version, and for ZooKeeper by [ZooKeeperVersionClass].
+func ParseVersion(store, out string) (string, error) {
+	p := programOf(store)
+	m := regexp.MustCompile(p.says).FindStringSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("no version of %s in what it prints: %q", p.name, out[:min(len(out), mostPrinted)])
+	}
+	return m[1], nil
+}
+
+// ParseProduct reads from the same what the server is: "redis", or what a server in its
+// place calls itself, such as "valkey".
+func ParseProduct(out string) string {
+	if m := regexp.MustCompile(`^([A-Za-z]+) server v=`).FindStringSubmatch(out); m != nil {
+		return strings.ToLower(m[1])
+	}
+	return topologies.StoreRedis
+}
+
+// NewEnough fails with [topologies.ErrTooOld] if the server of what, a program, an
+// image or a member, is older than the oldest that the harness can drive, such as
+// [topologies.MinRedis].
+func NewEnough(store, what, version string) error {
+	p := programOf(store)
+	switch is := "v" + version; {
+	case !semver.IsValid(is):
+		return fmt.Errorf("%w: %s calls its %s version %q", topologies.ErrUnusable, what, p.name, version)
+	case semver.Compare(is, "v"+p.oldest) < 0:
+		return fmt.Errorf("%s %w: %s is version %s, and %s is the oldest that can be driven",
+			strings.ToLower(p.name), topologies.ErrTooOld, what, version, p.oldest)
+	default:
+		return nil
+	}
+}

@@ -31,9 +31,6 @@ type ZooKeeper struct {
 
 var _ Consensus = ZooKeeper{}
 
-// Close does nothing: no connection outlasts a question.
-func (ZooKeeper) Close() {}
-
 // HandOver fails: ZooKeeper has no such request.
 func (ZooKeeper) HandOver(context.Context, Address, string) error { return errors.ErrUnsupported }
 
@@ -49,7 +46,7 @@ const (
 
 // Configure starts a member. All members have the same list of them, with the addresses
 // that they announce: a member passes its own entry on to others, who dial it.
-func (z ZooKeeper) Configure(t topologies.Topology, name string, at map[string]Address) (Config, error) {
+func (z ZooKeeper) Configure(t topologies.Topology, name string, at map[string]Address) Config {
 	var conf strings.Builder
 	fmt.Fprintf(&conf, `tickTime=%d
 initLimit=%d
@@ -67,10 +64,7 @@ quorumListenOnAllIPs=%t
 `, zkTick.Milliseconds(), zkInit, zkSync, at[name].Listen.Port(), at[name].Listen.Addr(), zkWords, z.Everywhere)
 	id := 0
 	for i, member := range t.Servers() {
-		a, ok := at[member]
-		if !ok {
-			return Config{}, fmt.Errorf("server %s has no address", member)
-		}
+		a := at[member]
 		if member == name {
 			id = i + 1
 		}
@@ -79,15 +73,15 @@ quorumListenOnAllIPs=%t
 	return Config{
 		Args:  []string{"./" + zkConf},
 		Files: map[string]string{zkConf: conf.String(), "data/myid": strconv.Itoa(id) + "\n"},
-	}, nil
+	}
 }
 
 // Alive asks whether it is in good health, which it says whether it has found a leader or
 // not.
-func (z ZooKeeper) Alive(ctx context.Context, at Address) error {
+func (ZooKeeper) Alive(ctx context.Context, at Address) error {
 	ctx, cancel := context.WithTimeout(ctx, observerTimeout)
 	defer cancel()
-	_, err := z.ask(ctx, at, "ruok")
+	_, err := exchange(ctx, at.Listen.String(), "ruok")
 	return err
 }
 
@@ -103,42 +97,30 @@ func (ZooKeeper) Greeting(topologies.LinkKind) probe.Greet {
 func (ZooKeeper) Patience() time.Duration { return zkTick }
 
 // State asks for the member's mode. A follower does not say whom it follows.
-func (z ZooKeeper) State(ctx context.Context, at Address) (MemberState, error) {
+func (ZooKeeper) State(ctx context.Context, at Address) (MemberState, error) {
 	s := MemberState{ID: at.Announced.String()}
-	reply, err := z.ask(ctx, at, "srvr")
-	if err != nil {
-		return s, err
-	}
-	if strings.Contains(reply, "not currently serving") {
-		return s, nil // it looks for a leader
-	}
-	mode := regexp.MustCompile(`(?m)^Mode: (\w+)`).FindStringSubmatch(reply)
-	if mode == nil {
-		return s, fmt.Errorf("no mode in %q", reply)
-	}
-	switch mode[1] {
-	case topologies.Follower:
+	reply, err := exchange(ctx, at.Listen.String(), "srvr")
+	switch said := Info(reply); {
+	case err != nil, strings.Contains(reply, zkServesNot): // it looks for a leader
+	case said["Mode"] == topologies.Follower:
 		s.Leader = Unnamed
-	case topologies.Leader:
-		zxid := regexp.MustCompile(`(?m)^Zxid: 0x([0-9a-f]+)`).FindStringSubmatch(reply)
-		if zxid == nil {
-			return s, fmt.Errorf("no zxid in %q", reply)
-		}
-		last, err := strconv.ParseUint(zxid[1], 16, 64)
-		if err != nil {
-			return s, err
-		}
+	case said["Mode"] == topologies.Leader:
+		var last uint64
+		last, err = strconv.ParseUint(said["Zxid"], 0, 64)
 		s.Leader, s.Term = s.ID, last>>32
 	default:
-		return s, fmt.Errorf("its mode is %q", mode[1])
+		err = fmt.Errorf("no mode of a member in %q", reply)
 	}
-	return s, nil
+	return s, err
 }
 
-// ask sends a word of four letters, past every link.
-func (ZooKeeper) ask(ctx context.Context, at Address, word string) (string, error) {
+// zkServesNot is said by a member that has no leader.
+const zkServesNot = "not currently serving"
+
+// exchange sends a request past every link, to a server that replies and then ends the connection.
+func exchange(ctx context.Context, at, request string) (string, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at.Listen.String())
+	c, err := d.DialContext(ctx, "tcp", at)
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +130,7 @@ func (ZooKeeper) ask(ctx context.Context, at Address, word string) (string, erro
 			return "", err
 		}
 	}
-	if _, err := io.WriteString(c, word); err != nil {
+	if _, err := io.WriteString(c, request); err != nil {
 		return "", err
 	}
 	reply, err := io.ReadAll(io.LimitReader(c, maxReply))
@@ -222,7 +204,7 @@ func zkWith(ctx context.Context, dial Dialer, at string, do func(c *zk.Conn) err
 
 // zkDirect is zkWith past every link, once the member has heard of all that was written before.
 func zkDirect(ctx context.Context, at Address, do func(c *zk.Conn) error) error {
-	return zkWith(ctx, new(net.Dialer).DialContext, at.Listen.String(), func(c *zk.Conn) error {
+	return zkWith(ctx, direct, at.Listen.String(), func(c *zk.Conn) error {
 		if _, err := c.Sync("/"); err != nil {
 			return fmt.Errorf("wait for the last writes: %w", err)
 		}
@@ -273,26 +255,25 @@ func zkClear(c *zk.Conn, node string, pick func(path string) bool, since int64) 
 
 // Meet asks for the member's mode, and reads the list of members in a session, whose number
 // begins with that of the member.
-func (z ZooKeeper) Meet(ctx context.Context, at Address) (Introduction, error) {
+func (ZooKeeper) Meet(ctx context.Context, at Address) (Introduction, error) {
 	var i Introduction
-	reply, err := z.ask(ctx, at, "srvr")
+	reply, err := exchange(ctx, at.Listen.String(), "srvr")
 	if err != nil {
 		return i, err
 	}
-	version := regexp.MustCompile(`(?m)^Zookeeper version: (\d+\.\d+\.\d+)`).FindStringSubmatch(reply)
-	mode := regexp.MustCompile(`(?m)^Mode: (\S+)`).FindStringSubmatch(reply)
-	switch {
+	said := Info(reply)
+	i.Version = regexp.MustCompile(`^\d+\.\d+\.\d+`).FindString(said["Zookeeper version"])
+	switch mode := said["Mode"]; {
 	case strings.Contains(reply, "not in the whitelist"):
 		return i, errors.New("it does not answer srvr, which its 4lw.commands.whitelist must allow")
-	case strings.Contains(reply, "not currently serving"):
+	case strings.Contains(reply, zkServesNot):
 		i.Leaderless = "it serves no requests now"
 		return i, nil
-	case version == nil || mode == nil:
+	case i.Version == "" || mode == "":
 		return i, errors.New("it is no ZooKeeper member")
-	case mode[1] != topologies.Leader && mode[1] != topologies.Follower:
-		return i, fmt.Errorf("its mode is %s, where the topology has a leader and followers", mode[1])
+	case mode != topologies.Leader && mode != topologies.Follower:
+		return i, fmt.Errorf("its mode is %s, where the topology has a leader and followers", mode)
 	}
-	i.Version = version[1]
 	if err := NewEnough(topologies.StoreZooKeeper, at.Listen.String(), i.Version); err != nil {
 		return i, err
 	}
@@ -323,7 +304,7 @@ func (ZooKeeper) Claim(ctx context.Context, at []Address, owner string, lease ti
 	lives, drop := context.WithCancel(context.WithoutCancel(ctx))
 	z.drop = drop
 	members := names.Of(at, func(a Address) string { return a.Listen.String() })
-	z.session, err = zkOpen(lives, new(net.Dialer).DialContext, lease, func(e zk.Event) {
+	z.session, err = zkOpen(lives, direct, lease, func(e zk.Event) {
 		if e.State == zk.StateExpired {
 			z.lost.Store(true)
 		}

@@ -26,9 +26,6 @@ func Make(kind string) (*Folder, error) {
 // MakeFast is [Make].
 func MakeFast(kind string) (*Folder, error) { return Make(kind) }
 
-// Watch does nothing: processes are not ended on this system.
-func (f *Folder) Watch(int) error { return nil }
-
 // Close removes the folder.
 func (f *Folder) Close() error { return os.RemoveAll(f.Path) }
 

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
@@ -46,12 +47,7 @@ func hold() {
 	}
 	cmd := exec.Command("sleep", "600")
 	cmd.Dir = work
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		fmt.Println(err) //nolint:forbidigo // to the test
-		return
-	}
-	if err := f.Watch(cmd.Process.Pid); err != nil {
+	if err := spawn.Start(cmd); err != nil {
 		fmt.Println(err) //nolint:forbidigo // to the test
 		return
 	}
@@ -148,12 +144,11 @@ func TestManyFoldersAreMadeAtOnce(t *testing.T) {
 // touches none that is in use.
 func TestTheNextOneRemovesWhatAKilledReaperLeft(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	p, path, inside := holder(t)
+	p, path, _ := holder(t)
 	_, living, other := holder(t)
 	reaper := reaperOf(t, path)
 	require.NoError(t, syscall.Kill(reaper, syscall.SIGKILL))
 	require.NoError(t, p.Kill())
-	require.NoError(t, syscall.Kill(-inside, syscall.SIGKILL)) // which the kernel does to a server of ours
 	require.Eventually(t, func() bool {
 		f, err := scratch.Make("test")
 		require.NoError(t, err)

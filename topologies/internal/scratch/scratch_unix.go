@@ -13,29 +13,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
-// script ends what a killed harness left: the process groups that were
-// announced to it and still work inside the folder, then the folder. It waits
-// for the end of its input, which comes when the harness dies in whatever way.
+// script removes the folder. It waits for the end of its input, which comes when the harness dies in
+// whatever way; the processes that work in there end at that moment as well, see [spawn.Start].
 const script = `
 trap '' INT TERM HUP QUIT
-dir=$1; pids=
-while read -r pid; do pids="$pids $pid"; done
-for pid in $pids; do
-	case $(readlink "/proc/$pid/cwd") in "$dir"/*) kill -s KILL -- "-$pid" ;; esac
-done
+read -r _
 tries=0
-until rm -rf -- "$dir" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
-[ ! -e "$dir" ]
+until rm -rf -- "$1" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+[ ! -e "$1" ]
 `
 
-// A Folder is empty when it is made, and is gone when this process is, together
-// with the processes that work in it and were announced. Close it.
+// A Folder is empty when it is made, and is gone when this process is. Close it.
 type Folder struct {
 	// Path is absolute and without links, so that it is what the kernel says
 	// of a process that works there.
@@ -144,10 +137,6 @@ func Unheld(path string, do func()) {
 	}
 }
 
-// Watch announces a process, by its group: it is killed if it still works in
-// the folder when we are gone.
-func (f *Folder) Watch(pid int) error { return f.Tell(strconv.Itoa(pid)) }
-
 // Tell has the script read a line.
 func (f *Folder) Tell(line string) error {
 	if _, err := io.WriteString(f.input, line+"\n"); err != nil {
@@ -156,8 +145,7 @@ func (f *Folder) Tell(line string) error {
 	return nil
 }
 
-// Close ends the input of the script and waits for it. That of [Make] removes the folder, and ends
-// what was announced and still works in it.
+// Close ends the input of the script and waits for it. That of [Make] removes the folder.
 func (f *Folder) Close() error {
 	if err := f.input.Close(); err != nil {
 		return fmt.Errorf("remove %s: %w", f.Path, err)
