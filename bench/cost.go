@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"strconv"
@@ -32,7 +31,7 @@ func (c cost) minus(before cost) cost {
 func spent(ctx context.Context, servers []*redis.Client) (cost, error) {
 	var c cost
 	for _, rdb := range servers {
-		info, err := rdb.Do(ctx, "INFO", "stats", "commandstats", "cpu").Text()
+		info, err := rdb.InfoMap(ctx, "stats", "commandstats", "cpu").Result()
 		if err != nil {
 			return c, fmt.Errorf("ask a server what it did: %w", err)
 		}
@@ -47,25 +46,23 @@ func spent(ctx context.Context, servers []*redis.Client) (cost, error) {
 }
 
 // add reads what INFO says of one server.
-func (c *cost) add(info string) {
-	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimSpace(value)
-		whole, _ := strconv.ParseInt(value, 10, 64)
-		switch {
-		case name == "total_reads_processed":
-			c.requests += whole
-		case name == "total_net_input_bytes":
-			c.in += whole
-		case name == "total_net_output_bytes":
-			c.out += whole
-		case name == "used_cpu_user", name == "used_cpu_sys":
-			seconds, _ := strconv.ParseFloat(value, 64)
-			c.server += time.Duration(seconds * float64(time.Second))
-		case strings.HasPrefix(name, "cmdstat_") && name != "cmdstat_info":
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, _ := strconv.ParseInt(calls, 10, 64)
-			c.commands += n
+func (c *cost) add(info map[string]map[string]string) {
+	count := func(text string) int64 {
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	stats, cpu := info["Stats"], info["CPU"]
+	c.requests += count(stats["total_reads_processed"])
+	c.in += count(stats["total_net_input_bytes"])
+	c.out += count(stats["total_net_output_bytes"])
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		used, _ := time.ParseDuration(cpu[name] + "s")
+		c.server += used
+	}
+	for name, stat := range info["Commandstats"] {
+		if name != "cmdstat_info" {
+			calls, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+			c.commands += count(calls)
 		}
 	}
 }

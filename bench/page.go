@@ -7,8 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/lockchaos/lockchaos/reports"
-	_ "github.com/lockchaos/lockchaos/reports/plots" // of the distributions
+	"github.com/lockchaos/lockchaos/reports/plots"
 )
 
 //go:embed page.html
@@ -71,7 +70,7 @@ func (w WorkloadResult) page(hues map[string]int) (pageWorkload, error) {
 	rows, unfit := w.rows()
 	p := pageWorkload{Name: w.Name, Title: w.title(), Head: rows[0], Missing: unfit}
 	what, of := w.curve()
-	var curves []reports.Curve
+	var curves []plots.Curve
 	for i, r := range w.Systems[:len(rows)-1] { // who did not take part comes last
 		row := pageRow{Cells: rows[i+1]}
 		switch {
@@ -81,13 +80,13 @@ func (w WorkloadResult) page(hues map[string]int) (pageWorkload, error) {
 			row.Class = "bad"
 		}
 		p.Rows = append(p.Rows, row)
-		c := reports.Curve{Name: r.Name, Base: r.Name == w.Baseline, Hue: hues[r.Name]}
+		c := plots.Curve{Name: r.Name, Base: r.Name == w.Baseline, Hue: hues[r.Name]}
 		for _, q := range of(r).Curve {
-			c.Points = append(c.Points, reports.CurvePoint{Share: q.Share, Micros: q.Micros})
+			c.Points = append(c.Points, plots.CurvePoint(q))
 		}
 		curves = append(curves, c)
 	}
-	svg, err := reports.DrawCurves(w.Name+": "+what, curves)
+	svg, err := plots.Curves(w.Name+": "+what, curves)
 	p.Plot = template.HTML(svg) //nolint:gosec // it is drawn here
 	return p, err
 }

@@ -71,7 +71,10 @@ func TestFairness(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	var c cost
-	c.add("# Stats\r\ntotal_net_input_bytes:70\r\ntotal_net_output_bytes:9\r\ntotal_reads_processed:4\r\nused_cpu_sys:0.5\r\nused_cpu_user:0.25\r\n" +
-		"cmdstat_info:calls=7,usec=1\r\ncmdstat_set:calls=3,usec=5,usec_per_call=1.67\r\ncmdstat_client|info:calls=2,usec=1\r\n")
+	c.add(map[string]map[string]string{
+		"Stats":        {"total_net_input_bytes": "70", "total_net_output_bytes": "9", "total_reads_processed": "4"},
+		"CPU":          {"used_cpu_sys": "0.5", "used_cpu_user": "0.25", "used_cpu_sys_children": "1"},
+		"Commandstats": {"cmdstat_info": "calls=7,usec=1", "cmdstat_set": "calls=3,usec=5,usec_per_call=1.67", "cmdstat_client|info": "calls=2,usec=1"},
+	})
 	require.Equal(t, cost{in: 70, out: 9, requests: 4, commands: 5, server: 750_000_000}, c)
 }

@@ -137,26 +137,12 @@ func (m Mutant) promises() promises.Promises {
 	})
 }
 
-// open opens the lock, or its twin.
+// open opens the lock, or its twin: elsewhere with a second connection to the first server.
 func (m Mutant) open(locks func(broken.Setup) *broken.Lock) harness.Opener {
-	if m.elsewhere {
-		return openElsewhere(locks)
+	if !m.elsewhere {
+		return OpenBroken(locks)
 	}
-	return OpenBroken(locks)
-}
-
-// OpenBroken opens a lock of package broken.
-func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock})
-		return l, l.Close, nil
-	}
-}
-
-// openElsewhere is as OpenBroken, with a second connection to the first server for what the lock sends elsewhere.
-func openElsewhere(locks func(broken.Setup) *broken.Lock) harness.Opener {
-	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		s := broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock}
 		var other redis.UniversalClient
 		switch first := servers[0].(type) {
 		case *redis.Client:
@@ -166,12 +152,22 @@ func openElsewhere(locks func(broken.Setup) *broken.Lock) harness.Opener {
 		default:
 			return nil, nil, fmt.Errorf("the lock needs a second connection, which can't be made like a %T", first)
 		}
-		s.Other = other
-		l := locks(s)
+		l, closeLock, err := OpenBroken(func(s broken.Setup) *broken.Lock {
+			s.Other = other
+			return locks(s)
+		})(servers, o)
 		return l, func() {
-			l.Close()
+			closeLock()
 			_ = other.Close()
-		}, nil
+		}, err
+	}
+}
+
+// OpenBroken opens a lock of package broken.
+func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
+	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		l := locks(broken.Setup{Servers: servers, Acks: o.ReplicaAcks, Watchdog: o.Watchdog, Observer: o.Observer, Clock: o.Clock})
+		return l, l.Close, nil
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
@@ -320,21 +319,4 @@ func WriteComparisonText(w io.Writer, c Comparison) error {
 		rows = append(rows, []string{say.OneLine(r.What), r.Values[0], r.Values[1], r.Change})
 	}
 	return write(w, "comparison", b.String()+"\n\n"+say.Aligned(rows), nil)
-}
-
-// A Curve is a distribution of times, in the order of its shares.
-type Curve = draw.Curve
-
-// A CurvePoint says that a share of all, of 0 up to but not 1, took no longer than
-// this many microseconds.
-type CurvePoint = draw.CurvePoint
-
-// DrawCurves draws distributions on the same axes as an SVG element: to the right the
-// share that took longer gets smaller, upwards the time longer. It is empty when no
-// curve has two points, and in a program that does not import package reports/plots.
-func DrawCurves(title string, curves []Curve) (string, error) {
-	if draw.Plots == nil {
-		return "", nil
-	}
-	return draw.Plots.Curves(title, curves)
 }

@@ -87,7 +87,7 @@ func WriteHTML(w io.Writer, in Input) error {
 // drawn are the drawings that have files of their own. There are no plots where there is too little, or nothing that plots.
 func (m *model) drawn() (plots []plotted, pictures []picture, err error) {
 	if m.enough() && draw.Plots != nil {
-		all, err := draw.Plots.Run(m.facts)
+		all, err := draw.Plots(m.facts)
 		if err != nil {
 			return nil, nil, err
 		}

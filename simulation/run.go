@@ -153,9 +153,9 @@ func run(l harness.LockSpec, c Case, reseed func(uint64)) (out Outcome, err erro
 	d.Notice = d.notice
 	config := c.config(l)
 	if c.Fork != nil {
-		clients, end := d.forks(reseed)
+		source, end := d.forks(reseed)
 		defer end()
-		config.Source = clients.source
+		config.Source = source
 	}
 	d.declare(config)
 	open := l.Begin()

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	crand "crypto/rand"
+	"encoding/binary"
 	mrand "math/rand" //nolint:depguard // go-redis and locks of others draw from it
 	"math/rand/v2"
 	"sync"
@@ -30,13 +31,6 @@ func seedProcess(seed uint64) (reseed func(uint64), restore func()) {
 	}
 }
 
-func seedBytes(seed uint64) (b [32]byte) {
-	for i := range 8 {
-		b[i] = byte(seed >> (8 * i))
-	}
-	return b
-}
-
 // A stream is a source of bytes that several goroutines may read.
 type stream struct {
 	mu  sync.Mutex
@@ -46,7 +40,9 @@ type stream struct {
 func (s *stream) reseed(seed uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rng = rand.NewChaCha8(seedBytes(seed))
+	var b [32]byte
+	binary.LittleEndian.PutUint64(b[:], seed)
+	s.rng = rand.NewChaCha8(b)
 }
 
 // Read fills b.

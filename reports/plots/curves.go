@@ -8,14 +8,26 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 )
 
-// curves draws distributions on the same axes as an SVG element. Both axes are
+// A Curve is a distribution of times, in the order of its shares.
+type Curve struct {
+	Name string
+	// Base says that others are compared with it; it is drawn with dashes.
+	Base bool
+	// Hue chooses the colour, so that one name has the same in several drawings.
+	Hue    int
+	Points []CurvePoint
+}
+
+// A CurvePoint says that a share of all, of 0 up to but not 1, took no longer than
+// this many microseconds.
+type CurvePoint struct{ Share, Micros float64 }
+
+// Curves draws distributions on the same axes as an SVG element. Both axes are
 // logarithmic: to the right the share that took longer gets smaller, upwards the time
 // longer. It is empty when no curve has two points.
-func curves(title string, curves []draw.Curve) (string, error) {
+func Curves(title string, curves []Curve) (string, error) {
 	tints := []tint{ok, info, fail, 0x0A9D7A, 0x8A63D2, 0xB58A1E, bad, 0x4A9FA8}
 	p := newPlot(title, "µs", true)
 	p.X.Tick.Marker = plot.TickerFunc(shareTicks)

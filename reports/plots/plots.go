@@ -8,7 +8,7 @@ import (
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
-func init() { draw.Plots = &draw.Plotter{Run: ofRun, Curves: curves} } //nolint:gochecknoinits // see the package
+func init() { draw.Plots = ofRun } //nolint:gochecknoinits // see the package
 
 func ofRun(r *facts.Facts) (all []draw.Plot, err error) {
 	for _, of := range []struct {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
 
@@ -42,12 +41,12 @@ func TestPlots(t *testing.T) {
 	_, err = latency(r, "Holds", facts.Durations{}, [3]string{}).svg(1000, 260, "nothing")
 	require.NoError(t, err)
 
-	empty, err := curves("nothing", []draw.Curve{{Name: "none"}})
+	empty, err := Curves("nothing", []Curve{{Name: "none"}})
 	require.NoError(t, err)
 	require.Empty(t, empty)
-	svg, err = curves(`wait & "hold"`, []draw.Curve{
-		{Name: "floor", Base: true, Points: []draw.CurvePoint{{Share: 0, Micros: 40}, {Share: 0.5, Micros: 50}, {Share: 0.99, Micros: 200}}},
-		{Name: "mutex", Hue: 1, Points: []draw.CurvePoint{{Share: 0, Micros: 60}, {Share: 0.5, Micros: 90}, {Share: 0.999, Micros: 4000}, {Share: 1, Micros: 9000}}},
+	svg, err = Curves(`wait & "hold"`, []Curve{
+		{Name: "floor", Base: true, Points: []CurvePoint{{Share: 0, Micros: 40}, {Share: 0.5, Micros: 50}, {Share: 0.99, Micros: 200}}},
+		{Name: "mutex", Hue: 1, Points: []CurvePoint{{Share: 0, Micros: 60}, {Share: 0.5, Micros: 90}, {Share: 0.999, Micros: 4000}, {Share: 1, Micros: 9000}}},
 	})
 	require.NoError(t, err)
 	for _, want := range []string{"floor", "mutex", "99.9 %", "µs", ">100<", ">1000<", "stroke-dasharray", "#D98200"} {
