@@ -120,7 +120,7 @@ image: redis ## Build the image for containers, lockchaos/testnode:local, from t
 
 # Packages whose tests start no server and no other program but Go's: their results may come from Go's
 # cache. Those of all others never do, since the servers are part of them (-count=1).
-CACHED := ./checker/... ./fleet ./history ./internal/await ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./reports/... \
+CACHED := ./campaign ./checker/... ./fleet ./history ./internal/await ./internal/names ./internal/say ./internal/seeds ./internal/traffic ./judge ./reports/... \
 	./simulation ./simulation/confirm ./simulation/exact ./simulation/world ./topologies ./topologies/internal/bootstrap ./workload ./lock/memory
 # The others, beginning with those that take longest, but not with both that start containers: side by
 # side those starve each other.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
@@ -25,13 +26,6 @@ const Dir = "causes"
 // come later than it did.
 const afterwards = 300 * time.Millisecond
 
-// Servers are where a run is played again.
-type Servers struct {
-	Backend topologies.Backend
-	// Name is what records call the backend, and Program the version of lockchaos.
-	Name, Program string
-}
-
 // Playable says why a recorded run can't be played again; nil if it can.
 func Playable(run history.Run) error {
 	switch {
@@ -39,7 +33,7 @@ func Playable(run history.Run) error {
 		return fmt.Errorf("it is a script: its variants leave out what causes the violation (lockchaos reproduce %s)", run.Scenario)
 	case run.Backend == history.Simulated:
 		return nil
-	case run.Backend == "attach":
+	case run.Backend == history.Attached:
 		return errors.New("its servers are not ours: faults were in effect at the time, and more can't be said")
 	case len(run.Settings) == 0:
 		return errors.New("it is no record of a run of lockchaos: faults were in effect at the time, and more can't be said")
@@ -49,7 +43,7 @@ func Playable(run history.Run) error {
 
 // Recorded plays the run of a run directory again, up to the end of a cluster, with the faults at the times
 // at which it had them. The runs lie in its folder [Dir].
-func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, control harness.LockSpec, at Servers) Experiment {
+func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, control harness.LockSpec, p campaign.Player) Experiment {
 	begin := begun(in.History)
 	r.Recorded, r.Length = true, c.Until-begin+afterwards
 	other, unsuited := r.Control(in.Run, control)
@@ -73,24 +67,17 @@ func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, cont
 		for _, f := range a.Faults {
 			played.Plan = append(played.Plan, plan[f])
 		}
-		p := Played{Dir: filepath.Join(Dir, fmt.Sprintf("%s-%d-%s-%d", c.Kind, c.From.Milliseconds(), a.Name, round+1))}
-		to := filepath.Join(dir, p.Dir)
-		err := played.Run(ctx, harness.Config{
-			Dir: to, Backend: at.Backend, BackendName: at.Name, Seed: in.Run.Seed, Program: at.Program,
-			Command: "lockchaos run --replay " + strconv.Quote(to),
+		to := filepath.Join(Dir, fmt.Sprintf("%s-%d-%s-%d", c.Kind, c.From.Milliseconds(), a.Name, round+1))
+		path := filepath.Join(dir, to)
+		again, err := p.Play(ctx, campaign.Run{
+			Config: harness.Config{Dir: path, Seed: in.Run.Seed, Command: "lockchaos run --replay " + strconv.Quote(path)},
+			Make:   played.Run, Store: topologies.StoreOf(r.Topology),
 		})
-		if err != nil && !history.Dir(to).Exists() {
-			return p, err
+		if again.History == nil {
+			return Played{Dir: to}, err
 		}
-		failed := err
-		judged, err := reports.ReadRecord(to)
-		if err != nil {
-			return p, err
-		}
-		judged.Report = harness.Judge(ctx, judged.Run, judged.History)
-		p.Kinds, p.Undecided = shown(judged.Report, c, c.begin()-begin+begun(judged.History))
-		p.Undecided = p.Undecided || failed != nil || landed(judged.History) < len(played.Plan)
-		return p, reports.WriteDir(to, judged)
+		kinds, undecided := shown(again.Report, c, c.begin()-begin+begun(again.History))
+		return Played{kinds, undecided || again.Failed != nil || landed(again.History) < len(played.Plan), to}, err
 	}
 	return e
 }

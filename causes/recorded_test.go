@@ -2,6 +2,8 @@ package causes_test
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/causes"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
@@ -17,6 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -42,7 +46,13 @@ func TestARunIsPlayedAgain(t *testing.T) {
 	again, err := harness.Replay(run, locks.All(), false)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	e := causes.Recorded(in, dir, c, again, runtest.Lock("correct-key"), causes.Servers{Backend: setup.Backend, Name: setup.BackendName})
+	player := campaign.Player{
+		Out: t.Output(), Log: func(io.Writer) *slog.Logger { return slog.New(slog.DiscardHandler) },
+		Open: func(context.Context, *slog.Logger, string) (topologies.Backend, string, error) {
+			return setup.Backend, setup.BackendName, nil
+		},
+	}
+	e := causes.Recorded(in, dir, c, again, runtest.Lock("correct-key"), player)
 	e.Least, e.Most = 2, 2
 	told := 0
 	e.Told = func(_ history.Arm, _, of int) { told++; require.Equal(t, 2*e.Ways(), of) }

@@ -38,9 +38,9 @@ const (
 // A Finder plays a case, and says which kinds of violation it shows.
 type Finder func(ctx context.Context, c simulation.Case) ([]string, error)
 
-// Once is a finder that plays no case twice: several kinds of violation of one case are measured
+// InPool is a finder that plays cases in a pool. It plays no case twice: several kinds of violation of one case are measured
 // by the same runs. It is for one goroutine.
-func Once(find Finder) Finder {
+func InPool(pool *simulation.Pool) Finder {
 	shown := map[string][]string{}
 	return func(ctx context.Context, c simulation.Case) ([]string, error) {
 		key, err := json.Marshal(c)
@@ -50,11 +50,11 @@ func Once(find Finder) Finder {
 		if kinds, played := shown[string(key)]; played {
 			return kinds, nil
 		}
-		kinds, err := find(ctx, c)
+		r, err := pool.Do(ctx, simulation.Job{Lock: c.Lock, Case: &c, Seed: c.Seed})
 		if err == nil {
-			shown[string(key)] = kinds
+			shown[string(key)] = r.Findings
 		}
-		return kinds, err
+		return r.Findings, err
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -87,21 +88,6 @@ func setup(dir, command string, seed uint64) harness.Config {
 	}
 }
 
-// judgeBudget bounds how long the judging of one run may take.
-const judgeBudget = time.Minute
-
-// judgeRun judges the run in a folder, and writes its reports there.
-func judgeRun(ctx context.Context, dir string) (reports.Input, error) {
-	in, err := reports.ReadRecord(dir)
-	if err != nil {
-		return in, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, judgeBudget)
-	defer cancel()
-	in.Report = harness.Judge(ctx, in.Run, in.History)
-	return in, reports.WriteDir(dir, in)
-}
-
 // play runs it and judges the record. There may be a record in spite of an error.
 func (p playable) play(ctx context.Context, s harness.Config) (in reports.Input, err error) {
 	ended := make(chan error, 1)
@@ -117,6 +103,6 @@ func (p playable) play(ctx context.Context, s harness.Config) (in reports.Input,
 	if !history.Dir(s.Dir).Exists() {
 		return in, cmp.Or(err, errors.New("nothing was recorded"))
 	}
-	in, judged := judgeRun(context.WithoutCancel(ctx), s.Dir)
+	in, judged := judge.Run(context.WithoutCancel(ctx), s.Dir)
 	return in, errors.Join(err, judged)
 }

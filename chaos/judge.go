@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -35,7 +36,7 @@ func judged(ctx context.Context, h *history.History) (played, error) {
 	if err := checker.SeveralClocks(h.Events); err != nil {
 		return played{}, fmt.Errorf("%w: judge such a history by lockchaos check --clock-error", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, judgeBudget)
+	ctx, cancel := context.WithTimeout(ctx, judge.Budget)
 	defer cancel()
 	p := played{}
 	p.in = reports.Input{Run: history.Run{Version: history.RunVersion, Duration: h.End()}, History: h}

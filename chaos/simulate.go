@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
@@ -128,7 +129,7 @@ func reportSimulated(t *testing.T, l Lock, r simulation.Result, seed uint64, kin
 	if err == nil {
 		command := fmt.Sprintf("go test -run '%s'", pattern(t.Name()))
 		if p.failed = r.Case.Write(history.Dir(dir), l, *r.Outcome, "package chaos", command); p.failed == nil {
-			p.in, p.failed = judgeRun(t.Context(), dir)
+			p.in, p.failed = judge.Run(t.Context(), dir)
 			p.unexpected = mustBeValid(p.in)
 		}
 	}

@@ -44,16 +44,19 @@ type Header struct {
 	Shard string `json:"shard,omitempty"`
 }
 
-// Build is the SHA-256 of the file of this program.
-func Build() (string, error) {
-	path, err := os.Executable()
+// Sign notes the SHA-256 of this program's file, and of those that the commands of drivers name.
+func (h *Header) Sign(drivers ...string) error {
+	program, err := os.Executable()
 	if err == nil {
-		path, err = sumOf(path)
+		h.Build, err = sumOf(program)
+	}
+	if err == nil {
+		h.Files, err = Files(drivers...)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read this program: %w", err)
+		return fmt.Errorf("read what plays: %w", err)
 	}
-	return path, nil
+	return nil
 }
 
 // sumOf is the SHA-256 of a file.
@@ -84,12 +87,15 @@ func Files(commands ...string) (map[string]string, error) {
 		}
 		sum, err := sumOf(word)
 		if err != nil {
-			return nil, fmt.Errorf("read what a driver is made of: %w", err)
+			return nil, err
 		}
 		all[word] = sum
 	}
 	return all, nil
 }
+
+// Repeat is the command that plays the campaign again.
+func (h Header) Repeat() string { return h.Command + " --seeds " + h.Seeds }
 
 // Jobs are the names of all jobs of the campaign, in their order.
 func (h Header) Jobs() ([]string, error) {
@@ -157,7 +163,7 @@ type Run struct {
 
 // Decode reads the result of a run whose journal is in a folder. What the program would not write is an error.
 func (r Run) Decode(folder string, into any) error {
-	if err := decode(r.Result, into); err != nil {
+	if err := Decode(r.Result, into); err != nil {
 		return fmt.Errorf("%s: %s: %w", filepath.Join(folder, JournalFile), r.Job, err)
 	}
 	return nil
@@ -167,7 +173,7 @@ func (r Run) Decode(folder string, into any) error {
 type Journal struct {
 	file *os.File
 	host string
-	runs []Run
+	runs map[string][]Run // by their jobs
 	// broken is why a line could not be written: it may be there in part, so that none may follow it.
 	broken error
 }
@@ -186,7 +192,7 @@ func Open(dir string, h Header, resume bool) (*Journal, error) {
 		return nil, fmt.Errorf("open a journal: %w", err)
 	}
 	host, _ := os.Hostname()
-	j := &Journal{file: f, host: host}
+	j := &Journal{file: f, host: host, runs: map[string][]Run{}}
 	if err = lock(f, false); err != nil {
 		err = fmt.Errorf("another process plays in %s: %w", dir, err)
 	} else {
@@ -215,7 +221,9 @@ func (j *Journal) begin(dir string, h Header) error {
 	if err != nil {
 		return fmt.Errorf("resume a journal: %w", err)
 	}
-	j.runs = found.Runs
+	for _, r := range found.Runs {
+		j.runs[r.Job] = append(j.runs[r.Job], r)
+	}
 	return nil
 }
 
@@ -231,32 +239,16 @@ func (found Recorded) resumedBy(h Header) error {
 	return nil
 }
 
-// Runs are those that it had when it was resumed.
-func (j *Journal) Runs() []Run { return j.runs }
+// Of are the runs of a job that it had when it was resumed.
+func (j *Journal) Of(job string) []Run { return j.runs[job] }
 
-// Left are those of jobs, by their names, of which the journal had no run when it was resumed. Each run of the others is counted.
-func Left[J any](j *Journal, jobs []J, name func(J) string, count func(J, Run) error) (left []J, err error) {
-	played := map[string][]Run{}
-	for _, r := range j.Runs() {
-		played[r.Job] = append(played[r.Job], r)
-	}
-	for _, job := range jobs {
-		runs := played[name(job)]
-		if len(runs) == 0 {
-			left = append(left, job)
-		}
-		for _, r := range runs {
-			if err := count(job, r); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return left, nil
-}
-
-// Append notes a run that has ended, with an ID and this machine's name, and returns once it is on the disk.
-func (j *Journal) Append(r Run) error {
+// Append notes a run that has ended, with an ID, this machine's name and what the command keeps of it, and returns once it is on
+// the disk.
+func (j *Journal) Append(r Run, result any) (err error) {
 	r.ID, r.Host = rand.Text(), j.host
+	if r.Result, err = json.Marshal(result); err != nil {
+		return fmt.Errorf("note a run: %w", err)
+	}
 	return j.write(r)
 }
 
@@ -321,13 +313,13 @@ func Read(dir string) (Recorded, error) {
 			break
 		}
 		if number == 1 {
-			err = decode(line, &p.Header)
+			err = Decode(line, &p.Header)
 			if err == nil && p.Header.Format != format {
 				err = fmt.Errorf("its format is %d, and this program reads %d", p.Header.Format, format)
 			}
 		} else {
 			var r Run
-			if err = decode(line, &r); err == nil && (r.ID == "" || r.Job == "" || ids[r.ID]) {
+			if err = Decode(line, &r); err == nil && (r.ID == "" || r.Job == "" || ids[r.ID]) {
 				err = errors.New("a run needs a job, and an id that no other has")
 			} else if err == nil && r.Dir != "" && (r.Dir == "." || r.Dir != filepath.Base(r.Dir) || !filepath.IsLocal(r.Dir)) {
 				err = fmt.Errorf("the run directory %q is not beside the journal", r.Dir)
@@ -347,7 +339,8 @@ func Read(dir string) (Recorded, error) {
 	return p, nil
 }
 
-func decode(line []byte, into any) error {
+// Decode decodes JSON that this program wrote, and nothing else.
+func Decode(line []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

@@ -15,12 +15,12 @@ func TestAppend_AfterAFailure(t *testing.T) {
 	require.NoError(t, err)
 	defer full.Close()
 	j := &Journal{file: full}
-	require.ErrorIs(t, j.Append(Run{Job: "seed 1"}), syscall.ENOSPC)
+	require.ErrorIs(t, j.Append(Run{Job: "seed 1"}, 1), syscall.ENOSPC)
 	later, err := os.Create(filepath.Join(t.TempDir(), JournalFile)) // there is room again
 	require.NoError(t, err)
 	defer later.Close()
 	j.file = later
-	require.ErrorIs(t, j.Append(Run{Job: "seed 2"}), syscall.ENOSPC)
+	require.ErrorIs(t, j.Append(Run{Job: "seed 2"}, 1), syscall.ENOSPC)
 	b, err := os.ReadFile(later.Name())
 	require.NoError(t, err)
 	require.Empty(t, b)

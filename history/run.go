@@ -17,8 +17,11 @@ const RunVersion = 1
 // NoFaults is [Run.Faults] of a run that is to have none.
 const NoFaults = "none"
 
-// Simulated is [Run.Backend] of a run in virtual time, on servers that were simulated.
-const Simulated = "simulated"
+// The values of [Run.Backend] of a run in virtual time, on servers that were simulated, and of one on servers that others started.
+const (
+	Simulated = "simulated"
+	Attached  = "attach"
+)
 
 // A Run is the record of what was run, beside what was observed: everything a
 // report needs to draw the run, and a person to repeat it. It is plain data,

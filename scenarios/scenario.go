@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"errors"
@@ -346,15 +347,40 @@ func (s Scenario) variant(name string) (Scenario, string, error) {
 // Load reads a scenario from a regular file of the user's. The command that it may name as a lock is run only
 // where allowExec says so.
 func Load(file string, locks harness.Locks, allowExec bool) (Scenario, error) {
-	f, err := history.Open(file)
+	b, err := read(file)
 	if err != nil {
 		return Scenario{}, fmt.Errorf("read scenario: %w", err)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return Scenario{}, fmt.Errorf("read scenario: %w", err)
-	}
 	return parse(file, b, locks, allowExec)
+}
+
+// read reads what a file may have at the most, and a byte more of what is longer.
+func read(file string) ([]byte, error) {
+	f, err := history.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	return b, errors.Join(err, f.Close())
+}
+
+// ReadFile reads any YAML file strictly, within the bounds of a scenario's. One that has nothing but comments is [ErrEmpty].
+func ReadFile(file string, into any) error {
+	b, err := read(file)
+	if err != nil {
+		return err
+	}
+	if err := Bounded(b); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: there is more behind the first value", file)
+	}
+	return nil
 }
 
 // VariantNames lists the names of the variants.

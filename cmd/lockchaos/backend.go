@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
 	"github.com/lockchaos/lockchaos/topologies/container"
@@ -160,4 +162,50 @@ func (a *app) openServers(ctx context.Context, s *serverFlags, log *slog.Logger,
 	}
 	took("backend %s, since processes can't run here: %v\n", containerBackend, noProcess)
 	return container.Backend{Log: log}, containerBackend, nil
+}
+
+// inServersFile are the flags that a file can say. --yes is none: leave to disturb the users of servers is given for each run.
+func inServersFile() []string {
+	return append([]string{"backend", "image"}, slices.DeleteFunc(slices.Clone(attachFlags), func(name string) bool { return name == "yes" })...)
+}
+
+// readFile sets the flags that the file of --servers says, and returns their names. What was typed counts.
+func (s *serverFlags) readFile(cmd *cobra.Command) (set []string, err error) {
+	if s.file == "" {
+		return nil, nil
+	}
+	said := map[string]any{}
+	err = scenarios.ReadFile(s.file, &said)
+	if errors.Is(err, scenarios.ErrEmpty) {
+		err = fmt.Errorf(`%s: it is empty; want flags without their dashes, such as "endpoints: [127.0.0.1:6379]"`, s.file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--servers: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		flag := cmd.Flag(name)
+		if !slices.Contains(inServersFile(), name) {
+			err = errors.Join(err, names.Unknown("setting", name, inServersFile()))
+			continue
+		}
+		var words []string
+		list, isList := said[name].([]any)
+		if !isList {
+			list = []any{said[name]}
+		}
+		for _, word := range list {
+			words = append(words, fmt.Sprint(word))
+		}
+		if flag.Changed {
+			continue
+		}
+		if wrong := flag.Value.Set(strings.Join(words, ",")); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, wrong))
+		}
+		set = append(set, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--servers %s: %w", s.file, err)
+	}
+	return set, nil
 }

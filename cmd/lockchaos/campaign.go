@@ -2,18 +2,24 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/internal/seeds"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -37,7 +43,7 @@ Exit code 1: there is a finding that known.yaml does not have, or one that was s
 			if store == "" {
 				return errors.New("--store: name the folder that remembers; an empty one to begin with")
 			}
-			if !exists(store) {
+			if !campaign.Exists(store) {
 				return fmt.Errorf("--store: there is no folder %s", store)
 			}
 			if undecided < 0 || undecided > 99 {
@@ -61,11 +67,11 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 		return err
 	}
 	defer func() { _ = release() }() // the process ends anyway
-	known, err := fleet.KnownIn(store)
+	known, err := campaign.KnownIn(store)
 	if err != nil {
 		return err
 	}
-	m, err := fleet.Remember(store)
+	m, err := campaign.Remember(store)
 	if err != nil {
 		return err
 	}
@@ -73,7 +79,7 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 	if err != nil {
 		return err
 	}
-	runs, unknown, err := judgedRuns(c)
+	runs, unknown, err := campaign.JudgedRuns(c)
 	if err != nil {
 		return err
 	}
@@ -89,34 +95,39 @@ func (a *app) remember(store string, dirs, canaries []string, partial bool, unde
 		a.printf("%s: within the %d %% of --undecided\n", told, undecided)
 	}
 	if len(canaries) > 0 {
-		convicted, err := canaryRuns(canaries, c)
+		convicted, err := campaign.CanaryRuns(canaries, c)
 		if err != nil {
-			return err
+			return fmt.Errorf("--canary: %w", err)
 		}
-		if hosts := fleet.Unconvicted(runs, convicted); len(hosts) > 0 {
+		if hosts := campaign.Unconvicted(runs, convicted); len(hosts) > 0 {
 			doubts = append(doubts, "the planted bug was not convicted on "+strings.Join(hosts, ", ")+": what is valid there shows nothing")
 		}
 	}
-	tonight := m.Add(c, runs, time.Now())
+	tonight, seen := m.Add(c, runs, time.Now()), 0
 	if len(c.Runs) > 0 {
 		err = m.Write(store)
 	}
 	if err != nil {
 		return harnessError{err}
 	}
-	a.printf("%s: %s judged, %s found\n", c.Command+" --seeds "+c.Seeds, say.Count(len(runs), "run"), say.Count(len(slices.DeleteFunc(slices.Clone(tonight), func(f fleet.Finding) bool { return f.Seen == 0 })), "kind"))
+	for i := range tonight {
+		if tonight[i].Seen > 0 {
+			seen++
+		}
+	}
+	a.printf("%s: %s judged, %s found\n", c.Repeat(), say.Count(len(runs), "run"), say.Count(seen, "kind"))
 	alarm, err := a.printFindings(tonight, known)
 	for _, doubt := range doubts {
 		a.printf("unknown: %s\n", doubt)
 	}
 	if alarm {
-		a.printf("what is known of a finding stands in %s; the rest is in %s\n", filepath.Join(store, fleet.KnownFile), filepath.Join(store, fleet.FindingsFile))
+		a.printf("what is known of a finding stands in %s; the rest is in %s\n", filepath.Join(store, campaign.KnownFile), filepath.Join(store, campaign.FindingsFile))
 	}
 	return cmp.Or(err, answer(alarm, len(doubts) > 0 || len(runs) == 0))
 }
 
 // printFindings prints the findings of a night, and tells whether one is new or worse.
-func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm bool, err error) {
+func (a *app) printFindings(tonight []campaign.Finding, known []campaign.Known) (alarm bool, err error) {
 	if len(tonight) == 0 {
 		return false, nil
 	}
@@ -130,7 +141,7 @@ func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm
 			in := reports.Interval(seen, of)
 			return fmt.Sprintf("%d of %d (%.0f-%.0f %%)", seen, of, 100*in[0], 100*in[1])
 		}
-		at := slices.IndexFunc(known, func(k fleet.Known) bool { return k.Covers(f.Key) })
+		at := slices.IndexFunc(known, func(k campaign.Known) bool { return k.Covers(f.Key) })
 		state, fails := "NEW", true
 		switch {
 		case f.Seen == 0:
@@ -148,62 +159,187 @@ func (a *app) printFindings(tonight []fleet.Finding, known []fleet.Known) (alarm
 	return alarm, t.text(a.stdout)
 }
 
-// judgedRuns are the runs of a campaign that have a verdict, and how many have none.
-func judgedRuns(c fleet.Campaign) (runs []fleet.Judged, unknown int, err error) {
-	for _, line := range c.Runs {
-		run := fleet.Judged{Host: line.Host, Kinds: map[string]time.Duration{}}
-		if c.Same {
-			n, err := simulatedNoteOf(line.Run, line.Folder)
-			if err != nil {
-				return nil, 0, err
-			}
-			if n.Result.Granted == 0 {
-				unknown++
-				continue
-			}
-			run.Lock, run.Topology, run.Seed = n.Result.Case.Lock, n.Result.Case.Topology, n.Result.Case.Seed
-			run.Command = fmt.Sprintf("%s --seeds %d", c.Command, run.Seed)
-			for _, kind := range n.Result.Findings {
-				run.Kinds[kind] = 0
-			}
-			runs = append(runs, run)
-			continue
-		}
-		r, err := noted(line.Run, line.Folder, "")
-		if err != nil {
-			return nil, 0, err
-		}
-		if r.Verdict == checker.Unknown {
-			unknown++
-			continue
-		}
-		run.Lock, run.Topology, run.Faults, run.Seed, run.Command = r.Results.Lock, r.Results.Topology, r.Mix, r.Seed, r.Command
-		run.Kinds = r.Results.After()
-		runs = append(runs, run)
-	}
-	return runs, unknown, nil
+// A division is what a user can say of the seeds of a campaign, of the processes that play them, and of their folder.
+type division struct {
+	seeds    string
+	shard    string
+	out      string
+	resume   bool
+	judgedOK bool
+	parallel int
+
+	all    []uint64 // of the seeds
+	part   fleet.Shard
+	before bool // the folder was there before
 }
 
-// canaryRuns are the runs of campaigns with planted bugs, by the same program.
-func canaryRuns(dirs []string, of fleet.Campaign) (all []fleet.Judged, err error) {
-	for _, dir := range dirs {
-		c, err := fleet.Join([]string{dir})
-		if err != nil {
-			return nil, fmt.Errorf("--canary: %w", err)
-		}
-		if c.Program != of.Program || c.Build != of.Build {
-			return nil, fmt.Errorf("--canary: %s was played by another program than the campaign", dir)
-		}
-		runs, _, err := judgedRuns(c)
-		if err != nil {
-			return nil, fmt.Errorf("--canary: %w", err)
-		}
-		for _, r := range runs {
-			if !strings.HasPrefix(r.Lock, "broken-") {
-				return nil, fmt.Errorf("--canary: %s has runs of %s, which has no planted bug: want a lock broken-…, see lockchaos mutants", dir, r.Lock)
-			}
-		}
-		all = append(all, runs...)
+func (d *division) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.shard, "shard", "", "I/N: play every Nth run of the campaign, from the Ith on; @VARIABLE/N takes the index, which counts from 0, from an environment variable; lockchaos merge joins the folders (--out)")
+	f.BoolVar(&d.resume, "resume", false, "go on with the folder --out that a process left which was killed or interrupted, and begin one where there is none")
+	f.BoolVar(&d.judgedOK, "judged-is-ok", false, "exit with 0 whatever the verdict, for engines that play a task again that fails: only a run that could not be made or judged fails then")
+}
+
+// check reads --seeds and --shard, and joins what is wrong.
+func (d *division) check() (err error) {
+	var unread error
+	d.all, unread = seeds.Parse(d.seeds)
+	d.part, err = fleet.ParseShard(d.shard, os.LookupEnv)
+	return errors.Join(refuse(unread != nil, "--seeds: %w", unread), refuse(err != nil, "--shard: %w", err),
+		refuse(d.parallel < 1, "--parallel must be at least 1, not %d", d.parallel),
+		refuse(d.shard != "" && d.out == "", "--shard: say with --out which folder has the runs"),
+		refuse(d.resume && d.out == "", "--resume: say with --out which folder has the runs"))
+}
+
+// verdict is what the command ends with: with --judged-is-ok no verdict is an error.
+func (d *division) verdict(err error) error {
+	if code := exitCode(err); d.judgedOK && (code == exitInvalid || code == exitUnknown) {
+		return nil
 	}
-	return all, nil
+	return err
+}
+
+// makeDir makes the folder that was chosen, or finds it again; without a name it makes one of the time and of what is played.
+func (d *division) makeDir(what ...string) (err error) {
+	d.before = campaign.Exists(d.out)
+	if !d.resume || !campaign.Exists(filepath.Join(d.out, fleet.JournalFile)) {
+		d.out, err = newRunDir(d.out, what...)
+	}
+	return err
+}
+
+// open opens the journal of the folder, for a campaign of this command with some locks.
+func (d *division) open(h fleet.Header, locks ...string) (*fleet.Journal, error) {
+	var commands []string
+	for _, name := range locks {
+		if command, driver := strings.CutPrefix(name, harness.ProgramPrefix); driver {
+			commands = append(commands, command)
+		}
+	}
+	h.Program, h.Shard = version(), d.part.String()
+	if err := h.Sign(commands...); err != nil {
+		return nil, asHarness(err)
+	}
+	j, err := fleet.Open(d.out, h, d.resume)
+	if errors.As(err, new(syscall.Errno)) { // such as that another process plays there: the next try may have more luck
+		err = asHarness(err)
+	}
+	return j, err
+}
+
+func (a *app) mergeCommand() *cobra.Command {
+	var out string
+	var partial bool
+	cmd := &cobra.Command{
+		Use:   "merge --out DIR SHARD...",
+		Short: "Join the folders of the shards of a campaign",
+		Long: `Join the folders that lockchaos run --seeds, matrix and simulate wrote with --shard: the
+new folder has the files of a campaign that one process played, and the run directories. Shards of
+other programs or commands are refused. The exit code is that of the worst run; where a seed
+was never played it is 2 at best.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if out == "" {
+				return errors.New("--out: name a new folder")
+			}
+			c, err := fleet.Join(dirs)
+			if err != nil {
+				return err
+			}
+			if err = emptyDir(out); err == nil {
+				err = beside(out, c.Folders)
+			}
+			if err != nil {
+				return err
+			}
+			if partial && len(c.Missing) > 0 {
+				a.printf("never played, as --partial lets it be: %s\n", firstOf(c.Missing, 20, ", "))
+				c.Missing = nil
+			}
+			join := a.mergeRuns
+			if c.Same {
+				join = a.mergeSimulated
+			}
+			return join(cmd.Context(), c, out)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "the folder for the joint files and all run directories")
+	cmd.Flags().BoolVar(&partial, "partial", false, "that seeds were never played is no reason for exit code 2")
+	return cmd
+}
+
+// mergeRuns joins runs on real servers.
+func (a *app) mergeRuns(_ context.Context, c fleet.Campaign, out string) error {
+	r, err := campaign.Read(c)
+	if err != nil {
+		return err
+	}
+	s, err := r.Write(out, len(c.Runs)+len(c.Missing))
+	if err == nil && s.Matrix != nil {
+		err = reports.WriteMatrixText(a.stdout, *s.Matrix)
+	}
+	if err != nil {
+		return asHarness(err)
+	}
+	a.printf("%s\n%s: %d valid, %d unknown, %d invalid\n", c.Repeat(), say.Count(len(c.Runs), "run"), s.Valid, s.Unknown, s.Invalid)
+	a.printf("faults that took effect: %s\n", counted(s.Landed))
+	return worst(verdictOf(s), a.printMerge(c, out))
+}
+
+// mergeSimulated joins simulated searches.
+func (a *app) mergeSimulated(ctx context.Context, c fleet.Campaign, out string) error {
+	s, err := campaign.JoinSearch(c)
+	if err != nil {
+		return err
+	}
+	if err := campaign.WriteSearch(ctx, s, out, replayOf); err != nil {
+		return asHarness(err)
+	}
+	a.printKinds(s)
+	return worst(searched(s), a.printMerge(c, out))
+}
+
+// printMerge says how whole the campaign is. One that is not whole is unknown.
+func (a *app) printMerge(c fleet.Campaign, out string) error {
+	for _, dir := range c.Cut {
+		a.printf("%s ends in the middle of a line: that run counts as never played\n", filepath.Join(dir, fleet.JournalFile))
+	}
+	if c.Repeated > 0 {
+		a.printf("%s of a seed that has another counted as well\n", say.Count(c.Repeated, "run"))
+	}
+	if len(c.Missing) > 0 {
+		a.printf("never played: %s\n", firstOf(c.Missing, 20, ", "))
+	}
+	a.printf("joined in %s\n", out)
+	return answer(false, len(c.Missing) > 0 || len(c.Runs) == 0)
+}
+
+// firstOf names the first of many, and how many more there are.
+func firstOf(names []string, most int, separator string) string {
+	first := strings.Join(names[:min(len(names), most)], separator)
+	if more := len(names) - most; more > 0 {
+		first += fmt.Sprintf("%sand %d more", separator, more)
+	}
+	return first
+}
+
+// beside refuses a new folder inside one of those whose run directories are to be copied into it, and removes it.
+func beside(out string, folders []string) error {
+	at, err := realPath(out)
+	for _, folder := range folders {
+		of, wrong := realPath(folder)
+		if err = errors.Join(err, wrong); err == nil && strings.HasPrefix(at+string(filepath.Separator), of+string(filepath.Separator)) {
+			return errors.Join(fmt.Errorf("--out %s is inside the shard %s: name a folder beside it", out, folder), os.Remove(out))
+		}
+	}
+	return err
+}
+
+// realPath is the path of a folder from the root, without links.
+func realPath(dir string) (string, error) {
+	path, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	return path, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/reports"
@@ -28,7 +29,8 @@ func campaignShard(t *testing.T, host, lock string, found int, rest checker.Verd
 			r.Verdict = checker.Invalid
 			r.Properties = []checker.Result{{Violations: []checker.Violation{{Kind: checker.DoubleGrant, From: time.Minute}, {Kind: checker.DoubleGrant, From: time.Duration(seed) * time.Second}}}}
 		}
-		b, err := json.Marshal(seedResult{Seed: uint64(seed), Verdict: r.Verdict, Mix: "all", Command: fmt.Sprint("lockchaos run --seed ", seed), Results: &r})
+		r.Seed, r.Command = uint64(seed), fmt.Sprint("lockchaos run --seed ", seed)
+		b, err := json.Marshal(campaign.Note{Results: r, Mix: "all"})
 		require.NoError(t, err)
 		lines = append(lines, fleet.Run{ID: fmt.Sprint(dir, seed), Job: fmt.Sprint("seed ", seed), Host: host, Result: b})
 	}
@@ -40,7 +42,7 @@ func campaignShard(t *testing.T, host, lock string, found int, rest checker.Verd
 func TestCampaignsOverNights(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
-	campaign := func(args ...string) (string, int) {
+	play := func(args ...string) (string, int) {
 		var out bytes.Buffer
 		cmd := (&app{stdout: &out, stderr: &out}).campaignCommand()
 		cmd.SetArgs(append([]string{"--store", store}, args...))
@@ -54,7 +56,7 @@ func TestCampaignsOverNights(t *testing.T) {
 	clean := campaignShard(t, "a", "mutex", 0, checker.Valid)
 	canary := campaignShard(t, "a", "broken-plain-delete", 1, checker.Valid)
 	known := func(text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(store, fleet.KnownFile), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(store, campaign.KnownFile), []byte(text), 0o600))
 	}
 	for _, night := range []struct {
 		args   []string
@@ -83,7 +85,7 @@ func TestCampaignsOverNights(t *testing.T) {
 		if night.known != "" {
 			known(night.known)
 		}
-		out, exit := campaign(night.args...)
+		out, exit := play(night.args...)
 		require.Equal(t, night.exit, exit, out)
 		for _, text := range night.prints {
 			require.Contains(t, out, text)
@@ -92,18 +94,18 @@ func TestCampaignsOverNights(t *testing.T) {
 	known("[]")
 	// What was never played is not remembered, unless the user says that it will never be.
 	part := t.TempDir()
-	note, err := json.Marshal(simulatedNote{Result: simulation.Result{Findings: []string{checker.Stuck}, Granted: 1, Case: simulation.Case{Lock: "fair", Topology: "single", Seed: 1}}})
+	note, err := json.Marshal(campaign.Case{Result: simulation.Result{Findings: []string{checker.Stuck}, Granted: 1, Case: simulation.Case{Lock: "fair", Topology: "single", Seed: 1}}})
 	require.NoError(t, err)
 	shard(t, part, fleet.Header{Program: "v1", Command: "lockchaos simulate", Seeds: "1-2", Same: true}, fleet.Run{ID: "a", Job: "seed 1", Result: note})
-	out, exit := campaign(part)
+	out, exit := play(part)
 	require.Equal(t, exitUnknown, exit)
 	require.Contains(t, out, "never played: seed 2")
-	m, err := fleet.Remember(store)
+	m, err := campaign.Remember(store)
 	require.NoError(t, err)
 	require.Len(t, m.Findings, 1)
-	out, exit = campaign("--partial", part)
+	out, exit = play("--partial", part)
 	require.Equal(t, exitInvalid, exit)
 	require.Contains(t, out, "lockchaos simulate --seeds 1")
-	_, exit = campaign(t.TempDir())
+	_, exit = play(t.TempDir())
 	require.Equal(t, exitUsage, exit)
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -31,8 +33,8 @@ otherwise.`,
 			if failOn != "" && failOn != failOnWorse {
 				return fmt.Errorf("--fail-on: %q is not known (want %s)", failOn, failOnWorse)
 			}
-			err := bounded(cmd.Context(), func(context.Context) error { return a.compare(args, failOn) })
-			if errors.As(err, new(memoryError)) {
+			err := judge.Bounded(cmd.Context(), func(context.Context) error { return a.compare(args, failOn) })
+			if errors.As(err, new(judge.MemoryError)) {
 				return harnessError{fmt.Errorf("compare: %w", err)}
 			}
 			return err
@@ -49,8 +51,8 @@ const failOnWorse = "worse"
 func (a *app) compare(dirs []string, failOn string) error {
 	if !history.Dir(dirs[0]).Exists() && !history.Dir(dirs[1]).Exists() {
 		for _, dir := range dirs {
-			ended := exists(filepath.Join(dir, reports.ResultsFile)) || exists(filepath.Join(dir, searchFile))
-			if !ended && exists(filepath.Join(dir, fleet.JournalFile)) {
+			ended := campaign.Exists(filepath.Join(dir, reports.ResultsFile)) || campaign.Exists(filepath.Join(dir, campaign.SearchFile))
+			if !ended && campaign.Exists(filepath.Join(dir, fleet.JournalFile)) {
 				return fmt.Errorf("%s has a campaign that has not ended: go on with it (--resume), or join what was played (lockchaos merge)", dir)
 			}
 		}

@@ -19,8 +19,7 @@ type findingOptions struct {
 	cache         string
 	all, markdown bool
 	control       bool
-	out           string
-	division      // of which --resume alone can be said
+	division      // of which --out and --resume alone can be said
 }
 
 func (a *app) findingsCommand() *cobra.Command {
@@ -86,35 +85,32 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 	for _, f := range all {
 		h.Cells = append(h.Cells, f.Name)
 	}
-	if o.out, err = o.dir(o.out, "findings"); err != nil {
+	if err := o.makeDir("findings"); err != nil {
 		return err
 	}
-	journal, err := o.open(o.out, h)
+	journal, err := o.open(h)
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	results := map[string]findings.Result{}
 	job := func(f findings.Finding) string { return fleet.Job(f.Name, 1) }
-	if _, err = fleet.Left(journal, all, job, func(f findings.Finding, line fleet.Run) error {
-		var r findings.Result
-		err := line.Decode(o.out, &r)
-		results[f.Name] = r
-		return err
-	}); err != nil {
-		return err
-	}
 	list, seconds := table{columns: []string{"finding", "version", "found", "recorded", "fixed in", "found", "correct lock", "seconds", "verdict"}}, 0.0
 	for _, f := range all {
-		r, played := results[f.Name]
-		if !played || r.Uninstalled {
+		var r findings.Result
+		lines := journal.Of(job(f))
+		if last := len(lines) - 1; last >= 0 {
+			if err := lines[last].Decode(o.out, &r); err != nil {
+				return err
+			}
+		}
+		if len(lines) == 0 || r.Uninstalled {
 			a.printf("%s: %s %s: %s\n", f.Name, f.Library.Name, f.Version, f.Text)
 			r = p.Play(cmd.Context(), f, f.Rate.Of, o.control)
 			if cmd.Context().Err() != nil {
 				return asHarness(context.Cause(cmd.Context()))
 			}
-			if err := noteJob(journal, fleet.Run{Job: job(f)}, r); err != nil {
-				return err
+			if err := journal.Append(fleet.Run{Job: job(f)}, r); err != nil {
+				return asHarness(err)
 			}
 		}
 		a.printf("%s: %s, found in %s %s\n", f.Name, r.Verdict(), r.Found, r.Failed)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/mutants"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -77,7 +78,7 @@ func needed() map[string]string {
 // values are those that flags take, and commands as arguments, as far as they have names.
 func (a *app) values() map[string]func() (list []string) {
 	return map[string]func() []string{
-		"topology": topologies.Names, "backend": backendNames, "format": reportFormats, "from": sources,
+		"topology": topologies.Names, "backend": backendNames, "format": reportFormats, "from": judge.Formats,
 		"lock":     func() []string { return append(a.locks.Names(), harness.ProgramPrefix) },
 		"faults":   func() []string { return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...) },
 		"expect":   func() []string { return []string{"valid", "invalid"} },

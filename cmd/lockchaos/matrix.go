@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/fleet"
@@ -62,9 +63,7 @@ type matrixOptions struct {
 	watchdog    time.Duration
 	persistence string
 	clients     int
-	parallel    int
 	keep        bool
-	out         string
 	asJSON      bool
 	cells       []reports.MatrixCell
 	options     []*runOptions // of each cell; nil where no run is possible
@@ -74,9 +73,8 @@ type matrixOptions struct {
 
 // complete makes the cells, and joins what is wrong.
 func (m *matrixOptions) complete(cmd *cobra.Command, a *app) error {
-	wrong := errors.Join(m.check(m.out), aboveZero(cmd, "clients", "watchdog", "parallel", "duration"),
-		refuse(len(m.locks) == 0, "--lock: name the locks to compare, such as mutex,redlock,etcd-mutex"),
-		refuse(m.parallel < 0, "--parallel must be at least 1, not %d", m.parallel))
+	wrong := errors.Join(m.check(), aboveZero(cmd, "clients", "watchdog", "duration"),
+		refuse(len(m.locks) == 0, "--lock: name the locks to compare, such as mutex,redlock,etcd-mutex"))
 	for family := range strings.SplitSeq(m.faults, ",") {
 		all := append(faults.Mixes(), faults.Names(faults.All())...)
 		switch {
@@ -166,7 +164,7 @@ func homeOf(l harness.LockSpec, usual string) string {
 
 // cellOf are the runs of a cell: those of `lockchaos run` with the flags of again.
 func (m *matrixOptions) cellOf(lock harness.LockSpec, topology, family string) (*runOptions, error) {
-	o := &runOptions{keep: m.keep, RandomRun: harness.RandomRun{
+	o := &runOptions{keep: m.keep, division: m.division, RandomRun: harness.RandomRun{
 		Topology: topology, Lock: lock, Faults: family, Length: m.length, Options: harness.LockOptions{Watchdog: m.watchdog},
 		Workload: workload.Config{Clients: m.clients}, Resource: harness.ResourceConfig{Kind: harness.ResourceRegister},
 	}}
@@ -191,48 +189,34 @@ func (a *app) runMatrix(cmd *cobra.Command, m *matrixOptions) error {
 	if err := m.complete(cmd, a); err != nil {
 		return err
 	}
-	for _, c := range m.cells { // before anything starts
-		if _, _, err := a.openServers(cmd.Context(), &serverFlags{}, nil, topologies.StoreOf(c.Topology)); err != nil {
-			return err
-		}
-	}
-	before := exists(m.out)
-	out, err := m.dir(m.out, "matrix")
-	if err != nil {
+	if err := m.makeDir("matrix"); err != nil {
 		return err
 	}
-	plan := fleet.Matrix{Length: m.length, Families: m.families, Cells: m.cells}
+	plan := campaign.Matrix{Length: m.length, Families: m.families, Cells: m.cells}
 	h, err := plan.Header("lockchaos matrix"+changedFlags(cmd), m.seeds)
 	if err != nil {
 		return asHarness(err)
 	}
-	var jobs []seedJob
+	var jobs []campaign.Job
 	var locks []string
 	for i, o := range m.options {
-		c := &m.cells[i]
+		c := m.cells[i]
 		locks = append(locks, c.Lock)
 		for _, seed := range m.all {
 			if o == nil {
 				continue
 			}
-			jobs = append(jobs, seedJob{
-				runOptions: o, seed: seed, cell: c, command: m.again(*c, seed), name: fmt.Sprintf("%s · seed %d", fleet.CellName(*c), seed),
-				dir: filepath.Join(out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed)),
-			})
+			dir := filepath.Join(m.out, fmt.Sprintf("%s-%s-%s-seed-%d", fileName(c.Lock), c.Topology, c.Faults, seed))
+			title := fmt.Sprintf("%s · seed %d", campaign.CellName(c), seed)
+			jobs = append(jobs, campaign.Job{ID: fleet.Job(campaign.CellName(c), seed), InMatrix: true, Run: o.run(a, seed, dir, title, m.again(c, seed))})
 		}
 	}
-	return a.campaign(cmd.Context(), &m.division, out, before, m.parallel, h, locks, fleet.Part(m.part, jobs), func(c *campaign) error {
-		made := plan.Joint(h, c.joint, c.Planned)
-		if err := reports.WriteMatrix(out, made); err != nil {
-			return asHarness(err)
-		}
+	return a.campaign(cmd.Context(), &m.division, &serverFlags{}, h, locks, fleet.Part(m.part, jobs), func(s *campaign.Summary) error {
 		if m.asJSON {
-			return asHarness(reports.WriteJSON(a.stdout, made))
+			return reports.WriteJSON(a.stdout, *s.Matrix)
 		}
-		if err := reports.WriteMatrixText(a.stdout, made); err != nil {
-			return asHarness(err)
-		}
-		a.printf("page     %s\nrepeat   %s\n", filepath.Join(out, reports.MatrixFile), made.Command)
-		return nil
+		err := reports.WriteMatrixText(a.stdout, *s.Matrix)
+		a.printf("page     %s\nrepeat   %s\n", filepath.Join(m.out, reports.MatrixFile), s.Matrix.Command)
+		return err
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/mutants"
@@ -102,31 +103,31 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 
 func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (score, error) {
 	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
-	for i, dir := range []string{filepath.Join(out, m.Name), filepath.Join(out, m.Name+"-twin")} {
-		twin := i == 1
-		if err := emptyDir(dir); err != nil {
-			return s, err
-		}
-		r, err := a.play(ctx, play{
-			run:     func(ctx context.Context, c harness.Config) error { return m.Run(ctx, c, twin) },
-			servers: &serverFlags{backend: processBackend}, store: topologies.StoreRedis,
-			Config: harness.Config{Dir: dir, Command: "lockchaos mutants " + m.Name},
+	play := func(dir string, twin bool) (campaign.Played, error) {
+		r, err := a.player(&serverFlags{backend: processBackend}).Play(ctx, campaign.Run{
+			Config: harness.Config{Dir: filepath.Join(out, dir), Command: "lockchaos mutants " + m.Name}, Store: topologies.StoreRedis,
+			Make: func(ctx context.Context, c harness.Config) error { return m.Run(ctx, c, twin) },
 		})
-		if err = errors.Join(r.failed, err); err != nil {
-			return s, err
-		}
-		switch report := r.in.Report; {
-		case twin && report.Verdict == checker.Valid:
-			s.Twin, s.TwinSeconds = report.Verdict, r.took.Seconds()
-		case twin:
-			s.Twin, s.TwinSeconds, s.TwinWhy = report.Verdict, r.took.Seconds(), complaint(r.in)
-		case r.in.Run.AbortReason != "":
-			s.Result, s.Seconds, s.Why = unknown, r.took.Seconds(), r.in.Run.AbortReason
-		case m.Caught(report):
-			s.Result, s.Seconds = caught, r.took.Seconds()
-		default:
-			s.Result, s.Seconds, s.Why = escaped, r.took.Seconds(), complaint(r.in)
-		}
+		return r, asHarness(errors.Join(r.Failed, err))
+	}
+	bug, err := play(m.Name, false)
+	if err != nil {
+		return s, err
+	}
+	s.Result, s.Seconds, s.Why = escaped, bug.Took.Seconds(), complaint(bug.Input)
+	switch {
+	case bug.Run.AbortReason != "":
+		s.Result = unknown
+	case m.Caught(bug.Report):
+		s.Result, s.Why = caught, ""
+	}
+	twin, err := play(m.Name+"-twin", true)
+	if err != nil {
+		return s, err
+	}
+	s.Twin, s.TwinSeconds = twin.Report.Verdict, twin.Took.Seconds()
+	if s.Twin != checker.Valid {
+		s.TwinWhy = complaint(twin.Input)
 	}
 	return s, nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -419,7 +420,7 @@ func TestAKilledShardGoesOn_NoRace(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	out, err := simulate(whole).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	want, err := os.ReadFile(filepath.Join(whole, searchFile))
+	want, err := os.ReadFile(filepath.Join(whole, campaign.SearchFile))
 	require.NoError(t, err)
 
 	killed := filepath.Join(t.TempDir(), "killed")
@@ -440,7 +441,7 @@ func TestAKilledShardGoesOn_NoRace(t *testing.T) {
 	out, err = simulate(killed).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, before, lines(), "no seed was played again")
-	got, err := os.ReadFile(filepath.Join(killed, searchFile))
+	got, err := os.ReadFile(filepath.Join(killed, campaign.SearchFile))
 	require.NoError(t, err)
 	replayed := regexp.MustCompile(`"replayed_identically": \w+`) // which only the exact build promises
 	require.Equal(t, replayed.ReplaceAllString(string(want), ""), replayed.ReplaceAllString(string(got), ""))

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 )
 
@@ -28,8 +30,8 @@ report and the exit code (254) say that something is missing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for _, dir := range args {
-				err := bounded(cmd.Context(), func(context.Context) error { return a.reportOne(dir, format) })
-				if errors.As(err, new(memoryError)) {
+				err := judge.Bounded(cmd.Context(), func(context.Context) error { return a.reportOne(dir, format) })
+				if errors.As(err, new(judge.MemoryError)) {
 					return errors.Join(append(errs, harnessError{fmt.Errorf("report %s: %w", dir, err)})...)
 				}
 				errs = append(errs, err)
@@ -85,7 +87,7 @@ func (a *app) printReport(in reports.Input, dir, format string) error {
 // updateIndex brings the index of a folder of runs up to date, where there is
 // one: a folder that the user chose for a single run gets none.
 func updateIndex(dir string) error {
-	if filepath.Clean(dir) != filepath.Clean(runsDir) && !exists(filepath.Join(dir, reports.IndexFile)) {
+	if filepath.Clean(dir) != filepath.Clean(runsDir) && !campaign.Exists(filepath.Join(dir, reports.IndexFile)) {
 		return nil
 	}
 	return reports.UpdateIndex(dir)

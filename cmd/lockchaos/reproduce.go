@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -190,7 +191,7 @@ type choice struct {
 }
 
 // outcome says in a sentence whether a run gave the verdict that it must.
-func (c choice) outcome(p played) string {
+func (c choice) outcome(p scriptRun) string {
 	by := c.Name
 	if c.own != "" {
 		by += " with lock " + c.LockName
@@ -198,19 +199,19 @@ func (c choice) outcome(p played) string {
 	switch {
 	case p.unsuited():
 		return fmt.Sprintf("%s: %v", by, p.unexpected)
-	case p.unexpected == nil && p.in.Run.Spared != "":
+	case p.unexpected == nil && p.Run.Spared != "":
 		return fmt.Sprintf("%s is %s: it does not have the bug that the scenario is about", by, c.Expect.Verdict)
 	case p.unexpected == nil && c.own == "":
-		return fmt.Sprintf("%s gave the verdict that it must (%s) in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
+		return fmt.Sprintf("%s gave the verdict that it must (%s) in %.1f s", by, c.Expect.Verdict, p.Took.Seconds())
 	case p.unexpected == nil && c.assumed:
-		return fmt.Sprintf("%s is valid, in %.1f s", by, p.took.Seconds())
+		return fmt.Sprintf("%s is valid, in %.1f s", by, p.Took.Seconds())
 	case p.unexpected == nil:
-		return fmt.Sprintf("%s is %s, as --expect says, in %.1f s", by, c.Expect.Verdict, p.took.Seconds())
+		return fmt.Sprintf("%s is %s, as --expect says, in %.1f s", by, c.Expect.Verdict, p.Took.Seconds())
 	case c.own == "":
 		return fmt.Sprintf("%s did not give its verdict: %v", by, p.unexpected)
 	case !c.assumed:
 		return fmt.Sprintf("%s is not as --expect says: %v", by, p.unexpected)
-	case p.in.Report.Verdict != checker.Invalid || checker.NoAnswer(p.in.Run) != "":
+	case p.Report.Verdict != checker.Invalid || checker.NoAnswer(p.Run) != "":
 		return fmt.Sprintf("%s is not valid: %v", by, p.unexpected)
 	case c.own == string(checker.Invalid) && strings.HasPrefix(c.ownLock, "broken-"):
 		return fmt.Sprintf("%s is invalid, as %s is, which has that bug planted: look for the cause in your lock", by, c.ownLock)
@@ -229,49 +230,53 @@ func (c choice) limit() bool {
 // again is the command that plays it again.
 func (c choice) again() string { return "lockchaos reproduce " + quoted(c.typed) + c.flags }
 
+// A scriptRun is one run of a scenario.
+type scriptRun struct {
+	campaign.Played
+
+	run        int   // from 1
+	unexpected error // in what its verdict is another than the one that is expected; nil if it is that
+}
+
+// unknown reports whether the run shows nothing, one way or the other.
+func (p scriptRun) unknown() bool { return p.Report.Verdict == checker.Unknown }
+
+// unsuited reports whether the scenario can't be asked of the lock, which has violated
+// nothing until then.
+func (p scriptRun) unsuited() bool { return p.Run.Unsuited != "" && p.unknown() }
+
 // playScenario plays a scenario once, in a run directory of its own, and judges it. Nothing is drawn in it, so that its seed is 0.
-func (a *app) playScenario(ctx context.Context, s choice, out string) (played, error) {
-	before := exists(out)
+func (a *app) playScenario(ctx context.Context, s choice, out string) (scriptRun, error) {
+	before := campaign.Exists(out)
 	dir, err := newRunDir(out, s.Name, "0")
 	if err != nil {
-		return played{}, err
+		return scriptRun{}, err
 	}
-	p := play{
-		name: s.Name, run: s.Run, servers: s.servers, store: topologies.StoreOf(s.Topology), before: before,
-		Config: harness.Config{Dir: dir, Command: s.again()},
-	}
+	r := campaign.Run{Config: harness.Config{Dir: dir, Command: s.again()}, Make: s.Run, Store: topologies.StoreOf(s.Topology), Title: s.Name, Before: before}
 	if s.control {
-		p.control = func(history.Run) (control, error) { return a.scriptControl(s) }
+		r.Control = func(history.Run) (campaign.Control, error) { return a.scriptControl(s) }
 	}
-	r, err := a.play(ctx, p)
-	if r.in.History == nil {
-		return played{}, err
+	p, err := a.player(s.servers).Play(ctx, r)
+	if p.History == nil {
+		return scriptRun{}, asHarness(err)
 	}
-	r.unexpected = s.Expect.Met(r.in.Run, r.in.Report)
-	return r, asHarness(errors.Join(r.failed, err, pointLatest(dir)))
+	return scriptRun{Played: p, unexpected: s.Expect.Met(p.Run, p.Report)}, asHarness(errors.Join(p.Failed, err, pointLatest(dir)))
 }
 
 // scriptControl is the script with the control lock. One that can't be asked of it has no control.
-func (a *app) scriptControl(s choice) (control, error) {
+func (a *app) scriptControl(s choice) (campaign.Control, error) {
 	l, err := a.locks.ByName(locks.Control(s.Topology))
 	if err != nil {
-		return control{}, err
+		return campaign.Control{}, err
 	}
 	l.Foreign = true // faults of commands are aimed at what it sends
 	as, err := s.of.Under(l, s.variant)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "no control: %v\n", err)
-		return control{}, nil
+		return campaign.Control{}, nil
 	}
-	return control{l.Name, "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, as.Run}, nil
+	return campaign.Control{Lock: l.Name, Command: "lockchaos reproduce " + quoted(s.typed) + " --lock " + l.Name, Make: as.Run}, nil
 }
-
-// unknown reports whether the run shows nothing, one way or the other.
-func (p played) unknown() bool { return p.in.Report.Verdict == checker.Unknown }
-
-// unsuited reports whether the scenario can't be asked of the lock, which has violated
-// nothing until then.
-func (p played) unsuited() bool { return p.in.Run.Unsuited != "" && p.unknown() }
 
 // A scenarioBatch plays several scenarios, each several times.
 type scenarioBatch struct {
@@ -289,27 +294,21 @@ type scenarioBatch struct {
 type scenarioResult struct {
 	choice
 
-	runs       []played // that were not cut short, in the order in which they ended
-	impossible error    // why it can't be played here; nil if it can
-}
-
-// A scenarioJob is one run of one scenario.
-type scenarioJob struct {
-	of  *scenarioResult
-	run int // from 1
+	runs       []scriptRun // that were not cut short, in the order in which they ended
+	impossible error       // why it can't be played here; nil if it can
 }
 
 // play plays all runs, in order as far as each begins, and prints a table, or its
 // JSON; of a single run, its summary.
 func (r *scenarioBatch) play(ctx context.Context) error {
 	began := time.Now()
-	var jobs []scenarioJob
-	for _, t := range r.results {
-		for run := range r.repeat {
-			jobs = append(jobs, scenarioJob{t, run + 1})
-		}
+	runs := make([]int, len(r.results)*r.repeat)
+	for i := range runs {
+		runs[i] = i
 	}
-	failed := worst(batch(ctx, r.parallel, jobs, r.runJob), context.Cause(ctx))
+	failed := worst(campaign.Batch(ctx, r.parallel, runs, func(ctx context.Context, i int) error {
+		return r.playOne(ctx, r.results[i/r.repeat], i%r.repeat+1)
+	}), context.Cause(ctx))
 	if err := worst(failed, r.print(time.Since(began))); err != nil { // it was cut short, or has no reader
 		return err
 	}
@@ -333,9 +332,9 @@ func (r *scenarioBatch) writeJoint() error {
 		if t.impossible == nil {
 			planned += r.repeat
 		}
-		slices.SortFunc(t.runs, func(a, b played) int { return a.run - b.run })
+		slices.SortFunc(t.runs, func(a, b scriptRun) int { return a.run - b.run })
 		for _, p := range t.runs {
-			runs = append(runs, reports.NewJointRun(reports.Summarize(p.in), filepath.Base(p.dir)))
+			runs = append(runs, reports.NewJointRun(reports.Summarize(p.Input), filepath.Base(p.Dir)))
 		}
 	}
 	if len(runs) == 0 {
@@ -344,45 +343,45 @@ func (r *scenarioBatch) writeJoint() error {
 	return reports.WriteJoint(r.out, runs, planned)
 }
 
-// runJob plays one run. What is cut short counts for nothing.
-func (r *scenarioBatch) runJob(ctx context.Context, t scenarioJob) error {
+// playOne plays one run of a scenario. What is cut short counts for nothing.
+func (r *scenarioBatch) playOne(ctx context.Context, t *scenarioResult, run int) error {
 	dir := r.out
 	if !r.single {
-		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.of.Name, "/", "-"), t.run))
-		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.of.Name, t.run, r.repeat)
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name, "/", "-"), run))
+		fmt.Fprintf(r.stderr, "%s, run %d of %d\n", t.Name, run, r.repeat)
 	}
-	p, err := r.playScenario(ctx, t.of.choice, dir)
+	p, err := r.playScenario(ctx, t.choice, dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(err, harness.ErrImpossible) && !r.single: // others may be possible
-		t.of.impossible = err
-		fmt.Fprintf(r.stderr, "%s: %v\n", t.of.Name, err)
+		t.impossible = err
+		fmt.Fprintf(r.stderr, "%s: %v\n", t.Name, err)
 		return nil
-	case err != nil && p.dir == "", ctx.Err() != nil:
+	case err != nil && p.Dir == "", ctx.Err() != nil:
 		return err
 	case err != nil: // what was recorded is no answer, and the others go on
-		p.unexpected, p.failed = err, err
+		p.unexpected, p.Failed = err, err
 	}
-	p.run = t.run
-	t.of.runs = append(t.of.runs, p)
+	p.run = run
+	t.runs = append(t.runs, p)
 	switch {
 	case r.single:
 	case p.unsuited():
-		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.of.Name, p.in.Run.Unsuited)
+		fmt.Fprintf(r.stderr, "left out: %s: %s\n", t.Name, p.Run.Unsuited)
 	case p.unexpected != nil:
-		fmt.Fprintf(r.stderr, "%s\n", t.of.missed(p))
+		fmt.Fprintf(r.stderr, "%s\n", t.missed(p))
 	}
 	return nil
 }
 
 // missed says why a run did not give its verdict, and where its report is.
-func (t *scenarioResult) missed(p played) string {
+func (t *scenarioResult) missed(p scriptRun) string {
 	why := p.unexpected.Error()
-	if t.assumed && t.limit() && p.failed == nil && p.in.Report.Verdict == checker.Invalid {
+	if t.assumed && t.limit() && p.Failed == nil && p.Report.Verdict == checker.Invalid {
 		why = fmt.Sprintf("invalid, and so is the scenario's own lock %s, which can't prevent this here", t.ownLock)
 	}
-	return fmt.Sprintf("%s, run %d: %s (%s)", t.Name, p.run, why, p.dir)
+	return fmt.Sprintf("%s, run %d: %s (%s)", t.Name, p.run, why, p.Dir)
 }
 
 // A row is a line of the table.
@@ -426,13 +425,13 @@ func (t *scenarioResult) row(repeat int) row {
 	}
 	var times []time.Duration
 	for _, p := range t.runs { // which writeJoint has sorted
-		line.Got[p.in.Report.Verdict]++
-		times = append(times, p.took)
+		line.Got[p.Report.Verdict]++
+		times = append(times, p.Took)
 		switch {
 		case p.unexpected == nil:
 			line.Met++
 		case t.leftOut():
-			line.Unsuited = p.in.Run.Unsuited
+			line.Unsuited = p.Run.Unsuited
 		default:
 			line.Missed = append(line.Missed, t.missed(p))
 		}
@@ -449,7 +448,7 @@ func (t *scenarioResult) row(repeat int) row {
 func (r *scenarioBatch) print(took time.Duration) error {
 	if r.single {
 		for _, p := range r.results[0].runs {
-			if err := r.app.print(reports.Summarize(p.in), p.dir, r.asJSON); err != nil {
+			if err := r.app.print(reports.Summarize(p.Input), p.Dir, r.asJSON); err != nil {
 				return err
 			}
 			if !r.asJSON {
@@ -519,7 +518,7 @@ func (line row) got() string {
 
 // leftOut reports whether the scenario can't be asked of the lock, as every run found.
 func (t *scenarioResult) leftOut() bool {
-	return len(t.runs) > 0 && !slices.ContainsFunc(t.runs, func(p played) bool { return !p.unsuited() })
+	return len(t.runs) > 0 && !slices.ContainsFunc(t.runs, func(p scriptRun) bool { return !p.unsuited() })
 }
 
 // exit is valid if the scenario gave its verdict as often as it must: always,
@@ -535,8 +534,8 @@ func (t *scenarioResult) exit(repeat int) error {
 	met, unknown := 0, 0
 	for _, p := range t.runs {
 		switch {
-		case p.failed != nil:
-			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.failed)
+		case p.Failed != nil:
+			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.Failed)
 		case p.unexpected == nil:
 			met++
 		case p.unknown():
@@ -547,6 +546,6 @@ func (t *scenarioResult) exit(repeat int) error {
 	if !t.EveryTime {
 		must = repeat - repeat/10
 	}
-	convicted := t.Expect.Verdict == string(checker.Valid) && slices.ContainsFunc(t.runs, func(p played) bool { return p.in.Report.Verdict == checker.Invalid })
+	convicted := t.Expect.Verdict == string(checker.Valid) && slices.ContainsFunc(t.runs, func(p scriptRun) bool { return p.Report.Verdict == checker.Invalid })
 	return answer(convicted || met < must && unknown < len(t.runs), met < must)
 }

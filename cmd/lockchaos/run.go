@@ -5,19 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockchaos/lockchaos/campaign"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/say"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/attach"
@@ -57,7 +62,6 @@ type runOptions struct {
 	seed      uint64
 	replay    string
 	allowExec bool
-	out       string
 	asJSON    bool
 	control   bool
 	causes    bool
@@ -65,8 +69,7 @@ type runOptions struct {
 	division
 	workers
 
-	parallel int
-	keep     bool
+	keep bool
 }
 
 // complete fills in what was not said, and joins everything that is wrong.
@@ -76,7 +79,7 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 			return err
 		}
 	}
-	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits", "parallel"), o.servers.validate(cmd), o.checkSeeds(cmd), o.checkWorkers(cmd))
+	wrong := errors.Join(aboveZero(cmd, "clients", "locks", "hold", "think", "watchdog", "permits"), o.servers.validate(cmd), o.checkSeeds(cmd), o.checkWorkers(cmd))
 	if o.servers.backend == attachBackend {
 		wrong = errors.Join(wrong, attach.CheckOptions(o.Servers), refuse(o.causes, "--causes: only servers of ours are played again"))
 	}
@@ -94,7 +97,9 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	if !cmd.Flags().Changed("topology") {
 		o.Topology = cmp.Or(homeOf(o.Lock, o.Topology), o.Topology)
 	}
-	byKind(cmd, &o.RandomRun)
+	if !cmd.Flags().Changed("wait") {
+		o.Workload.Wait = o.Wait()
+	}
 	if wrong = errors.Join(wrong, o.Validate()); wrong != nil || !o.control {
 		return wrong
 	}
@@ -102,41 +107,46 @@ func (o *runOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	return err
 }
 
+// run is the run of a seed, which a command makes again.
+func (o *runOptions) run(a *app, seed uint64, dir, title, command string) campaign.Run {
+	r := campaign.Run{
+		Config: harness.Config{Dir: dir, Seed: seed, Command: command, Workers: o.joined},
+		Make:   o.Run, Store: topologies.StoreOf(o.Topology), Title: title, DropValid: o.seeds != "" && !o.keep,
+	}
+	if o.control {
+		r.Control = o.controlled(a.locks, dir)
+	}
+	return r
+}
+
 // runOnce runs one seed, and shows its report.
 func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
-	ctx, before := cmd.Context(), exists(o.out)
+	ctx, before := cmd.Context(), campaign.Exists(o.out)
 	dir, err := newRunDir(o.out, o.Topology, o.Lock.Name, fmt.Sprint(o.seed))
 	if err != nil {
 		return err
 	}
-	again := "lockchaos run" + o.again(cmd, o.seed)
-	fmt.Fprintf(a.stderr, "seed %d · %s\n", o.seed, again)
+	title, again := fmt.Sprintf("seed %d", o.seed), "lockchaos run"+o.again(cmd, o.seed)
+	fmt.Fprintf(a.stderr, "%s · %s\n", title, again)
 	progress := newProgress(a.stderr)
-	p := play{
-		name: fmt.Sprintf("seed %d", o.seed), run: o.Run, servers: &o.servers, store: topologies.StoreOf(o.Topology), before: before,
-		Config: harness.Config{
-			Dir: dir, Seed: o.seed, Command: again, Workers: o.remote(), Progress: progress.run(fmt.Sprintf("%s · %s · seed %d", o.Topology, o.Lock.Name, o.seed)),
-			Notice: func(what string) {
-				progress.end()
-				fmt.Fprintln(a.stderr, what)
-			},
-		},
+	r := o.run(a, o.seed, dir, title, again)
+	r.Before, r.Progress = before, progress.run(fmt.Sprintf("%s · %s · %s", o.Topology, o.Lock.Name, title))
+	r.Notice = func(what string) {
+		progress.end()
+		fmt.Fprintln(a.stderr, what)
 	}
-	if o.control {
-		p.control = o.controlled(a.locks, dir)
-	}
-	r, err := a.play(ctx, p)
+	played, err := a.player(&o.servers).Play(ctx, r)
 	progress.end()
-	if r.in.History == nil {
-		return err
+	if played.History == nil {
+		return asHarness(err)
 	}
-	if err = errors.Join(err, r.failed); err == nil && o.causes && ctx.Err() == nil {
-		err = a.measureCauses(ctx, dir, &r.in, o.RandomRun, &o.servers)
+	if err = errors.Join(err, played.Failed); err == nil && o.causes && ctx.Err() == nil {
+		err = a.measureCauses(ctx, dir, &played.Input, o.RandomRun, &o.servers)
 	}
-	verdict := a.finish(r.in, dir, o.asJSON)
+	verdict := a.finish(played.Input, dir, o.asJSON)
 	if !o.asJSON {
 		tried := map[string]int{}
-		for _, name := range harness.Tried(r.in.Run, r.in.History) {
+		for _, name := range harness.Tried(played.Run, played.History) {
 			tried[name]++
 		}
 		_, line, wrong := o.untried(tried)
@@ -147,10 +157,10 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 }
 
 // controlled is the run in a directory with the control lock.
-func (o *runOptions) controlled(known harness.Locks, dir string) func(history.Run) (control, error) {
-	return func(run history.Run) (control, error) {
+func (o *runOptions) controlled(known harness.Locks, dir string) func(history.Run) (campaign.Control, error) {
+	return func(run history.Run) (campaign.Control, error) {
 		r, err := o.controlRun(known, run)
-		return control{r.Lock.Name, "lockchaos run --replay " + quoted(filepath.Join(dir, controlDir)), r.Run}, err
+		return campaign.Control{Lock: r.Lock.Name, Command: "lockchaos run --replay " + quoted(campaign.ControlDir(dir)), Make: r.Run}, err
 	}
 }
 
@@ -189,11 +199,11 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.IntVar(&o.Options.ReplicaAcks, "replica-acks", 0, "number of replicas that must acknowledge a grant (lockchaos' own locks but redlock)")
 	f.DurationVar(&o.Options.Watchdog, "watchdog", 2*time.Second, "the lease that the watchdog of the lock renews")
 	f.IntVar(&o.Workload.Clients, "clients", 8, "number of clients, spread over two zones")
-	f.IntVar(&o.Workload.Locks, "locks", 3, "number of locks that the clients contend for")
+	f.IntVar(&o.Workload.Locks, "locks", 0, "number of locks that the clients contend for (default what the workload needs)")
 	f.DurationVar(&o.Workload.Hold, "hold", 20*time.Millisecond, "mean time of a hold; one hold in twenty is twenty times as long")
 	f.DurationVar(&o.Workload.Think, "think", 20*time.Millisecond, "mean time between a release and the next attempt (closed loop)")
 	f.DurationVar(&o.Workload.Lease, "lease", 0, "the lease that clients ask for; 0: what the workload needs, else the lock's watchdog")
-	f.DurationVar(&o.Workload.Wait, "wait", harness.DefaultWait, "how long a client waits for a lock")
+	f.DurationVar(&o.Workload.Wait, "wait", 0, "how long a client waits for a lock (default what the workload needs)")
 	f.IntVar(&o.Workload.Permits, "permits", 3, "number of permits of a semaphore")
 	f.Float64Var(&o.Workload.Rate, "rate", 0, "open loop: attempts that begin per second, of all clients together; 0: closed loop")
 	f.BoolVar(&o.Workload.Careless, "careless", false, "clients continue to use the resource after they were notified that the lock is lost")
@@ -208,19 +218,6 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
 	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
 	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")
-	for _, name := range []string{"locks", "wait"} {
-		f.Lookup(name).DefValue = "what the workload needs"
-	}
-}
-
-// byKind leaves to the workload what the user did not say.
-func byKind(cmd *cobra.Command, r *harness.RandomRun) {
-	if !cmd.Flags().Changed("locks") {
-		r.Workload.Locks = 0
-	}
-	if !cmd.Flags().Changed("wait") {
-		r.Workload.Wait = r.Wait()
-	}
 }
 
 // asHarness marks an error that came while a run was under way.
@@ -233,7 +230,7 @@ func asHarness(err error) error {
 
 // conclude judges a run again, writes its reports and prints the summary.
 func (a *app) conclude(dir string, asJSON bool) error {
-	in, err := judge(context.Background(), dir) // also after Ctrl-C
+	in, err := judge.Run(context.Background(), dir) // also after Ctrl-C
 	if err != nil {
 		return asHarness(err) // the record is our own
 	}
@@ -308,4 +305,121 @@ func readRunFile(path string) (history.Run, error) {
 		return history.Dir(path).Run()
 	}
 	return history.ReadRunFile(path)
+}
+
+// checkSeeds joins what is wrong with the flags for many runs.
+func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
+	var wrong error
+	for _, name := range []string{"parallel", "keep", "shard", "resume", "judged-is-ok"} {
+		wrong = errors.Join(wrong, refuse(o.seeds == "" && cmd.Flag(name).Changed, "--%s: with --seeds only", name))
+	}
+	if o.seeds == "" {
+		return wrong
+	}
+	return errors.Join(o.check(),
+		refuse(o.causes, "--causes is for one run: leave out --seeds, and call lockchaos causes with the directory of a run"),
+		refuse(cmd.Flag("seed").Changed, "--seed and --seeds: say one of them"),
+		refuse(o.servers.backend == attachBackend && o.parallel > 1, "--parallel: a deployment that runs already has one run at a time"))
+}
+
+// again are the flags that run one of the seeds again.
+func (o *runOptions) again(cmd *cobra.Command, seed uint64) string {
+	switch {
+	case o.replay != "":
+		return flagsWithSeed(cmd, "")
+	case o.seeds != "":
+		return flagsWithSeed(cmd, strconv.FormatUint(seed, 10))
+	default:
+		return changedFlags(cmd)
+	}
+}
+
+// campaign makes those jobs of a part of a campaign that its folder does not have yet, and has all of them told of.
+func (a *app) campaign(ctx context.Context, d *division, s *serverFlags, h fleet.Header, locks []string, jobs []campaign.Job, tell func(*campaign.Summary) error) error {
+	journal, err := d.open(h, locks...)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	made, failed := a.player(s).PlayAll(ctx, d.out, d.before, journal, d.parallel, jobs)
+	failed = asHarness(failed)
+	if made == nil {
+		return failed
+	}
+	if err := tell(made); err != nil {
+		return asHarness(err)
+	}
+	return worst(d.verdict(verdictOf(made)), worst(failed, context.Cause(ctx)))
+}
+
+// verdictOf is the worst of the verdicts.
+func verdictOf(s *campaign.Summary) error { return answer(s.Invalid > 0, s.Unknown > 0) }
+
+// runSeeds runs many seeds, and prints how many were valid.
+func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
+	if err := o.makeDir(o.Topology, o.Lock.Name, "seeds", fmt.Sprint(o.all[0])); err != nil {
+		return err
+	}
+	var jobs []campaign.Job
+	for _, seed := range fleet.Part(o.part, o.all) {
+		dir := filepath.Join(o.out, fmt.Sprintf("seed-%d", seed))
+		jobs = append(jobs, campaign.Job{ID: fleet.Job("", seed), Run: o.run(a, seed, dir, fmt.Sprintf("seed %d", seed), "lockchaos run"+o.again(cmd, seed))})
+	}
+	h := fleet.Header{Command: "lockchaos run" + flagsWithSeed(cmd, ""), Seeds: o.seeds}
+	return a.campaign(cmd.Context(), &o.division, &o.servers, h, []string{o.Lock.Name}, jobs, func(s *campaign.Summary) error {
+		s.Topology, s.Lock = o.Topology, o.Lock.Name
+		not, line, err := o.untried(s.Tried)
+		switch s.NotTried = not; {
+		case err != nil:
+			return err
+		case o.asJSON:
+			return a.json(s)
+		}
+		a.printSeeds(s)
+		a.printf("%srun directories in %s\n", line, o.out)
+		return nil
+	})
+}
+
+func (a *app) printSeeds(s *campaign.Summary) {
+	for _, r := range s.NotValid {
+		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
+		if r.Control != nil {
+			a.printf("  control: %s was %s\n", r.Control.Lock, r.Control.Verdict)
+		}
+	}
+	a.printf("%s · %s · seeds %s: %d valid, %d unknown, %d invalid\n", s.Topology, s.Lock, s.Seeds, s.Valid, s.Unknown, s.Invalid)
+	if done := s.Valid + s.Unknown + s.Invalid; done < s.Planned {
+		a.printf("interrupted: %d of %d planned seeds were played\n", done, s.Planned)
+	}
+	a.printf("faults that took effect: %s\n", counted(s.Landed))
+	if len(s.Failed) > 0 {
+		a.printf("faults that did not: %s\n", counted(s.Failed))
+	}
+}
+
+// untried are the faults of one message that plans of the run may have and that none of its runs had, and a line on them;
+// empty where there is nothing to try.
+func (o *runOptions) untried(tried map[string]int) (not []string, line string, err error) {
+	if o.replay == "" { // else it has the plan that it has
+		not, err = o.Tries()
+		not = slices.DeleteFunc(not, func(name string) bool { return tried[name] > 0 })
+	}
+	if err != nil || len(tried)+len(not) == 0 {
+		return not, "", err
+	}
+	line = fmt.Sprintf("faults of one request: %d of %d tried", len(tried), len(tried)+len(not))
+	if len(not) > 0 {
+		line += "; not tried yet: " + firstOf(not, 6, "; ")
+	}
+	return not, line + "\n", nil
+}
+
+// counted is "cut 3, hold 2".
+func counted(counts map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
 }

@@ -14,10 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockchaos/lockchaos/campaign"
+	"github.com/lockchaos/lockchaos/causes"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -34,12 +38,10 @@ type simulateOptions struct {
 	lock     harness.LockSpec
 	lockName string
 	search   string
-	parallel int
 	shrink   int
 	pairs    int
 	replay   string
 	again    int
-	out      string
 	asJSON   bool
 	confirm  bool
 	limit    time.Duration
@@ -85,8 +87,8 @@ func (a *app) simulateCommand() *cobra.Command {
 // complete fills in what was not said, and joins everything that is wrong.
 func (o *simulateOptions) complete(cmd *cobra.Command, known harness.Locks) error {
 	sweep, random := o.search == simulation.SearchSweep, o.search == simulation.SearchRandom
-	wrong := errors.Join(aboveZero(cmd, "nodes", "parallel", "shrink", "pairs", "again"), o.check(o.out),
-		refuse(o.parallel < 1 || o.shrink < 1, "--parallel and --shrink must be at least 1"),
+	wrong := errors.Join(aboveZero(cmd, "nodes", "pairs", "again"), o.check(),
+		refuse(o.shrink < 1, "--shrink must be at least 1, not %d", o.shrink),
 		refuse(!sweep && !random, "%w", names.Unknown("search", o.search, []string{simulation.SearchRandom, simulation.SearchSweep})),
 		refuse(!sweep && o.pairs != 0, "--pairs is of --search sweep"),
 		refuse(sweep && o.noted(), "--shard and --resume are of --search random"),
@@ -120,7 +122,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	progress := newProgress(a.stderr)
 	var mu sync.Mutex
 	play := func(jobs []simulation.Numbered, done func(simulation.Numbered, simulation.Result) error) error {
-		return batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulation.Numbered) error {
+		return campaign.Batch(ctx, o.parallel, jobs, func(ctx context.Context, j simulation.Numbered) error {
 			r, err := pool.Do(ctx, j.Job)
 			if err != nil {
 				return asHarness(err)
@@ -130,7 +132,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 			s.Add(j.Order, r)
 			progress.show("", fmt.Sprintf("simulated %s · %s · %d of %d cases · %.0f a second · %d invalid",
 				s.Topology, s.Lock, s.Cases, s.Of, float64(s.Cases)/time.Since(begun).Seconds(), s.Convicts))
-			return done(j, r)
+			return asHarness(done(j, r))
 		})
 	}
 	if o.search == simulation.SearchSweep {
@@ -148,22 +150,22 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 	}
 	s.Sort()
 	if o.noted() { // that of a process before, which may be killed now and leave run directories in part
-		if err := os.RemoveAll(filepath.Join(o.out, searchFile)); err != nil {
+		if err := os.RemoveAll(filepath.Join(o.out, campaign.SearchFile)); err != nil {
 			return harnessError{fmt.Errorf("make the search's result: %w", err)}
 		}
 	}
-	until, find := time.Now().Add(o.limit), finder(pool)
+	until, find := time.Now().Add(o.limit), causes.InPool(pool)
 	for i, k := range s.Kinds {
 		fmt.Fprintf(a.stderr, "%s: %d of %d cases, first seed %d; making its plan small\n", k.Kind, k.Cases, s.Cases, k.Seed)
 		r, err := a.shrinkSimulation(ctx, o, pool, k, i == 0)
 		if err != nil {
 			return err
 		}
-		if k.Causes, err = a.noteSimulatedCauses(ctx, k.Dir, find, r.Case, k.Kind); err != nil {
-			return err
+		if k.Causes, err = causes.NoteCase(ctx, k.Dir, r.Case, a.control, find, k.Kind); err != nil {
+			return asHarness(err)
 		}
 		if o.confirm {
-			found, err := a.confirmSimulation(ctx, k.Dir, o.lock, r, k.Kind, until)
+			found, err := a.confirm(ctx, k.Dir, o.lock, r, k.Kind, until)
 			if err != nil {
 				return asHarness(err)
 			}
@@ -171,7 +173,7 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		}
 	}
 	if o.noted() {
-		if err := history.WriteFile(filepath.Join(o.out, searchFile), s.Write); err != nil {
+		if err := history.WriteFile(filepath.Join(o.out, campaign.SearchFile), s.Write); err != nil {
 			return asHarness(err)
 		}
 	}
@@ -181,6 +183,30 @@ func (a *app) simulate(cmd *cobra.Command, o *simulateOptions) error {
 		a.printSimulation(s, o)
 	}
 	return errors.Join(err, o.verdict(searched(s)))
+}
+
+// noted reports whether the search is one of a campaign, which has a journal.
+func (o *simulateOptions) noted() bool { return o.shard != "" || o.resume }
+
+// random plays the cases of a random search; of a campaign, those that its journal does not have.
+func (o *simulateOptions) random(cmd *cobra.Command, s *simulation.Search, play simulation.Player) error {
+	var jobs []simulation.Numbered
+	for i, seed := range fleet.Part(o.part, o.all) {
+		jobs = append(jobs, simulation.Numbered{Job: simulation.Job{Lock: o.lock.Name, Campaign: o.Campaign, Seed: seed, Again: o.again}, Order: i})
+	}
+	s.Of = len(jobs)
+	if !o.noted() {
+		return play(jobs, func(simulation.Numbered, simulation.Result) error { return nil })
+	}
+	if err := o.makeDir(); err != nil {
+		return err
+	}
+	j, err := o.open(fleet.Header{Command: "lockchaos simulate" + changedFlags(cmd), Seeds: o.seeds, Same: true}, o.lock.Name)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	return campaign.Resume(s, o.out, j, jobs, play)
 }
 
 // shrinkSimulation makes the first case of a violation small, and writes its run.
@@ -216,8 +242,8 @@ func (a *app) writeSimulation(out string, l harness.LockSpec, r simulation.Resul
 	if err := r.Case.Write(history.Dir(dir), l, *r.Outcome, version(), replayOf(dir)); err != nil {
 		return "", harnessError{err}
 	}
-	_, err = judge(context.Background(), dir)
-	return dir, errors.Join(err, asHarness(pointLatest(dir)))
+	_, err = judge.Run(context.Background(), dir)
+	return dir, asHarness(errors.Join(err, pointLatest(dir)))
 }
 
 // replayOf is the command that replays the run in a directory.
@@ -333,11 +359,29 @@ func (a *app) replaySimulation(cmd *cobra.Command, o *simulateOptions) error {
 		fmt.Fprintf(a.stderr, "%d of %d repetitions were the same run · %s build\n", r.Same, o.again, build)
 	}
 	if o.confirm && len(r.Findings) > 0 { // the record is of one
-		found, err := a.confirmSimulation(cmd.Context(), dir, o.lock, r, r.Findings[0], time.Now().Add(o.limit))
+		found, err := a.confirm(cmd.Context(), dir, o.lock, r, r.Findings[0], time.Now().Add(o.limit))
 		if err != nil {
 			return asHarness(err)
 		}
 		fmt.Fprintf(a.stderr, "%s: %s\n", r.Findings[0], confirmed(dir, &found))
 	}
 	return a.conclude(dir, o.asJSON)
+}
+
+// confirm plays a simulated run on real servers.
+func (a *app) confirm(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string, until time.Time) (history.Confirmation, error) {
+	again := func(file string) string { return "lockchaos reproduce " + quoted(file) }
+	return a.player(&serverFlags{backend: processBackend}).Confirm(ctx, dir, l, r, kind, until, again)
+}
+
+// confirmed says in a line what came of a confirmation.
+func confirmed(dir string, c *history.Confirmation) string {
+	switch {
+	case c.Confirmed:
+		return fmt.Sprintf("confirmed on real servers in attempt %d: lockchaos reproduce %s", c.Attempts, quoted(filepath.Join(dir, c.Scenario)))
+	case c.Attempts == 0:
+		return "simulated only: " + c.Why
+	default:
+		return fmt.Sprintf("simulated only: %d attempts on real servers did not show it (the last: %s)", c.Attempts, cmp.Or(c.Why, "no violation"))
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 )
@@ -86,7 +87,7 @@ func TestSwarm_NoRace(t *testing.T) {
 		require.NoError(t, err, "%s", said)
 		require.NotContains(t, string(said), "counted as well")
 		require.Contains(t, string(said), "400 cases")
-		b, err := os.ReadFile(filepath.Join(joined, searchFile))
+		b, err := os.ReadFile(filepath.Join(joined, campaign.SearchFile))
 		require.NoError(t, err)
 		return regexp.MustCompile(`"(messages|granted)": \d+`).ReplaceAllString(string(b), "") // which only the exact build promises
 	}

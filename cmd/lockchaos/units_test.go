@@ -15,90 +15,32 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/iotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
-	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
-	"github.com/lockchaos/lockchaos/simulation"
-	"github.com/lockchaos/lockchaos/simulation/world"
 )
 
-func TestBatch(t *testing.T) {
+// What could not be undone is told of, whichever of several runs ended first.
+func TestWorst(t *testing.T) {
 	t.Parallel()
 	broken := harnessError{errors.New("heal cut: it is still cut")}
-	jobs := []int{1, 2, 3, 4, 5}
-	t.Run("all jobs in their order", func(t *testing.T) {
-		var done []int
-		require.NoError(t, batch(t.Context(), 1, jobs, func(_ context.Context, job int) error {
-			done = append(done, job)
-			return nil
-		}))
-		require.Equal(t, jobs, done)
-	})
-	t.Run("no more at a time than there are workers", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			now, most, all := 0, 0, 0
-			count := func(change int) {
-				mu.Lock()
-				defer mu.Unlock()
-				now += change
-				most, all = max(most, now), all+max(change, 0)
-			}
-			require.NoError(t, batch(t.Context(), 3, jobs, func(context.Context, int) error {
-				count(1)
-				time.Sleep(time.Second) // of virtual time
-				count(-1)
-				return nil
-			}))
-			require.Equal(t, 3, most)
-			require.Equal(t, 5, all)
-		})
-	})
-	t.Run("an error ends what is under way", func(t *testing.T) {
-		var begun atomic.Int64
-		err := batch(t.Context(), 2, jobs, func(ctx context.Context, job int) error {
-			begun.Add(1)
-			if job == 2 {
-				return broken
-			}
-			<-ctx.Done() // or the test hangs
-			return harnessError{ctx.Err()}
-		})
-		require.Equal(t, broken, err, "and not that the others were ended for it")
-		require.LessOrEqual(t, begun.Load(), int64(2))
-	})
-	t.Run("the end of the context is no error", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var done []int
-		require.NoError(t, batch(ctx, 1, jobs, func(_ context.Context, job int) error {
-			done = append(done, job)
-			cancel()
-			return nil
-		}))
-		require.Equal(t, []int{1}, done)
-	})
-	t.Run("what could not be undone is told of, whichever of several runs ended first", func(t *testing.T) {
-		ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
-		require.Equal(t, broken, worst(ended, broken))
-		require.Equal(t, broken, worst(broken, ended))
-		require.Equal(t, broken, worst(verdictError(exitInvalid), broken))
-		require.Equal(t, ended, worst(ended, nil))
-		require.Equal(t, ended, worst(nil, ended))
-		require.NoError(t, worst(nil, nil))
-	})
+	ended := harnessError{fmt.Errorf("boot: %w", context.Canceled)}
+	require.Equal(t, broken, worst(ended, broken))
+	require.Equal(t, broken, worst(broken, ended))
+	require.Equal(t, broken, worst(verdictError(exitInvalid), broken))
+	require.Equal(t, ended, worst(ended, nil))
+	require.Equal(t, ended, worst(nil, ended))
+	require.NoError(t, worst(nil, nil))
 }
 
 // A command that is shown to be repeated doesn't say where its output went, which is a path of
@@ -143,16 +85,16 @@ func TestEveryHelpHasAnExample(t *testing.T) {
 // gave instead, and on whether the harness did its part.
 func TestTheExitOfSeveralRuns(t *testing.T) {
 	t.Parallel()
-	judged := func(v checker.Verdict, unexpected error) played {
-		return played{in: reports.Input{Report: checker.Report{Verdict: v}}, unexpected: unexpected}
+	judged := func(v checker.Verdict, unexpected error) scriptRun {
+		return scriptRun{Played: campaign.Played{Input: reports.Input{Report: checker.Report{Verdict: v}}}, unexpected: unexpected}
 	}
 	other := errors.New("it gave another verdict")
 	invalid, valid := judged(checker.Invalid, nil), judged(checker.Valid, nil)
 	missed, unknown := judged(checker.Valid, other), judged(checker.Unknown, other)
 	broken, unsuited := unknown, unknown
-	unsuited.in.Run.Unsuited = "step 2: it was refused"
-	broken.failed = harnessError{errors.New("heal cut: it is still cut")}
-	times := func(n int, p played, and ...played) []played {
+	unsuited.Run.Unsuited = "step 2: it was refused"
+	broken.Failed = harnessError{errors.New("heal cut: it is still cut")}
+	times := func(n int, p scriptRun, and ...scriptRun) []scriptRun {
 		for range n {
 			and = append(and, p)
 		}
@@ -162,7 +104,7 @@ func TestTheExitOfSeveralRuns(t *testing.T) {
 		name      string
 		expect    string
 		everyTime bool
-		runs      []played
+		runs      []scriptRun
 		want      int
 	}{
 		{"all gave it", "invalid", false, times(3, invalid), exitValid},
@@ -228,30 +170,6 @@ func TestRunFlags_reachEverySetting(t *testing.T) {
 	}
 }
 
-// A script whose clients use the resource after the end of their holds proves no lost
-// update of the lock, unless the simulated clients could not notice the end either. What
-// the lock itself answered is proved by it in any case.
-func TestDoubt(t *testing.T) {
-	run := func(events ...history.Event) reports.Input {
-		granted := history.Event{Op: history.Acquire, Type: history.OK, Owner: "a#1", Expires: time.Second}
-		return reports.Input{History: &history.History{Events: append([]history.Event{granted}, events...)}}
-	}
-	access := func(at time.Duration) history.Event {
-		return history.Event{Op: history.Access, Type: history.OK, Owner: "a#1", Time: at}
-	}
-	told := history.Event{Op: history.Lost, Type: history.OK, Owner: "a#1", Time: time.Millisecond}
-	lost := scenarios.Scenario{Expect: scenarios.Expectation{Violation: checker.LostUpdate}}
-	double := scenarios.Scenario{Expect: scenarios.Expectation{Violation: checker.DoubleGrant}}
-	paused := simulation.Case{Plan: []world.Fault{{Name: world.PauseClient}}}
-	require.Empty(t, doubt(simulation.Case{}, lost, run(access(time.Second)), nil))
-	require.Contains(t, doubt(simulation.Case{}, lost, run(access(time.Second+1)), nil), "a#1 use the resource after the end of its hold")
-	require.NotEmpty(t, doubt(simulation.Case{}, lost, run(told, access(2*time.Millisecond)), nil))
-	require.Empty(t, doubt(simulation.Case{}, double, run(access(time.Second+1)), nil))
-	require.Empty(t, doubt(paused, lost, run(access(time.Second+1)), nil))
-	require.Empty(t, doubt(simulation.Case{Careless: true}, lost, run(access(time.Second+1)), nil))
-	require.Equal(t, "it differs", doubt(paused, lost, run(), errors.New("it differs")))
-}
-
 // What a build says of its commit.
 func TestCommit(t *testing.T) {
 	t.Parallel()
@@ -289,7 +207,7 @@ func merge(t *testing.T, args ...string) error {
 func TestMergeStaysInItsFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	result, err := json.Marshal(seedResult{Seed: 1, Verdict: checker.Invalid, Results: &reports.Results{Verdict: checker.Invalid}})
+	result, err := json.Marshal(campaign.Note{Results: reports.Results{Seed: 1, Verdict: checker.Invalid}})
 	require.NoError(t, err)
 	s := filepath.Join(dir, "shards", "s")
 	var lines []fleet.Run
@@ -324,8 +242,8 @@ func TestMergeRefusesResultsOfOthers(t *testing.T) {
 		{true, `{"result":{"case":{"lock":"mutex","seed":2}}}`, "its result is of another case"},
 		{true, `{"result":{"case":{"lock":"mutex","seed":1},"finding":["stuck"]}}`, `unknown field "finding"`},
 		{false, `{}`, "its result is of another run"},
-		{false, `{"seed":2,"verdict":"valid","results":{"verdict":"valid"}}`, "its result is of another run"},
-		{false, `{"seed":1,"verdict":"valid","results":{"verdict":"invalid"}}`, "its result is of another run"},
+		{false, `{"results":{"seed":2,"verdict":"valid"}}`, "its result is of another run"},
+		{false, `{"results":{"seed":1,"verdict":"valid"},"cells":1}`, `unknown field "cells"`},
 	} {
 		dir := t.TempDir()
 		shard(t, dir, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: tt.same}, fleet.Run{ID: "a", Job: "seed 1", Result: json.RawMessage(tt.result)})
@@ -352,7 +270,7 @@ func longHistory(t *testing.T, wrong bool) string {
 	write(0, "invoke", "acquire", 0)
 	write(0, "ok", "acquire", 0)
 	owner := 0
-	for ; at < storyEvents+20_000; owner++ {
+	for ; at < judge.LongEvents+20_000; owner++ {
 		write((owner+1)%2, "invoke", "acquire", owner+1)
 		write(owner%2, "invoke", "release", owner)
 		write(owner%2, "ok", "release", owner)
@@ -395,7 +313,7 @@ func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
 	require.Equal(t, "invalid", results.Verdict)
-	require.Greater(t, results.Events, storyEvents)
+	require.Greater(t, results.Events, judge.LongEvents)
 }
 
 // A history is judged alike as a whole and, behind many blank lines, as it streams by: b, which holds nothing, is answered
@@ -410,7 +328,7 @@ func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
 {"time":60,"process":1,"type":"ok","op":"release","lock":"k","owner":"a"}
 `
 	var short, long reports.Results
-	for blank, results := range map[int]*reports.Results{0: &short, storyEvents: &long} {
+	for blank, results := range map[int]*reports.Results{0: &short, judge.LongEvents: &long} {
 		path := filepath.Join(t.TempDir(), "h.jsonl")
 		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("\n", blank)+text), 0o600))
 		var stdout, stderr bytes.Buffer
@@ -428,22 +346,6 @@ func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
 	require.Empty(t, long.Operations, "it was not kept")
 }
 
-// What tells a long history from a short one reads nothing away, and tells a reader that fails.
-func TestALongHistoryHasMoreLines(t *testing.T) {
-	t.Parallel()
-	for lines, long := range map[int]bool{0: false, storyEvents: false, storyEvents + 1: true} {
-		text := strings.Repeat("{}\n", lines)
-		r, is, err := isLong(strings.NewReader(text))
-		require.NoError(t, err)
-		require.Equal(t, long, is, lines)
-		all, err := io.ReadAll(r)
-		require.NoError(t, err)
-		require.Equal(t, len(text), len(all))
-	}
-	_, _, err := isLong(io.MultiReader(strings.NewReader("{}\n"), iotest.ErrReader(os.ErrDeadlineExceeded)))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-}
-
 // The history of a run is judged with its record, unless that would take too much
 // memory.
 func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
@@ -451,12 +353,12 @@ func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, reports.HistoryFile)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	is, _ := (&judging{from: "lockchaos"}).ofRun(path)
+	is, _ := (&judging{History: judge.History{From: judge.FromLockchaos}}).ofRun(path)
 	require.False(t, is, "no record")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, reports.RunFile), nil, 0o600))
-	for size, want := range map[int64]bool{mostOfRun: false, mostOfRun + 1: true} {
+	for size, want := range map[int64]bool{judge.LongBytes: false, judge.LongBytes + 1: true} {
 		require.NoError(t, os.Truncate(path, size))
-		is, long := (&judging{from: "lockchaos"}).ofRun(path)
+		is, long := (&judging{History: judge.History{From: judge.FromLockchaos}}).ofRun(path)
 		require.True(t, is)
 		require.Equal(t, want, long)
 	}
@@ -478,7 +380,7 @@ func TestServersInAFile(t *testing.T) {
 	require.Equal(t, " --compose typed --servers "+quoted(file), changedFlags(cmd), "the command that repeats it has the file")
 	for content, want := range map[string]string{
 		"": "it is empty", "endpoint: x": "did you mean endpoints", "yes: true": `unknown setting "yes"`, "tls: maybe": "tls: strconv.ParseBool",
-		"a: &x 1": "anchors, aliases and merge keys can't be used here", "- endpoints": "was used where mapping is expected", "endpoints: [" + strings.Repeat("x", 1<<16): "longer than 65536 bytes",
+		"a: &x 1": "anchors, aliases and merge keys can't be used here", "- endpoints": "was used where mapping is expected", "endpoints: [" + strings.Repeat("x", 1<<20): "longer than 1048576 bytes",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		require.ErrorContains(t, s.validate(cmd), want, content)

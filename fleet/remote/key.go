@@ -8,19 +8,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"fmt"
 	"math/big"
 	"os"
 	"time"
 )
 
-// A Key is what a coordinator and its workers share: a secret, of which both make the authority of their certificates, and
-// the token that a worker shows.
-type Key struct {
-	authority ed25519.PrivateKey
-	token     string
-}
+// A Key is what a coordinator and its workers share: a secret, of which both make the authority of their certificates.
+type Key struct{ authority ed25519.PrivateKey }
 
 // leastKey is the size of the least secret, in bytes.
 const leastKey = 32
@@ -34,8 +29,8 @@ func ReadKey(path string) (Key, error) {
 	if secret = bytes.TrimSpace(secret); len(secret) < leastKey {
 		return Key{}, fmt.Errorf("read the key: %s has %d bytes, and a key at least %d: head -c 32 /dev/urandom | base64 > FILE makes one", path, len(secret), leastKey)
 	}
-	seed, token := sha256.Sum256(append([]byte("authority "), secret...)), sha256.Sum256(append([]byte("token "), secret...))
-	return Key{ed25519.NewKeyFromSeed(seed[:]), hex.EncodeToString(token[:])}, nil
+	seed := sha256.Sum256(append([]byte("authority "), secret...))
+	return Key{ed25519.NewKeyFromSeed(seed[:])}, nil
 }
 
 // config has a certificate of its own, and takes those of the same authority alone. They began two days ago, for machines

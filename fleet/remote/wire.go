@@ -5,7 +5,7 @@
 // before it sends it and after it received it: the history has one clock, and no clock of a worker counts. The connections
 // of the driver to the servers go to listeners of its worker, and from there over the links of its zone.
 //
-// Both speak gRPC with mutual TLS and a token, of a [Key]. A worker is one connection, with a stream of messages, and one
+// Both speak gRPC with mutual TLS, of a [Key]. A worker is one connection, with a stream of messages, and one
 // of bytes for each connection of its driver.
 package remote
 
@@ -51,13 +51,15 @@ const (
 // A message is what coordinator and worker say to each other.
 type message struct {
 	Kind string
-	// Number is that of a ping, or of the driver that it is about: one has ended before the next begins.
+	// Number is that of the driver that it is about: one has ended before the next begins.
 	Number int `json:",omitempty"`
+	// Sent is when a ping was sent, since the coordinator was opened.
+	Sent time.Duration `json:",omitempty"`
 	// Line is one of the driver protocol, and Text a sentence or a name.
 	Line []byte `json:",omitempty"`
 	Text string `json:",omitempty"`
 	// Of join. ID is a name that no other worker has.
-	Token, Version, Lock, Host, ID string `json:",omitempty"`
+	Version, Lock, Host, ID string `json:",omitempty"`
 	// Of start: where clients know the servers. Announced says that the servers tell clients of these addresses.
 	Addresses []string `json:",omitempty"`
 	Announced bool     `json:",omitempty"`

@@ -100,7 +100,7 @@ func (j *joined) try(ctx context.Context, secret *tls.Config) (err error) {
 		return err
 	}
 	host, _ := os.Hostname()
-	j.send(&message{Kind: join, Token: j.Key.token, Version: j.Version, Lock: j.Lock, Host: host, ID: j.id})
+	j.send(&message{Kind: join, Version: j.Version, Lock: j.Lock, Host: host, ID: j.id})
 	for {
 		m := new(message)
 		if err := j.stream.RecvMsg(m); err != nil {
@@ -115,7 +115,7 @@ func (j *joined) try(ctx context.Context, secret *tls.Config) (err error) {
 			j.zone = m.Text
 			j.Say(fmt.Sprintf("joined %s: the clients of %s are here", j.Address, j.zone))
 		case ping:
-			j.send(&message{Kind: pong, Number: m.Number})
+			j.send(&message{Kind: pong, Sent: m.Sent})
 		case start:
 			j.start(ctx, m)
 		case line, end:

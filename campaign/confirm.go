@@ -1,4 +1,4 @@
-package main
+package campaign
 
 import (
 	"cmp"
@@ -13,11 +13,13 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/simulation"
 	"github.com/lockchaos/lockchaos/simulation/confirm"
 	"github.com/lockchaos/lockchaos/simulation/world"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // attemptsOfForm is how often each form of a script is played, until one run shows the
@@ -28,53 +30,47 @@ const attemptsOfForm = 3
 // done.
 const longAttempt = 20 * time.Second
 
-// confirmation is where the scenarios and runs of a confirmation are, in the directory of
-// the simulated run.
+// confirmation is where the scenarios and runs of a confirmation are, in the directory of the simulated run.
 const confirmation = "confirm"
 
-// confirmSimulation plays a simulated run on real servers, and notes in its record
-// whether they show the same violation. No attempt begins after until. The directory has the run and its reports.
-func (a *app) confirmSimulation(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string, until time.Time) (history.Confirmation, error) {
+// Confirm plays the simulated run of a directory on real servers, and notes in its record whether they show the same kind of
+// violation. No attempt begins after until. repeat is the command that plays the scenario in a file.
+func (p Player) Confirm(ctx context.Context, dir string, l harness.LockSpec, r simulation.Result, kind string, until time.Time, repeat func(file string) string) (history.Confirmation, error) {
 	found := history.Confirmation{Violation: kind}
-	in, err := judgeOnly(ctx, dir)
+	in, err := judge.Read(ctx, dir)
 	if err != nil {
 		return found, err
 	}
-	var first *checker.Violation
+	var shows []checker.Violation
 	for _, r := range in.Report.Results {
-		for i := range r.Violations {
-			if first == nil && r.Violations[i].Kind == kind {
-				first = &r.Violations[i]
-			}
-		}
+		shows = append(shows, slices.DeleteFunc(r.Violations, func(v checker.Violation) bool { return v.Kind != kind })...)
 	}
-	if first == nil {
+	if len(shows) == 0 {
 		return found, fmt.Errorf("the simulated run in %s shows no %s", dir, kind)
 	}
-	if scripts, wrong := confirm.Scripts(r.Case, l, *r.Outcome, *first); wrong != nil {
+	if scripts, wrong := confirm.Scripts(r.Case, l, *r.Outcome, shows[0]); wrong != nil {
 		found.Why = "it can't be played: " + wrong.Error()
-	} else if err = a.playScripts(ctx, dir, r.Case, scripts, until, &found); err != nil {
+	} else if err = p.playScripts(ctx, dir, r.Case, scripts, until, repeat, &found); err != nil {
 		return found, err
 	}
-	_, err = noteInRecord(context.Background(), dir, func(run *history.Run) error {
+	return found, judge.Amend(context.Background(), dir, func(run *history.Run) error {
 		run.Confirmation = &found
 		return nil
 	})
-	return found, err
 }
 
 // playScripts writes the scripts and plays them until one shows the violation.
-func (a *app) playScripts(ctx context.Context, dir string, c simulation.Case, scripts []confirm.Script, until time.Time, found *history.Confirmation) error {
-	at := func(name string) string { return filepath.Join(dir, confirmation, name) }
+func (p Player) playScripts(ctx context.Context, dir string, c simulation.Case, scripts []confirm.Script, until time.Time, repeat func(file string) string, found *history.Confirmation) error {
+	file := func(s confirm.Script) string { return filepath.Join(confirmation, s.Form+".yaml") }
 	for _, s := range scripts {
-		file := at(s.Form + ".yaml")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, s.YAML, 0o644)); err != nil { //nolint:gosec // others may read it
-			return harnessError{fmt.Errorf("write scenario: %w", err)}
+		path := filepath.Join(dir, file(s))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, s.YAML, 0o644)); err != nil { //nolint:gosec // others may read it
+			return fmt.Errorf("write scenario: %w", err)
 		}
-		found.Scenario = cmp.Or(found.Scenario, confirmation+"/"+s.Form+".yaml")
+		found.Scenario = cmp.Or(found.Scenario, file(s))
 	}
 	for _, s := range scripts {
-		for left := attemptsOfForm; left > 0; left-- {
+		for range attemptsOfForm {
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
 			}
@@ -83,19 +79,20 @@ func (a *app) playScripts(ctx context.Context, dir string, c simulation.Case, sc
 				return nil
 			}
 			found.Attempts++
-			fmt.Fprintf(a.stderr, "%s: attempt %d on real servers, %s script\n", found.Violation, found.Attempts, s.Form)
-			name := fmt.Sprintf("%s-%d", s.Form, found.Attempts)
-			p, err := a.playScenario(ctx, choice{
-				Scenario: s.Scenario, of: s.Scenario, typed: at(s.Form + ".yaml"), servers: &serverFlags{backend: processBackend},
-			}, at(name))
-			if err != nil {
+			fmt.Fprintf(p.Out, "%s: attempt %d on real servers, %s script\n", found.Violation, found.Attempts, s.Form)
+			to := filepath.Join(confirmation, fmt.Sprintf("%s-%d", s.Form, found.Attempts))
+			played, err := p.Play(ctx, Run{
+				Config: harness.Config{Dir: filepath.Join(dir, to), Command: repeat(filepath.Join(dir, file(s)))},
+				Make:   s.Scenario.Run, Store: topologies.StoreOf(c.Topology), Title: s.Scenario.Name,
+			})
+			if err = errors.Join(played.Failed, err); err != nil {
 				return err
 			}
-			if found.Why = doubt(c, s.Scenario, p.in, p.unexpected); found.Why == "" {
-				found.Confirmed, found.Run, found.Scenario = true, confirmation+"/"+name, confirmation+"/"+s.Form+".yaml"
+			if found.Why = doubt(c, s.Scenario, played.Input, s.Scenario.Expect.Met(played.Run, played.Report)); found.Why == "" {
+				found.Confirmed, found.Run, found.Scenario = true, to, file(s)
 				return nil
 			}
-			if p.in.Run.AbortReason != "" && p.took > longAttempt {
+			if played.Run.AbortReason != "" && played.Took > longAttempt {
 				break // it waited for what does not come
 			}
 		}
@@ -127,16 +124,4 @@ func doubt(c simulation.Case, s scenarios.Scenario, in reports.Input, unexpected
 		}
 	}
 	return ""
-}
-
-// confirmed says in a line what came of a confirmation.
-func confirmed(dir string, c *history.Confirmation) string {
-	switch {
-	case c.Confirmed:
-		return fmt.Sprintf("confirmed on real servers in attempt %d: lockchaos reproduce %s", c.Attempts, quoted(filepath.Join(dir, c.Scenario)))
-	case c.Attempts == 0:
-		return "simulated only: " + c.Why
-	default:
-		return fmt.Sprintf("simulated only: %d attempts on real servers did not show it (the last: %s)", c.Attempts, cmp.Or(c.Why, "no violation"))
-	}
 }

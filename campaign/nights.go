@@ -1,7 +1,6 @@
-package fleet
+package campaign
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,15 +12,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/scenarios"
 )
+
+// memoryFormat is the version of memories that this package writes and reads.
+const memoryFormat = 1
 
 // The files of the folder in which campaigns are remembered.
 const (
@@ -163,18 +164,6 @@ type Memory struct {
 	Nights   []Night   `json:"nights"`
 }
 
-// Hold waits until no other process has the memory in a folder, and keeps it from others until release is called.
-func Hold(dir string) (release func() error, err error) {
-	f, err := os.Open(dir)
-	if err == nil {
-		err = lock(f, true)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hold %s: %w", dir, err)
-	}
-	return f.Close, nil
-}
-
 // Remember reads what is remembered in a folder; a folder without [FindingsFile] has nothing yet.
 func Remember(dir string) (m Memory, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, FindingsFile))
@@ -182,10 +171,10 @@ func Remember(dir string) (m Memory, err error) {
 		return m, nil
 	}
 	if err == nil {
-		err = decode(b, &m)
+		err = fleet.Decode(b, &m)
 	}
-	if err == nil {
-		err = m.check()
+	if err == nil && m.Format != memoryFormat {
+		err = fmt.Errorf("its format is %d, and this program reads %d", m.Format, memoryFormat)
 	}
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", filepath.Join(dir, FindingsFile), err)
@@ -193,25 +182,9 @@ func Remember(dir string) (m Memory, err error) {
 	return m, nil
 }
 
-// check says what can't be in a memory that this package wrote.
-func (m *Memory) check() error {
-	if m.Format != format {
-		return fmt.Errorf("its format is %d, and this program reads %d", m.Format, format)
-	}
-	for i, n := range m.Nights {
-		for k, c := range n.Counts {
-			same := func(o Count) bool { return o.Key == c.Key }
-			if c.Runs < 1 || c.Runs > n.of(c.part()).Runs || slices.IndexFunc(n.Counts, same) != k {
-				return fmt.Errorf("night %d has %d of %d runs of %s, or that twice, which can't be", i, c.Runs, n.of(c.part()).Runs, c.Key)
-			}
-		}
-	}
-	return nil
-}
-
 // Add adds the runs of a campaign, and returns what was found or looked for again in it, with the nights up to it. A campaign
 // that is told again, whole or with other folders, takes the place that it had.
-func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Finding {
+func (m *Memory) Add(c fleet.Campaign, runs []Judged, now time.Time) []Finding {
 	counts := map[Key]Count{}
 	count := func(key Key, c Count) {
 		all := counts[key]
@@ -243,7 +216,7 @@ func (m *Memory) Add(c Campaign, runs []Judged, now time.Time) []Finding {
 
 // Write writes what is remembered into a folder, in one step.
 func (m *Memory) Write(dir string) error {
-	m.Format, m.Findings = format, findings(m.Nights)
+	m.Format, m.Findings = memoryFormat, findings(m.Nights)
 	return history.WriteFile(filepath.Join(dir, FindingsFile), func(w io.Writer) error { return say.JSON(w, m) })
 }
 
@@ -258,22 +231,12 @@ type Known struct {
 // KnownIn reads the list of what is known in a folder; none where it has no [KnownFile].
 func KnownIn(dir string) (all []Known, err error) {
 	path := filepath.Join(dir, KnownFile)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	err = scenarios.ReadFile(path, &all)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, scenarios.ErrEmpty) {
 		return nil, nil
 	}
-	if err == nil {
-		err = scenarios.Bounded(b)
-	}
-	if err != nil && !errors.Is(err, scenarios.ErrEmpty) {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
-	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, true)))
-	}
-	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: there is more behind the list", path)
+	if err != nil {
+		return nil, err
 	}
 	kinds := names.Of(checker.Kinds(), func(k checker.Kind) string { return k.Name })
 	for i, k := range all {
@@ -308,4 +271,57 @@ func Unconvicted(runs, canaries []Judged) []string {
 	}
 	slices.Sort(hosts)
 	return hosts
+}
+
+// JudgedRuns are the runs of a campaign that have a verdict, and how many have none.
+func JudgedRuns(c fleet.Campaign) (runs []Judged, unknown int, err error) {
+	add := func(i int, judged bool, r Judged) {
+		if r.Host = c.Runs[i].Host; judged {
+			runs = append(runs, r)
+		} else {
+			unknown++
+		}
+	}
+	if c.Same {
+		cases, err := ReadCases(c)
+		for i, n := range cases {
+			r := Judged{Key: Key{Lock: n.Result.Case.Lock, Topology: n.Result.Case.Topology}, Seed: n.Result.Case.Seed, Kinds: map[string]time.Duration{}}
+			r.Command = fmt.Sprintf("%s --seeds %d", c.Command, r.Seed)
+			for _, kind := range n.Result.Findings {
+				r.Kinds[kind] = 0
+			}
+			add(i, n.Result.Granted > 0, r)
+		}
+		return runs, unknown, err
+	}
+	record, err := Read(c)
+	for i, n := range record.Notes {
+		r := &n.Results
+		add(i, r.Verdict != checker.Unknown, Judged{Key: Key{Lock: r.Lock, Topology: r.Topology, Faults: n.Mix}, Seed: r.Seed, Command: r.Command, Kinds: r.After()})
+	}
+	return runs, unknown, err
+}
+
+// CanaryRuns are the runs of campaigns with planted bugs, by the same program as another campaign.
+func CanaryRuns(dirs []string, of fleet.Campaign) (all []Judged, err error) {
+	for _, dir := range dirs {
+		c, err := fleet.Join([]string{dir})
+		if err != nil {
+			return nil, err
+		}
+		if c.Program != of.Program || c.Build != of.Build {
+			return nil, fmt.Errorf("%s was played by another program than the campaign", dir)
+		}
+		runs, _, err := JudgedRuns(c)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range runs {
+			if !strings.HasPrefix(r.Lock, "broken-") {
+				return nil, fmt.Errorf("%s has runs of %s, which has no planted bug: want a lock broken-…, see lockchaos mutants", dir, r.Lock)
+			}
+		}
+		all = append(all, runs...)
+	}
+	return all, nil
 }

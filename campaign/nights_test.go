@@ -1,4 +1,4 @@
-package fleet_test
+package campaign_test
 
 import (
 	"fmt"
@@ -12,19 +12,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/fleet"
 )
 
 var (
-	mutex = fleet.Key{Lock: "mutex", Topology: "sentinel", Faults: "all"}
-	other = fleet.Key{Lock: "fair", Topology: "single"}
+	mutex = campaign.Key{Lock: "mutex", Topology: "sentinel", Faults: "all"}
+	other = campaign.Key{Lock: "fair", Topology: "single"}
 )
 
 // night is a campaign of so many runs of a lock, some of which found a double grant, after so many seconds less their seed.
-func night(id string, key fleet.Key, found, of int) (c fleet.Campaign, runs []fleet.Judged) {
+func night(id string, key campaign.Key, found, of int) (c fleet.Campaign, runs []campaign.Judged) {
 	c.Program, c.Parts = id[:1], strings.Fields(id)
 	for i := range of {
-		r := fleet.Judged{Key: key, Seed: uint64(i + 1), Host: "h", Command: fmt.Sprint("seed ", i+1), Kinds: map[string]time.Duration{}}
+		r := campaign.Judged{Key: key, Seed: uint64(i + 1), Host: "h", Command: fmt.Sprint("seed ", i+1), Kinds: map[string]time.Duration{}}
 		if i < found {
 			r.Kinds["double-grant"] = time.Duration(of-i) * time.Second
 		}
@@ -39,10 +40,10 @@ func day(n int) time.Time { return time.Date(2026, 1, n, 3, 0, 0, 0, time.UTC) }
 // first. Campaigns of other locks are no nights of it; one that is told again, also with other folders, has its old place.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	var m fleet.Memory
+	var m campaign.Memory
 	for _, tt := range []struct {
 		night     string
-		key       fleet.Key
+		key       campaign.Key
 		found, of int
 		want      string // of the finding, if there is one: how often, how often before, in how many nights, and the first of them
 		worse     bool
@@ -66,14 +67,14 @@ func TestMemory(t *testing.T) {
 		for _, f := range found {
 			got = fmt.Sprintf("%d/%d %d/%d %d %s", f.Seen, f.Of, f.Before, f.OfBefore, f.Nights, strings.Fields(f.First)[1])
 			require.Equal(t, tt.worse, f.Worse())
-			require.Equal(t, "double-grant of "+map[fleet.Key]string{mutex: "mutex on sentinel, faults all", other: "fair on single"}[tt.key], f.String())
+			require.Equal(t, "double-grant of "+map[campaign.Key]string{mutex: "mutex on sentinel, faults all", other: "fair on single"}[tt.key], f.String())
 		}
 		require.Equal(t, tt.want, got, tt)
 	}
 	require.Len(t, m.Nights, 6)
 	dir := t.TempDir()
 	require.NoError(t, m.Write(dir))
-	read, err := fleet.Remember(dir)
+	read, err := campaign.Remember(dir)
 	require.NoError(t, err)
 	require.Equal(t, m, read)
 	require.Len(t, m.Findings, 1)
@@ -89,7 +90,7 @@ func TestHold(t *testing.T) {
 		all.Go(func() {
 			release, err := fleet.Hold(dir)
 			assert.NoError(t, err)
-			m, err := fleet.Remember(dir)
+			m, err := campaign.Remember(dir)
 			assert.NoError(t, err)
 			c, runs := night(fmt.Sprint(i), mutex, 1, 2)
 			m.Add(c, runs, day(1))
@@ -98,7 +99,7 @@ func TestHold(t *testing.T) {
 		})
 	}
 	all.Wait()
-	m, err := fleet.Remember(dir)
+	m, err := campaign.Remember(dir)
 	require.NoError(t, err)
 	require.Len(t, m.Nights, 8)
 	require.Equal(t, 8, m.Findings[0].Nights)
@@ -109,12 +110,12 @@ func TestHold(t *testing.T) {
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := filepath.Join(dir, fleet.KnownFile)
-	all, err := fleet.KnownIn(dir)
+	path := filepath.Join(dir, campaign.KnownFile)
+	all, err := campaign.KnownIn(dir)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.NoError(t, os.WriteFile(path, []byte("- {kind: double-grant, topology: sentinel, why: replicas lag}\n- {kind: stuck, lock: fair, why: '#12'}\n"), 0o600))
-	all, err = fleet.KnownIn(dir)
+	all, err = campaign.KnownIn(dir)
 	require.NoError(t, err)
 	key := mutex
 	key.Kind = "double-grant"
@@ -130,43 +131,38 @@ func TestKnown(t *testing.T) {
 		"- {kind: stuck, why: b}\n- {why: no}\n":                  "entry 2",
 		"- {kind: double-grants, why: b}\n":                       "did you mean double-grant?",
 		"- {kind: stuck, kind: double-grant, why: b}\n":           "known.yaml: ",
-		"- {kind: stuck, why: b}\n---\n- {kind: stuck, why: c}\n": "there is more behind the list",
+		"- {kind: stuck, why: b}\n---\n- {kind: stuck, why: c}\n": "there is more behind the first value",
 		"- {kind: stuck, why: [b}\n":                              "known.yaml: ",
 		"- {kind: &k stuck, why: *k}\n":                           "anchors, aliases and merge keys can't be used here",
 		"- " + strings.Repeat("[", 20) + "\n":                     "nested deeper than",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err = fleet.KnownIn(dir)
+		_, err = campaign.KnownIn(dir)
 		require.ErrorContains(t, err, want, text)
 	}
 }
 
 func TestRemember_Refuses(t *testing.T) {
 	t.Parallel()
-	const head, all, stuck, end = `{"format":1,"findings":null,"nights":[{"parts":["a"],"date":"2026-01-01T00:00:00Z","program":"v1","counts":[`, `{"lock":"a","runs":2}`, `,{"lock":"a","kind":"stuck","runs":1}`, `]}]}`
 	for text, want := range map[string]string{
-		"": "EOF", "{}": "its format is 0", `{"format":1,"found":[]}`: `unknown field "found"`, head + all: "unexpected EOF", head + all + end + "}": "there is more behind the value",
-		head + stuck[1:] + end:                                 "1 of 0 runs of stuck of a on",
-		head + all + strings.Replace(stuck, "1", "3", 1) + end: "3 of 2 runs of stuck",
-		head + all + strings.Replace(stuck, "1", "0", 1) + end: "0 of 2 runs of stuck",
-		head + all + stuck + stuck + end:                       "or that twice",
+		"": "EOF", "{}": "its format is 0", `{"format":1,"found":[]}`: `unknown field "found"`, `{"format":1,"findings":null,"nights":[`: "unexpected EOF", `{"format":1}}`: "there is more behind the value",
 	} {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fleet.FindingsFile), []byte(text), 0o600))
-		_, err := fleet.Remember(dir)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, campaign.FindingsFile), []byte(text), 0o600))
+		_, err := campaign.Remember(dir)
 		require.ErrorContains(t, err, want, text)
 	}
 }
 
 func TestUnconvicted(t *testing.T) {
 	t.Parallel()
-	of := func(host string, kinds ...string) fleet.Judged {
-		r := fleet.Judged{Host: host, Kinds: map[string]time.Duration{}}
+	of := func(host string, kinds ...string) campaign.Judged {
+		r := campaign.Judged{Host: host, Kinds: map[string]time.Duration{}}
 		for _, k := range kinds {
 			r.Kinds[k] = 0
 		}
 		return r
 	}
-	runs := []fleet.Judged{of("a"), of("b"), of("c"), of("a")}
-	require.Equal(t, []string{"b", "c"}, fleet.Unconvicted(runs, []fleet.Judged{of("a"), of("a", "double-grant"), of("b")}))
+	runs := []campaign.Judged{of("a"), of("b"), of("c"), of("a")}
+	require.Equal(t, []string{"b", "c"}, campaign.Unconvicted(runs, []campaign.Judged{of("a"), of("a", "double-grant"), of("b")}))
 }

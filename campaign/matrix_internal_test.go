@@ -1,4 +1,4 @@
-package fleet_test
+package campaign
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	const driver = "exec:driver --of seed 1 on single · none"
-	m := fleet.Matrix{Length: time.Second, Families: []string{"none", "redis"}, Cells: []reports.MatrixCell{
+	m := Matrix{Length: time.Second, Families: []string{"none", "redis"}, Cells: []reports.MatrixCell{
 		{Lock: driver, Topology: "single", Faults: "none"},
 		{Lock: "etcd-mutex", Topology: "etcd", Faults: "redis", Impossible: "no Redis"},
 		{Lock: "mutex", Topology: "single", Faults: "none"},
@@ -26,24 +26,25 @@ func TestMatrix(t *testing.T) {
 	jobs, err := h.Jobs()
 	require.NoError(t, err)
 	require.Equal(t, []string{driver + " on single · none seed 1", driver + " on single · none seed 2", "mutex on single · none seed 1", "mutex on single · none seed 2"}, jobs)
-	read, err := fleet.MatrixOf(h)
+	read, err := matrixOf(h)
 	require.NoError(t, err)
 	require.Equal(t, &m, read)
 	for i, job := range jobs {
-		run := reports.MatrixRun{JointRun: reports.JointRun{Seed: uint64(i%2 + 1), Verdict: checker.Valid}, Acquires: []time.Duration{time.Duration(i)}, NoAnswer: 1}
-		require.NoError(t, read.Add(job, run.Seed, &run))
-		require.ErrorContains(t, read.Add(job, 3, &run), "is of no cell of the matrix")
-		require.ErrorContains(t, read.Add(job, run.Seed, nil), "is of no cell of the matrix")
+		seed := uint64(i%2 + 1)
+		require.Same(t, &read.Cells[i/2*2], read.cell(job, seed))
+		require.Nil(t, read.cell(job, 3))
+		run := reports.MatrixRun{JointRun: reports.JointRun{Seed: seed, Verdict: checker.Valid}, Acquires: []time.Duration{time.Duration(i)}, NoAnswer: 1}
+		read.cell(job, seed).Add(run)
 	}
-	joint := read.Joint(h, nil, 4)
-	require.Equal(t, "lockchaos matrix --seeds 1-2", joint.Command)
+	joint := reports.NewMatrix(nil, 4, h.Seeds, read.Length, read.Families, read.Cells)
 	require.Equal(t, 2, joint.Cells[2].Acquire.Count)
 	require.Equal(t, 2, joint.Cells[0].NoAnswer)
 	require.Nil(t, joint.Cells[0].Runs[0].Acquires)
+	require.Equal(t, "lockchaos matrix --seeds 1-2", h.Repeat())
 
-	none, err := fleet.MatrixOf(fleet.Header{})
+	none, err := matrixOf(fleet.Header{})
 	require.NoError(t, err)
 	require.Nil(t, none)
-	_, err = fleet.MatrixOf(fleet.Header{Plan: []byte("1")})
+	_, err = matrixOf(fleet.Header{Plan: []byte("1")})
 	require.ErrorContains(t, err, "its plan is no matrix")
 }

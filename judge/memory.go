@@ -1,4 +1,4 @@
-package main
+package judge
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // measureEvery is how often the memory is measured.
 const measureEvery = 2 * time.Millisecond
 
-// easeMemory is how much memory check, report and compare take of the machine, in bytes, before the collector works harder and
+// easeMemory is how much memory the commands check, report and compare take of the machine, in bytes, before the collector works harder and
 // the search gives up, where the user sets no other limit by GOMEMLIMIT: half of what is available, as far as the system
 // tells. At a third more the program ends.
 func easeMemory() int64 {
@@ -65,18 +65,18 @@ func (e easeError) Error() string {
 	return fmt.Sprintf("it takes more than %d MB of memory to search for an order of its operations (GOMEMLIMIT=%dMiB would allow twice that)", e>>20, e>>19)
 }
 
-// A memoryError is why a command ended: how much memory it may take, in bytes.
-type memoryError uint64
+// A MemoryError is why a command ended: how much memory it may take, in bytes.
+type MemoryError uint64
 
-func (e memoryError) Error() string {
+func (e MemoryError) Error() string {
 	return fmt.Sprintf("it takes more than %d MB of memory, the most that lockchaos takes (GOMEMLIMIT=%dMiB would allow twice that)", e>>20, e>>19*3/4)
 }
 
-// bounded runs work that may take much memory for some input. It cancels the
-// context at the first bound. At the second one it returns a [memoryError] without
+// Bounded runs work that may take much memory for some input. It cancels the
+// context at the first bound. At the second one it returns a [MemoryError] without
 // waiting for the work, which nothing can stop, and so it does when ctx ends: the program
 // must end then.
-func bounded(ctx context.Context, work func(context.Context) error) error {
+func Bounded(ctx context.Context, work func(context.Context) error) error {
 	soft := debug.SetMemoryLimit(-1)
 	if soft == math.MaxInt64 {
 		soft = easeMemory()
@@ -98,7 +98,7 @@ func bounded(ctx context.Context, work func(context.Context) error) error {
 		case <-tick.C:
 			switch taken := takenMemory(); {
 			case taken > most:
-				return memoryError(most)
+				return MemoryError(most)
 			case taken > ease:
 				stop(easeError(ease))
 			}
