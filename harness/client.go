@@ -135,7 +135,7 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 		}
 	}
 	if !st.lock.Connects {
-		setup, err := st.setup(ctx, *at)
+		setup, err := st.setup(*at)
 		if err != nil {
 			return nil, err
 		}
@@ -144,14 +144,14 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 			return openProgram("", driver.Hello{}, *o.At, o)
 		}
 	}
-	locker, end, err := open(nil, o) //nolint:contextcheck // a driver bounds its own start
+	locker, end, err := open(nil, o)
 	if err != nil {
 		return nil, err
 	}
 	st.closers = append(st.closers, end)
 	c.process.program, _ = locker.(*program) // as all of them are
 	if at.Own {
-		_, err = c.process.Driver.Do(ctx, "open") // its lock, for which the first request need not wait then
+		_, err = c.process.Do(ctx, "open") // its lock, for which the first request need not wait then
 	}
 	if st.apart == nil {
 		st.apart = map[string]faults.ClientProcess{}
@@ -259,30 +259,20 @@ type workerSetup struct {
 	Permits   int
 	Addresses []string
 	Cluster   bool
-	Source    net.IP // which it dials from
 	Retries   int
 	PoolSize  int
 }
 
 // setup is that of the lock under test, for a client at a place. A client can't have clients of its own: a program that does
 // not know that it is to be one would never come to an end.
-func (st *Session) setup(ctx context.Context, at Place) (json.RawMessage, error) {
+func (st *Session) setup(at Place) (json.RawMessage, error) {
 	if os.Getenv(setupVariable) != "" {
 		return nil, fmt.Errorf("this is such a client itself (%s is set)", setupVariable)
 	}
 	options := st.clientOptions(at.Zone)
-	conn, err := at.Dial(ctx, "tcp", options.Addrs[0])
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	from, ok := conn.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("it dials from %v, which is no address of TCP", conn.LocalAddr())
-	}
 	return json.Marshal(workerSetup{
 		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
-		Cluster: options.IsClusterMode, Source: from.IP, Retries: options.MaxRetries, PoolSize: options.PoolSize,
+		Cluster: options.IsClusterMode, Retries: options.MaxRetries, PoolSize: options.PoolSize,
 	})
 }
 
@@ -292,7 +282,7 @@ func ServeWorker(ctx context.Context, _ io.Reader, _ io.Writer, locks Locks) err
 	if err := json.Unmarshal([]byte(os.Getenv(setupVariable)), &s); err != nil {
 		return fmt.Errorf("read setup: %w", err)
 	}
-	l, err := locks.ByName(s.Lock)
+	l, err := locks.ByName(s.Lock) //nolint:contextcheck // a driver bounds its own start
 	if err != nil {
 		return err
 	}
@@ -300,7 +290,7 @@ func ServeWorker(ctx context.Context, _ io.Reader, _ io.Writer, locks Locks) err
 }
 
 func (s workerSetup) open(l LockSpec) (lock.Locker, func(), error) {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: s.Source}, Timeout: s.Timeout}
+	dialer := net.Dialer{Timeout: s.Timeout}
 	o, at := s.LockOptions, s.Place
 	at.Dial = dialer.DialContext
 	o.Permits, o.At = s.Permits, &at

@@ -30,7 +30,7 @@ type reason struct{ what, why string }
 // impossible joins them, each with all that it is the reason of, in order of name.
 func impossible(found []reason) error {
 	var errs []error
-	slices.SortStableFunc(found, func(a, b reason) int { return cmp.Compare(a.what, b.what) })
+	found = slices.SortedStableFunc(slices.Values(found), func(a, b reason) int { return cmp.Compare(a.what, b.what) })
 	for len(found) > 0 {
 		why := found[0].why
 		var what []string

@@ -11,6 +11,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 )
 
@@ -70,22 +72,12 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	case err == nil:
 		lease.Expires = adapt.Expires(w.sent, lease.Length)
 		return lock.NewHold(lease, keeper{held}), nil
-	case ended(ctx) != nil:
-		err = ended(ctx)
+	case await.Over(ctx):
+		err = cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	case errors.Is(err, redislock.ErrNotObtained):
 		err = lock.ErrNotAcquired
 	}
 	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
-}
-
-// ended is why a context is over, or nil. A connection that shares its deadline may time
-// out a moment before the context says so.
-func ended(ctx context.Context) error {
-	deadline, limited := ctx.Deadline()
-	if limited && ctx.Err() == nil && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
 }
 
 // wait is a strategy that ends with the wait, and remembers before when the next
