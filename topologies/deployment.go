@@ -248,3 +248,62 @@ type Observation struct {
 	What  string // role, master, epoch; of [Primary], the master that it leads to
 	Value string
 }
+
+// An Instrumenter is a backend that can have its servers see another clock and
+// another disk than they have. It costs them a library that is loaded into
+// each, so that a run which needs neither goes without.
+type Instrumenter interface {
+	Backend
+	// Instrumented is the same backend, whose deployments have [Clocks] and
+	// [Disks].
+	Instrumented() Backend
+}
+
+// A Clock is the wall clock that one server, or sentinel, sees.
+type Clock interface {
+	// Set makes the clock be ahead of the true time by offset from now on, and
+	// run at a rate: 1 is that of the true time, 0 stands still. Set(0, 1)
+	// makes it true again. It lasts when the server is started again.
+	Set(offset time.Duration, rate float64) error
+}
+
+// A Disk is what keeps the append-only file of one server.
+type Disk interface {
+	// Stall makes every sync wait from now on, until it is mended.
+	Stall() (mend func())
+	// Stalled is how many syncs are waiting.
+	Stalled() int
+	// CutBack removes from the data of a killed server what it had written
+	// and not synced, as a power cut does, and returns how many bytes that
+	// were. It fails while the server runs, and where there is no append-only
+	// file.
+	CutBack(ctx context.Context) (lost int64, err error)
+}
+
+// A Toxic is an effect on the data of a link, by the words of toxiproxy's API: see
+// https://github.com/Shopify/toxiproxy#toxics. Each fault that lasts on a link is one, but for a cut, which disables the proxy. A
+// reset_peer is no Toxic: see [Proxy].Reset.
+type Toxic struct {
+	Type       string
+	Attributes map[string]int64
+}
+
+// Latency delays data, give or take the jitter. Both are rounded to whole milliseconds.
+func Latency(latency, jitter time.Duration) Toxic {
+	return Toxic{"latency", map[string]int64{"latency": latency.Milliseconds(), "jitter": jitter.Milliseconds()}}
+}
+
+// Rate lets so many kilobytes a second pass, of 1000 bytes each.
+func Rate(rate int) Toxic { return Toxic{"bandwidth", map[string]int64{"rate": int64(rate)}} }
+
+// SlowClose passes the end of a stream on so much later, so that the other end of the connection learns late that it was closed.
+func SlowClose(delay time.Duration) Toxic {
+	return Toxic{"slow_close", map[string]int64{"delay": delay.Milliseconds()}}
+}
+
+// Hold stops the data and keeps it, as a partition with TCP's retransmission does: what was kept is delivered, in order, when
+// it is mended. It is lockchaos' own toxic, which a toxiproxy server has if it is lockchaos-toxiproxy.
+func Hold() Toxic { return Toxic{TypeHold, nil} }
+
+// TypeHold is the type of [Hold].
+const TypeHold = "hold"

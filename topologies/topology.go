@@ -322,6 +322,7 @@ func (t Topology) Node(name string) (Node, bool) {
 // A target that names no link is an error.
 func (t Topology) Select(target string) ([]Link, error) {
 	var match func(Link) bool
+	_, node := t.Node(target)
 	pair, kind, narrowed := strings.Cut(target, "/")
 	from, to, directed := strings.Cut(pair, ">")
 	switch {
@@ -329,7 +330,7 @@ func (t Topology) Select(target string) ([]Link, error) {
 		match = func(l Link) bool {
 			return t.covers(from, l.From) && t.covers(to, l.To) && (!narrowed || string(l.Kind) == kind)
 		}
-	case t.has(target):
+	case node:
 		match = func(l Link) bool { return l.From == target || l.To == target }
 	default:
 		match = func(l Link) bool { return string(l.Kind) == target }
@@ -339,11 +340,6 @@ func (t Topology) Select(target string) ([]Link, error) {
 		return nil, fmt.Errorf("no link of topology %s is called %q (want a node, a kind of link, FROM>TO, or FROM>TO/KIND)", t.Name, target)
 	}
 	return links, nil
-}
-
-func (t Topology) has(name string) bool {
-	_, ok := t.Node(name)
-	return ok
 }
 
 func (t Topology) covers(pattern, name string) bool {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -72,11 +71,9 @@ func (a access) observer(at, announced string, limit time.Duration) *redis.Clien
 // refused says in one sentence why a server can't be talked to.
 func (a access) refused(server string, err error) error {
 	var (
-		record    tls.RecordHeaderError
-		authority x509.UnknownAuthorityError
-		host      x509.HostnameError
-		verify    *tls.CertificateVerificationError
-		netErr    net.Error
+		record tls.RecordHeaderError
+		verify *tls.CertificateVerificationError
+		netErr net.Error
 	)
 	said := err.Error()
 	switch {
@@ -92,7 +89,7 @@ func (a access) refused(server string, err error) error {
 		return usage("%s takes no writes: %s", server, said)
 	case errors.As(err, &record):
 		return usage("%s does not speak TLS", server)
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &verify):
+	case errors.As(err, &verify):
 		return usage("%s has a certificate that isn't trusted: %w", server, err)
 	case a.tls != nil && (errors.Is(err, io.EOF) || strings.Contains(said, "tls: ")):
 		return usage("%s does not agree on TLS: %w", server, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -71,7 +70,7 @@ func (b Backend) Validate() error {
 		seen[e] = true
 	}
 	if b.Toxiproxy != "" {
-		if err := checkAddress(withoutScheme(b.Toxiproxy)); err != nil {
+		if err := checkAddress(b.Toxiproxy); err != nil {
 			problem("the address of toxiproxy %w", err)
 		}
 	}
@@ -89,9 +88,6 @@ func (b Backend) Validate() error {
 func checkAddress(address string) error {
 	if strings.Contains(address, "@") {
 		return errors.New("is not HOST:PORT: it has a user in it")
-	}
-	if u, err := url.Parse(address); err == nil && u.Scheme != "" && u.Host != "" {
-		return fmt.Errorf("is not HOST:PORT: %q", address)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {

@@ -60,34 +60,45 @@ func (r *renewal) held() error {
 }
 
 // A claim is our right to drive a deployment of Redis, as every master has it: two that do so would
-// mend each other's faults, and take each other's locks for their own.
+// mend each other's faults, and take each other's locks for their own. It outlives a failover, since
+// replicas have it too, and a server that forgot it is told again.
 type claim struct {
 	renewal
 
-	owner  string
-	places []place
-	access access
-}
-
-// A place is a key that one of several servers takes writes for: the claim
-// outlives a failover, since replicas have it too, and a server that forgot it
-// is told again.
-type place struct {
-	key     string
-	servers []*foundServer // the master of now first
+	owner   string
+	servers []*foundServer // but for sentinels
 }
 
 // newClaim is a claim to the deployment, which is to be taken. The discovery's connections must stay open until it
 // was released.
 func (s *discovery) newClaim(log *slog.Logger) *claim {
-	return &claim{renewal: renewal{log: log}, owner: claimOwner(), places: s.places(), access: s.redis}
+	c := &claim{renewal: renewal{log: log}, owner: claimOwner()}
+	for _, f := range s.found {
+		if f.kind == topologies.Redis {
+			c.servers = append(c.servers, f)
+		}
+	}
+	// Their order is the same for every run, so that of two that begin at once one gets them all.
+	slices.SortFunc(c.servers, func(a, b *foundServer) int { return strings.Compare(a.info.id, b.info.id) })
+	return c
+}
+
+// claimKey is where the server has the claim to it, and to all that replicate it.
+func (f *foundServer) claimKey() string {
+	if f.info.mode == modeCluster {
+		return bootstrap.KeyIn(bootstrap.ClaimKey, f.slot)
+	}
+	return bootstrap.ClaimKey
 }
 
 // takeAll takes the deployment, or fails with [ErrUsage] and names who has it.
 func (c *claim) takeAll(ctx context.Context) error {
 	c.stop = func() {} // from now on there is something to release
-	for _, p := range c.places {
-		if err := c.take(ctx, p); err != nil {
+	for _, f := range c.servers {
+		if f.master != "" {
+			continue
+		}
+		if err := c.take(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -101,83 +112,40 @@ func claimOwner() string {
 	return fmt.Sprintf("process %d on %s, since %s (%s)", os.Getpid(), host, time.Now().UTC().Format("15:04:05 MST"), rand.Text()[:8])
 }
 
-// places are one for each master. Their order is the same for every run, so
-// that of two runs that begin at once one gets them all.
-func (s *discovery) places() []place {
-	var masters []*foundServer
-	for _, f := range s.found {
-		if f.kind == topologies.Redis && f.master == "" {
-			masters = append(masters, f)
-		}
-	}
-	slices.SortFunc(masters, func(a, b *foundServer) int { return strings.Compare(a.info.id, b.info.id) })
-	var places []place
-	for _, m := range masters {
-		p := place{key: bootstrap.ClaimKey, servers: []*foundServer{m}}
-		if m.info.mode == modeCluster {
-			p.key = bootstrap.KeyIn(bootstrap.ClaimKey, m.slot)
-		}
-		for _, f := range s.found {
-			if f.kind == topologies.Redis && f.master == m.announced {
-				p.servers = append(p.servers, f)
-			}
-		}
-		places = append(places, p)
-	}
-	return places
-}
-
-// take claims one place.
-func (c *claim) take(ctx context.Context, p place) error {
+// take takes one master.
+func (c *claim) take(ctx context.Context, f *foundServer) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	master, who := p.servers[0], ""
-	err := await.While(ctx, func(err error) bool { // the claim of another run just ended, or it is slow
+	var who string
+	err := await.While(ctx, func(err error) bool { // it is slow
 		var netErr net.Error
-		return errors.Is(err, redis.Nil) || errors.As(err, &netErr) && netErr.Timeout()
+		return errors.As(err, &netErr) && netErr.Timeout()
 	}, func() (err error) {
-		who, err = c.ask(ctx, master.client, p.key)
+		who, err = f.client.SetArgs(ctx, f.claimKey(), c.owner, redis.SetArgs{Mode: "NX", Get: true, TTL: claimLease}).Result()
+		if errors.Is(err, redis.Nil) { // no run had it
+			who, err = c.owner, nil
+		}
 		return err
 	})
 	switch {
 	case err != nil:
-		return c.access.refused(master.announced, err)
+		return f.access.refused(f.announced, err)
 	case who == c.owner:
 		return nil
 	default:
 		return usage("another run drives this deployment: %s; if that one is dead, its claim ends by itself within %v, or at once by DEL %s on %s",
-			who, claimLease, p.key, master.announced)
+			who, claimLease, f.claimKey(), f.announced)
 	}
-}
-
-// ask takes a key if no run has it, and says which run has.
-func (c *claim) ask(ctx context.Context, rdb *redis.Client, key string) (who string, err error) {
-	err = rdb.SetArgs(ctx, key, c.owner, redis.SetArgs{Mode: "NX", TTL: claimLease}).Err()
-	if !errors.Is(err, redis.Nil) {
-		return c.owner, err
-	}
-	return rdb.Get(ctx, key).Result()
 }
 
 // everywhere asks all servers at once. Those that are away, or no masters, have
 // nothing to say.
 func (c *claim) everywhere(ctx context.Context, ask func(context.Context, *redis.Client, string)) {
 	var all sync.WaitGroup
-	for _, p := range c.places {
-		for _, f := range p.servers {
-			all.Go(func() { ask(ctx, f.client, p.key) })
-		}
+	for _, f := range c.servers {
+		all.Go(func() { ask(ctx, f.client, f.claimKey()) })
 	}
 	all.Wait()
-}
-
-// again repeats the claim on a server that may have forgotten it.
-func (c *claim) again(ctx context.Context, f *foundServer, rdb *redis.Client) {
-	for _, p := range c.places {
-		if slices.Contains(p.servers, f) {
-			c.renew(ctx, rdb, p.key)
-		}
-	}
 }
 
 func (c *claim) renew(ctx context.Context, rdb *redis.Client, key string) {

@@ -28,8 +28,9 @@ type foundServer struct {
 	announced string
 	// master is, of a replica, the announced address of its master.
 	master string
-	// slot is, of a cluster's master, one that it serves.
+	// slot is, of a cluster's node, one that it or its master serves.
 	slot   int
+	access access
 	client *redis.Client // past every proxy
 	info   serverInfo
 }
@@ -69,7 +70,7 @@ func (s *discovery) probe(ctx context.Context, a access, announced string) (*fou
 	}
 	c := a.observer(at, announced, lookTimeout)
 	s.clients = append(s.clients, c)
-	f := &foundServer{announced: announced, kind: topologies.Redis, client: c, info: r}
+	f := &foundServer{announced: announced, kind: topologies.Redis, access: a, client: c, info: r}
 	if r.mode == modeSentinel {
 		f.kind = topologies.Sentinel
 	}
@@ -182,9 +183,7 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 			if err != nil {
 				return fmt.Errorf("%s, which %s names as a node: %w", at, first.announced, err)
 			}
-			if i == 0 {
-				f.slot = r.Start
-			} else {
+			if f.slot = r.Start; i > 0 {
 				f.master = master
 			}
 			s.found = append(s.found, f)
@@ -214,10 +213,15 @@ func addressOf(seen map[string]string) string { return net.JoinHostPort(seen["ip
 
 // replicated learns from the sentinels who the others are, and which servers they watch.
 func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
-	// A sentinel does not know how the others call it, so each is known by its
-	// id until all were asked.
-	byID := map[string]*foundServer{}
-	var order []string
+	// A sentinel does not know how the others call it, so that each is known by its id.
+	known := func(id string) *foundServer {
+		for _, f := range s.found {
+			if f.info.id == id {
+				return f
+			}
+		}
+		return nil
+	}
 	enter := func(at string) (*foundServer, error) {
 		f, err := s.probe(ctx, s.sentinels, at)
 		if err != nil {
@@ -226,15 +230,14 @@ func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
 		if err := f.expect(topologies.Sentinels, modeSentinel); err != nil {
 			return nil, err
 		}
-		id, err := f.client.Do(ctx, "SENTINEL", "MYID").Text()
-		if err != nil {
+		if f.info.id, err = f.client.Do(ctx, "SENTINEL", "MYID").Text(); err != nil {
 			return nil, s.sentinels.refused(at, err)
 		}
-		if byID[id] == nil {
-			byID[id] = f
-			order = append(order, id)
+		if same := known(f.info.id); same != nil {
+			return same, nil
 		}
-		return byID[id], nil
+		s.found = append(s.found, f)
+		return f, nil
 	}
 	for _, e := range endpoints {
 		f, err := enter(e)
@@ -245,28 +248,20 @@ func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
 			return err
 		}
 	}
-	announced := map[string]string{}
-	for i := 0; i < len(order); i++ { // it grows
-		f := byID[order[i]]
-		others, err := s.ask(ctx, f, "SENTINELS", s.masterName)
+	for i := 0; i < len(s.found); i++ { // it grows
+		others, err := s.ask(ctx, s.found[i], "SENTINELS", s.masterName)
 		if err != nil {
 			return err
 		}
 		for _, other := range others {
-			at, id := addressOf(other), other["runid"]
-			announced[id] = at
-			if byID[id] == nil {
-				if _, err := enter(at); err != nil {
-					return fmt.Errorf("%s, which %s names as a sentinel: %w", at, f.announced, err)
+			at, f := addressOf(other), known(other["runid"])
+			if f == nil {
+				if f, err = enter(at); err != nil {
+					return fmt.Errorf("%s, which %s names as a sentinel: %w", at, s.found[i].announced, err)
 				}
 			}
+			f.announced = at
 		}
-	}
-	for _, id := range order {
-		if at := announced[id]; at != "" {
-			byID[id].announced = at
-		}
-		s.found = append(s.found, byID[id])
 	}
 	return s.watched(ctx, s.found[0])
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -97,12 +98,7 @@ func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store b
 		return nil, usage("every member is an endpoint: %w", err)
 	}
 	m := &members{topology: topology, store: store, nodes: map[string]bootstrap.Node{}}
-	m.topology.Links = nil
-	for _, l := range topology.Links {
-		if l.Kind == topologies.Client {
-			m.topology.Links = append(m.topology.Links, l)
-		}
-	}
+	m.topology.Links = slices.DeleteFunc(topology.Links, func(l topologies.Link) bool { return l.Kind != topologies.Client })
 	met := make([]bootstrap.Introduction, len(b.Endpoints))
 	at := make([]bootstrap.Address, len(b.Endpoints))
 	err = settled(ctx, b.Log, func(ctx context.Context) error {

@@ -26,21 +26,16 @@ func (s *discovery) plan(yes bool) topologies.Topology {
 	for _, f := range s.found {
 		called[f.announced] = f.name
 	}
-	for _, kind := range []topologies.Kind{topologies.Redis, topologies.Sentinel} {
-		for _, f := range s.found {
-			if f.kind != kind {
-				continue
-			}
-			n := topologies.Node{Name: f.name, Kind: kind}
-			switch {
-			case kind == topologies.Sentinel:
-			case f.master == "":
-				n.Role = topologies.Master
-			default:
-				n.Role, n.Of = topologies.Replica, called[f.master]
-			}
-			t.Nodes = append(t.Nodes, n)
+	for _, f := range s.found {
+		n := topologies.Node{Name: f.name, Kind: f.kind}
+		switch {
+		case f.kind == topologies.Sentinel:
+		case f.master == "":
+			n.Role = topologies.Master
+		default:
+			n.Role, n.Of = topologies.Replica, called[f.master]
 		}
+		t.Nodes = append(t.Nodes, n)
 	}
 	for _, zone := range zones() {
 		t.Nodes = append(t.Nodes, topologies.Node{Name: zone, Kind: topologies.Zone})
@@ -81,7 +76,7 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 	}
 	version := ""
 	for _, f := range s.found {
-		sv := &server{foundServer: f, direct: s.proxies.direct(f.announced), access: s.access(f), logs: logs, claim: c}
+		sv := &server{foundServer: f, direct: s.proxies.direct(f.announced), logs: logs, claim: c}
 		in, ok := s.proxies.container(s.topology, f.name, f.announced)
 		if ok {
 			sv.container = &docker.Container{Engine: s.proxies.engine, ID: in.ID}
@@ -162,14 +157,6 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 	}, nil
 }
 
-// access is how a server lets us in.
-func (s *discovery) access(f *foundServer) access {
-	if f.kind == topologies.Sentinel {
-		return s.sentinels
-	}
-	return s.redis
-}
-
 // openLinks are the proxies of all servers, in use.
 func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]*link {
 	wires := map[string]*link{}
@@ -239,7 +226,7 @@ func (s *discovery) dial(ctx context.Context, wires map[string]*link, zone, anno
 		if w := wires[zone+">"+f.name]; w != nil {
 			return w.dial(ctx)
 		}
-		a = s.access(f)
+		a = f.access
 	}
 	c, err := dialTCP(ctx, at, announced)
 	if err != nil {

@@ -250,18 +250,6 @@ type toxiproxyAPI struct {
 	at string // "127.0.0.1:8474"
 }
 
-func newToxiproxy(address string) *toxiproxyAPI {
-	return &toxiproxyAPI{toxiproxy.NewClient(strings.TrimSuffix(address, "/")), withoutScheme(address)}
-}
-
-// withoutScheme is HOST:PORT of an address, which may be that of a URL.
-func withoutScheme(address string) string {
-	for _, scheme := range []string{"http://", "https://"} {
-		address = strings.TrimPrefix(address, scheme)
-	}
-	return strings.TrimSuffix(address, "/")
-}
-
 // inTime does not wait for a request longer than it may take.
 func inTime[T any](ask func() (T, error)) (T, error) {
 	type answer struct {

@@ -58,7 +58,7 @@ func TestValidateRefuses(t *testing.T) {
 		{attach.Backend{Endpoints: []string{"redis://chaos:secret@localhost:6379"}}, "endpoint 1 is not HOST:PORT: it has a user in it"},
 		{attach.Backend{Endpoints: []string{"redis://localhost:6379"}}, "endpoint 1 is not HOST:PORT"},
 		{attach.Backend{Endpoints: []string{"a:1", "b:1", "a:1"}}, "endpoint a:1 is named twice"},
-		{attach.Backend{Toxiproxy: "http://localhost"}, "the address of toxiproxy is not HOST:PORT"},
+		{attach.Backend{Toxiproxy: "http://localhost:8474"}, "the address of toxiproxy is not HOST:PORT"},
 		{attach.Backend{Endpoints: one, Username: "chaos"}, "user chaos has no password"},
 		{attach.Backend{Endpoints: one, SentinelUsername: "chaos"}, "user chaos of the sentinels has no password"},
 	}
@@ -70,7 +70,7 @@ func TestValidateRefuses(t *testing.T) {
 			require.NotContains(t, err.Error(), "secret")
 		})
 	}
-	require.NoError(t, attach.Backend{Endpoints: []string{"[::1]:6379", "redis-1.example:6379"}, Toxiproxy: "http://localhost:8474/"}.Validate())
+	require.NoError(t, attach.Backend{Endpoints: []string{"[::1]:6379", "redis-1.example:6379"}, Toxiproxy: "localhost:8474"}.Validate())
 	require.NoError(t, attach.Backend{Compose: "lockchaos"}.Validate())
 }
 

@@ -58,12 +58,12 @@ type installation struct {
 
 // ports gives each server of this process a port of its own, above those that
 // compose projects publish. The address is the process's own, out of those that
-// the process backend never takes.
+// the process backend never takes. A JVM binds none that ends with 255.
 var ports atomic.Uint32
 
 func ownAddress() netip.Addr {
 	pid := os.Getpid()
-	return netip.AddrFrom4([4]byte{127, 251, byte(pid >> 8), byte(pid)})
+	return netip.AddrFrom4([4]byte{127, 251, byte(pid / 250), byte(1 + pid%250)})
 }
 
 func nextPort() uint16 { return uint16(31500 + ports.Add(1)) }

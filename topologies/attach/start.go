@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2/client"
+
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -146,7 +148,7 @@ func (b Backend) openProxies(ctx context.Context, topology string) (*proxySet, e
 	if api == "" {
 		return y, nil
 	}
-	y.toxiproxy = newToxiproxy(api)
+	y.toxiproxy = &toxiproxyAPI{toxiproxy.NewClient(api), api}
 	all, err := y.toxiproxy.proxies()
 	if err != nil {
 		return nil, usage("no toxiproxy answers at %s: %w", api, err)

@@ -40,23 +40,8 @@ const limit = time.Minute
 func Run(t *testing.T, b topologies.Backend, left func(d topologies.Deployment) []string, ts ...topologies.Topology) {
 	t.Helper()
 	for _, topology := range ts {
-		t.Run(name(topology), func(t *testing.T) { run(t, b, topology, left) })
+		t.Run(fmt.Sprint(topology.Name, " ", topology.Options.Changed(topology.Name)), func(t *testing.T) { run(t, b, topology, left) })
 	}
-}
-
-// name tells the variants of a topology apart.
-func name(t topologies.Topology) string {
-	n := t.Name
-	if t.Options.Nodes > 0 {
-		n += fmt.Sprintf("-%d", t.Options.Nodes)
-	}
-	if t.Options.ByName() {
-		n += "-by-name"
-	}
-	if p := t.Options.Persistence; p != "" && p != topologies.PersistNone {
-		n += "-" + p
-	}
-	return n
 }
 
 func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string) {

@@ -85,17 +85,13 @@ func (d *deployment) bring(ctx context.Context, first func(context.Context) erro
 // start starts the servers. A replica that finds no master waits a second
 // before it tries again, so the masters come first.
 func (d *deployment) start(ctx context.Context) error {
-	var masters, others []string
-	for _, n := range d.topology.Nodes {
-		switch {
-		case n.Kind == topologies.Zone:
-		case n.Role == topologies.Master:
-			masters = append(masters, n.Name)
-		default:
-			others = append(others, n.Name)
+	for _, masters := range []bool{true, false} {
+		var names []string
+		for _, n := range d.topology.Nodes {
+			if n.Kind != topologies.Zone && (n.Role == topologies.Master) == masters {
+				names = append(names, n.Name)
+			}
 		}
-	}
-	for _, names := range [][]string{masters, others} {
 		if len(names) == 0 {
 			continue
 		}
@@ -332,42 +328,29 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 	if d.members != nil {
 		every = watchMembersEvery
 	}
+	look := func(node, what string, ask func() (string, error)) {
+		all.Go(func() {
+			last := ""
+			for ; ctx.Err() == nil; _ = await.Pause(ctx, every) {
+				if value, err := ask(); err == nil && value != last {
+					last = value
+					report(topologies.Observation{Node: node, What: what, Value: value})
+				}
+			}
+		})
+	}
 	for name := range d.parts.Nodes {
-		ask := map[string]func(context.Context, string) (string, error){}
-		switch n, _ := d.topology.Node(name); {
-		case n.Kind == topologies.Sentinel:
-			ask["master"] = d.masterOf
-		case d.topology.HasSlots():
-			ask["role"], ask["epoch"] = d.role, d.epoch
-		default:
-			ask["role"] = d.role
+		if n, _ := d.topology.Node(name); n.Kind == topologies.Sentinel {
+			look(name, "master", func() (string, error) { return d.masterOf(ctx, name) })
+			continue
 		}
-		for what, ask := range ask {
-			all.Go(func() {
-				watch(ctx, every, func() (string, error) { return ask(ctx, name) }, func(value string) {
-					report(topologies.Observation{Node: name, What: what, Value: value})
-				})
-			})
+		look(name, "role", func() (string, error) { return d.role(ctx, name) })
+		if d.topology.HasSlots() {
+			look(name, "epoch", func() (string, error) { return d.epoch(ctx, name) })
 		}
 	}
 	if d.name != nil {
-		all.Go(func() {
-			watch(ctx, every, d.name.target, func(value string) {
-				report(topologies.Observation{Node: topologies.Primary, What: "master", Value: value})
-			})
-		})
+		look(topologies.Primary, "master", d.name.target)
 	}
 	all.Wait()
-}
-
-// watch reports what is answered, each time that it differs from the answer
-// before.
-func watch(ctx context.Context, every time.Duration, ask func() (string, error), report func(string)) {
-	last := ""
-	for ; ctx.Err() == nil; _ = await.Pause(ctx, every) {
-		if value, err := ask(); err == nil && value != last {
-			last = value
-			report(value)
-		}
-	}
 }

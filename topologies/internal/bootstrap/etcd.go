@@ -87,9 +87,6 @@ func (Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 	return probe.Greet{Request: []byte("GET " + path + " HTTP/1.1\r\nHost: etcd\r\n\r\n")}
 }
 
-// Patience is none: a member dials again soon.
-func (Etcd) Patience() time.Duration { return 0 }
-
 // An etcdStatus is what a member says of itself. Its leader is empty for none.
 type etcdStatus struct {
 	Header struct {
@@ -343,10 +340,7 @@ func direct(ctx context.Context, network, at string) (net.Conn, error) {
 
 // call asks the JSON gateway of a member, over a connection of its own.
 func call(ctx context.Context, dial Dialer, at, what string, ask, reply any) error {
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
+	body, _ := json.Marshal(ask) // strings, numbers and bytes
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at+"/v3/"+what, bytes.NewReader(body))
 	if err != nil {
 		return err

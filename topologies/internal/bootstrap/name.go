@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockchaos/lockchaos/internal/await"
@@ -20,8 +20,7 @@ const nameEvery = 10 * time.Millisecond
 type name struct {
 	Name
 
-	mu   sync.Mutex
-	to   string // empty before it leads anywhere
+	to   atomic.Pointer[string] // nil before it leads anywhere
 	stop func()
 }
 
@@ -36,9 +35,7 @@ func (n *name) begin(d *deployment) {
 		for ; ctx.Err() == nil; _ = await.Pause(ctx, nameEvery) {
 			if master, err := d.Master(ctx, shard); err == nil && n.leadsTo(master) != nil {
 				n.Point(master)
-				n.mu.Lock()
-				n.to = master
-				n.mu.Unlock()
+				n.to.Store(&master)
 			}
 		}
 	})
@@ -53,12 +50,11 @@ func (n *name) end() {
 
 // target is the server that new connections are led to.
 func (n *name) target() (string, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.to == "" {
+	to := n.to.Load()
+	if to == nil {
 		return "", errors.New("the name leads to no server")
 	}
-	return n.to, nil
+	return *to, nil
 }
 
 // leadsTo fails unless new connections are led to that server.

@@ -47,9 +47,6 @@ type Consensus interface {
 	// Claim takes servers that are not ours for owner, by way of any of these members, for a
 	// lease; who is another that has them.
 	Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (c Claim, who string, err error)
-	// Patience is how long a connection between two members waits on its link for the
-	// other one to listen.
-	Patience() time.Duration
 	// HandOver asks the leader that listens there to make another member the leader,
 	// named by its [MemberState.ID]. It is not called where a topology is without [topologies.HandOvers].
 	HandOver(ctx context.Context, at Address, to string) error

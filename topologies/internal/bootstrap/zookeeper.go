@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"regexp"
 	"strconv"
@@ -87,14 +88,16 @@ func (ZooKeeper) Alive(ctx context.Context, at Address) error {
 
 // Greeting asks the same. The ports of members have no request that does no harm, so that
 // the clients' port replies on their links as well. It ends the connection after that.
-func (ZooKeeper) Greeting(topologies.LinkKind) probe.Greet {
-	return probe.Greet{Request: []byte("ruok"), OfClients: true, Ends: true}
-}
-
 // Patience is for a follower that is sooner at its new leader than that one listens: it
 // takes a connection that is opened and reset for a reason to elect again, while the
 // leader waits for it.
-func (ZooKeeper) Patience() time.Duration { return zkTick }
+func (ZooKeeper) Greeting(kind topologies.LinkKind) probe.Greet {
+	g := probe.Greet{Request: []byte("ruok"), OfClients: true, Ends: true}
+	if kind == topologies.Peer {
+		g.Patience = zkTick
+	}
+	return g
+}
 
 // State asks for the member's mode. A follower does not say whom it follows.
 func (ZooKeeper) State(ctx context.Context, at Address) (MemberState, error) {
@@ -162,7 +165,7 @@ func (ZooKeeper) Empty(ctx context.Context, at Address) error {
 // zkOpen begins a session with one of the members, which it keeps alive until it is closed. When the
 // context ends, its connections do, and all that is asked fails. The callback is told when its state changes.
 func zkOpen(ctx context.Context, dial Dialer, timeout time.Duration, changed zk.EventCallback, members ...string) (*zk.Conn, error) {
-	c, _, err := zk.Connect(members, timeout, zk.WithLogger(zkSilent{}), zk.WithLogInfo(false), zk.WithEventCallback(changed),
+	c, _, err := zk.Connect(members, timeout, zk.WithLogger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)), zk.WithLogInfo(false), zk.WithEventCallback(changed),
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			dialling, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
@@ -174,12 +177,6 @@ func zkOpen(ctx context.Context, dial Dialer, timeout time.Duration, changed zk.
 		}))
 	return c, err
 }
-
-// zkSilent drops what the client logs.
-type zkSilent struct{}
-
-// Printf drops it.
-func (zkSilent) Printf(string, ...any) {}
 
 // zkWith has a session with a member for a moment.
 func zkWith(ctx context.Context, dial Dialer, at string, do func(c *zk.Conn) error) error {
@@ -315,19 +312,17 @@ func (ZooKeeper) Claim(ctx context.Context, at []Address, owner string, lease ti
 	}
 	err = z.within(ctx, func() error {
 		_, err := z.session.Create("/"+ClaimKey, []byte(owner), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		if errors.Is(err, zk.ErrNodeExists) {
-			var other []byte
-			other, _, err = z.session.Get("/" + ClaimKey)
-			who = string(other)
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return err
 		}
-		if err == nil {
-			var made *zk.Stat
-			if _, made, err = z.session.Exists("/" + ClaimKey); err == nil {
-				z.made = made.Czxid
-			}
+		has, made, err := z.session.Get("/" + ClaimKey)
+		if err != nil {
+			return err
 		}
-		return err
+		if z.made = made.Czxid; string(has) != owner {
+			who = string(has)
+		}
+		return nil
 	})
 	if err != nil || who != "" {
 		_ = z.Release(ctx) // else it ends by itself

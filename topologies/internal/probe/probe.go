@@ -26,6 +26,9 @@ type Greet struct {
 	OfClients bool
 	// Ends says that the server ends the connection after its reply.
 	Ends bool
+	// Patience is how long a connection that passes the link waits for the server to listen
+	// behind it, where one is taken for an answer that is opened and reset.
+	Patience time.Duration
 }
 
 // Greeting is how Redis and its sentinels are asked on a link of that kind.

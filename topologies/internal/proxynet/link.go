@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 
@@ -28,11 +27,9 @@ type Link struct {
 
 	engine *toxiproxy.ApiServer
 	from   netip.Addr
-	// probed is the address that probes ask; patience is [Endpoint.Patience], and unread says that what passes is none of
-	// Redis' messages.
-	probed   netip.AddrPort
-	patience time.Duration
-	unread   bool
+	// probed is the address that probes ask, and unread says that what passes is none of Redis' messages.
+	probed netip.AddrPort
+	unread bool
 
 	mu     sync.Mutex
 	cuts   int
@@ -94,7 +91,7 @@ var errCut = errors.New("it is cut")
 
 // reach dials an address of its end, unless the link is cut. With patience, it tries again while nothing listens there.
 func (w *Link) reach(to netip.AddrPort) (server *net.TCPConn, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), w.Greet.Patience)
 	defer cancel()
 	err = await.While(ctx, func(err error) bool { return !errors.Is(err, errCut) }, func() (err error) {
 		if w.isCut() {

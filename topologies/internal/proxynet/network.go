@@ -52,9 +52,6 @@ type Endpoint struct {
 	// cluster's node, the peers of a consensus store's member; empty for all others. A
 	// link between two servers leads to all of them.
 	Among []Door
-	// Patience is how long a connection to such a port waits for the server to listen
-	// there, where a server takes one that is opened and reset for an answer.
-	Patience time.Duration
 	// Greeting is how a link of that kind to the endpoint is probed. Nil: as Redis is,
 	// whose messages are taken apart; those of any other endpoint are not.
 	Greeting func(kind topologies.LinkKind) probe.Greet
@@ -105,7 +102,7 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 		w := &Link{engine: f.engine, from: byName[l.From].Source, probed: to.Real, unread: to.Greeting != nil, pipes: map[*pipe]struct{}{}}
 		w.Prober = probe.Prober{Link: l, Greet: probe.Greeting(l.Kind), Open: w.enter}
 		if among(l.Kind) {
-			w.probed, w.patience = to.Among[0].Real, to.Patience
+			w.probed = to.Among[0].Real
 			between[l.To] = l.Kind
 		}
 		if w.unread {

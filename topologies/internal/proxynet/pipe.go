@@ -144,18 +144,13 @@ type toxic struct {
 }
 
 func (t toxic) direction() stream.Direction {
-	if t.stream == topologies.Upstream {
-		return stream.Upstream
-	}
-	return stream.Downstream
+	d, _ := stream.ParseDirection(t.stream) // it is one of [topologies.StreamsOf]
+	return d
 }
 
 // json is the toxic in toxiproxy's words.
 func (t toxic) json() io.Reader {
-	b, err := json.Marshal(map[string]any{"name": t.name, "type": t.Type, "stream": t.stream, "toxicity": 1, "attributes": t.Attributes})
-	if err != nil {
-		panic(fmt.Sprintf("proxynet: strings and numbers do not encode: %v", err))
-	}
+	b, _ := json.Marshal(map[string]any{"name": t.name, "type": t.Type, "stream": t.stream, "toxicity": 1, "attributes": t.Attributes}) // strings and numbers
 	return bytes.NewReader(b)
 }
 
