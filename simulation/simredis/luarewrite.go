@@ -43,17 +43,11 @@ func asRedis(v reflect.Value) {
 	}
 }
 
-// through calls a function with the value of an expression, unless that is a string or a number anyway.
+// through calls a function with the value of an expression, if there is one that is no text anyway.
 func through(name string, e ast.Expr) ast.Expr {
 	switch e.(type) {
 	case nil, *ast.StringExpr, *ast.StringConcatOpExpr:
-		if name == concatOperand || e == nil {
-			return e
-		}
-	case *ast.NumberExpr, *ast.UnaryLenOpExpr:
-		if name == forNumber {
-			return e
-		}
+		return e
 	}
 	return placed(&ast.FuncCallExpr{Func: placed(&ast.IdentExpr{Value: name}, e), Args: []ast.Expr{e}, AdjustRet: true}, e)
 }

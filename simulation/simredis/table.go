@@ -20,12 +20,11 @@ func (t *table) get(name string) any {
 	return nil
 }
 
-func (t *table) all(names, values bool) []any {
+// all are the names of the fields, each with its value behind it if those are asked for.
+func (t *table) all(values bool) []any {
 	out := make([]any, 0, 2*len(t.list))
 	for _, f := range t.list {
-		if names {
-			out = append(out, f.name)
-		}
+		out = append(out, f.name)
 		if values {
 			out = append(out, f.value)
 		}

@@ -148,7 +148,7 @@ func (w *World) Start() error {
 	return nil
 }
 
-// Close ends what Start began, and frees the servers' memory.
+// Close ends what Start began.
 func (w *World) Close() {
 	w.mu.Lock()
 	driven := w.stopped != nil && !w.over
@@ -158,11 +158,6 @@ func (w *World) Close() {
 	w.mu.Unlock()
 	if driven {
 		<-w.stopped
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, n := range w.nodes {
-		n.server.Close()
 	}
 }
 
