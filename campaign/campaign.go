@@ -44,24 +44,6 @@ type Note struct {
 	Cell *reports.MatrixRun `json:"cell,omitempty"`
 }
 
-// why says in a sentence why a run is not valid; empty if it is.
-func why(r *reports.Results) string {
-	var violated []string
-	for _, p := range r.Properties {
-		switch {
-		case p.Verdict != r.Verdict || p.Verdict == checker.Valid:
-		case p.Verdict == checker.Invalid:
-			violated = append(violated, fmt.Sprintf("%s: %d", p.Name, max(p.Total, len(p.Violations))))
-		default:
-			return p.Name + ": " + p.Summary
-		}
-	}
-	if len(violated) == 0 {
-		return ""
-	}
-	return r.Story.Headline + " (" + strings.Join(violated, ", ") + ")"
-}
-
 // PlayAll makes those jobs, several at a time, of which a journal in a folder has no run, notes each, and writes the joint files of
 // all of them; nil: there is none, and the folder is removed unless it was there before. Of what a process before did not note, the
 // directory is set aside. A run in which the harness failed ends no other, and is not noted: it is made when the campaign is resumed.
@@ -132,7 +114,7 @@ func (p Player) note(journal *fleet.Journal, j Job, r Played, first, place strin
 	}
 	fmt.Fprintf(p.Out, "%s · %s %s · %s took effect", place, j.Title, n.Results.Verdict, say.Count(landed, "fault"))
 	if n.Results.Verdict != checker.Valid {
-		fmt.Fprintf(p.Out, " · %s · %s", why(&n.Results), r.Dir)
+		fmt.Fprintf(p.Out, " · %s · %s", n.Results.Story.Headline, r.Dir)
 	}
 	fmt.Fprintln(p.Out)
 	return journal.Append(line, n)
@@ -149,8 +131,7 @@ func (p Player) playTwice(ctx context.Context, r Run) (played Played, first stri
 	if err != nil {
 		return played, "", err
 	}
-	results := reports.Summarize(played.Input)
-	first = why(&results)
+	first = reports.Summarize(played.Input).Story.Headline
 	fmt.Fprintf(p.Out, "%s unknown · %s · %s; once more\n", r.Title, first, dir)
 	played, err = p.Play(ctx, r)
 	return played, first, err
@@ -193,16 +174,10 @@ type Summary struct {
 	Matrix *reports.Matrix `json:"-"`
 }
 
-// A NotValid is a run that is not.
+// A NotValid is a run that is not, with what its [Note] says of the run before and of the control.
 type NotValid struct {
-	Seed    uint64          `json:"seed"`
-	Verdict checker.Verdict `json:"verdict"`
-	// Found says in a sentence why it is not valid.
-	Found string `json:"found,omitempty"`
-	Dir   string `json:"dir,omitempty"`
-	// Command makes it again.
-	Command string `json:"command"`
-	// First says why a run of the seed before was unknown, and Control what came of it with the control lock: see [Note].
+	reports.JointRun
+
 	First   string           `json:"first_unknown,omitempty"`
 	Control *history.Control `json:"control,omitempty"`
 }
@@ -225,21 +200,16 @@ func Read(c fleet.Campaign) (Record, error) {
 	}
 	for _, line := range c.Runs {
 		var n Note
-		if err := line.Decode(line.Folder, &n); err != nil {
+		if err := line.Decode(&n); err != nil {
 			return r, err
 		}
 		ofSeed := n.Results.Verdict != "" && strings.HasSuffix(line.Job, fleet.Job("", n.Results.Seed))
 		if !ofSeed || r.matrix != nil && (n.Cell == nil || r.matrix.cell(line.Job, n.Results.Seed) == nil) {
-			return r, ofAnother(line.Run, line.Folder, "run")
+			return r, line.Wrong(errors.New("its result is of another run"))
 		}
 		r.Notes = append(r.Notes, n)
 	}
 	return r, nil
-}
-
-// ofAnother says that the result of a line is not that of its job.
-func ofAnother(line fleet.Run, folder, what string) error {
-	return fmt.Errorf("%s: %s: its result is of another %s", filepath.Join(folder, fleet.JournalFile), line.Job, what)
 }
 
 // Write copies the run directories of a campaign, of which so many runs were planned, into a folder, unless they are there, and
@@ -266,7 +236,7 @@ func (r Record) Write(folder string, planned int) (*Summary, error) {
 			n.Cell.Dir = dir
 			r.matrix.cell(line.Job, n.Results.Seed).Add(*n.Cell)
 		}
-		s.add(n, dir, folder)
+		s.add(n, run, folder)
 	}
 	if r.matrix == nil {
 		return s, reports.WriteJoint(folder, runs, planned)
@@ -277,10 +247,9 @@ func (r Record) Write(folder string, planned int) (*Summary, error) {
 	return s, reports.WriteMatrix(folder, m)
 }
 
-// add counts a run, whose directory has that name in a folder; empty: it has none.
-func (s *Summary) add(n Note, dir, folder string) {
-	r := &n.Results
-	switch r.Verdict {
+// add counts a run, whose directory is in a folder.
+func (s *Summary) add(n Note, run reports.JointRun, folder string) {
+	switch run.Verdict {
 	case checker.Valid:
 		s.Valid++
 	case checker.Invalid:
@@ -288,7 +257,7 @@ func (s *Summary) add(n Note, dir, folder string) {
 	default:
 		s.Unknown++
 	}
-	for _, f := range r.Faults {
+	for _, f := range n.Results.Faults {
 		if f.Counts() {
 			s.Landed[f.Name]++
 		} else {
@@ -298,11 +267,9 @@ func (s *Summary) add(n Note, dir, folder string) {
 	for _, name := range n.Tried {
 		s.Tried[name]++
 	}
-	if r.Verdict != checker.Valid {
-		if dir != "" {
-			dir = filepath.Join(folder, dir)
-		}
-		s.NotValid = append(s.NotValid, NotValid{r.Seed, r.Verdict, why(r), dir, r.Command, n.First, n.Control})
+	if run.Verdict != checker.Valid {
+		run.Dir = filepath.Join(folder, run.Dir)
+		s.NotValid = append(s.NotValid, NotValid{run, n.First, n.Control})
 	}
 }
 

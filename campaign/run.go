@@ -1,3 +1,5 @@
+// Package campaign makes runs and judges them: one, or the many of a campaign, which are noted in a journal as they
+// end. It reads what the journals of a campaign have, joins that, and remembers it from night to night.
 package campaign
 
 import (
@@ -50,8 +52,8 @@ type Run struct {
 	Before bool
 	// DropValid has the directory of a valid run removed.
 	DropValid bool
-	// Control is the same run with the control lock, which is made if the run is invalid; nil: none was asked for.
-	Control func(history.Run) (Control, error)
+	// Control is the same run with the control lock, which is made in a directory if the run is invalid; nil: none was asked for.
+	Control func(run history.Run, dir string) (Control, error)
 }
 
 // A Control is how the control lock makes a run again. Without a lock it can't.
@@ -115,12 +117,11 @@ func (p Player) record(ctx context.Context, r Run) error {
 // controlDir is the run directory of the control, in that of the run.
 const controlDir = "control"
 
-// ControlDir is the directory of the control of the run in a directory.
-func ControlDir(dir string) string { return filepath.Join(dir, controlDir) }
-
 // playControl has the control lock make a run again, and notes in the run's record what came of it.
 func (p Player) playControl(ctx context.Context, r Run, run *history.Run) error {
-	c, err := r.Control(*run)
+	dir := r.Dir
+	r.Dir = filepath.Join(dir, controlDir)
+	c, err := r.Control(*run, r.Dir)
 	if err != nil || c.Lock == "" {
 		return err
 	}
@@ -128,8 +129,7 @@ func (p Player) playControl(ctx context.Context, r Run, run *history.Run) error 
 		r.Notice = func(what string) { fmt.Fprintln(p.Out, what) }
 	}
 	r.Notice(fmt.Sprintf("%s is invalid: the same plan again with %s", r.Title, c.Lock))
-	dir := r.Dir
-	r.Dir, r.Command, r.Make = ControlDir(dir), c.Command, c.Make
+	r.Command, r.Make = c.Command, c.Make
 	if err := p.record(ctx, r); err != nil {
 		return fmt.Errorf("run the control: %w", err)
 	}

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,14 +28,14 @@ type Case struct {
 }
 
 // caseOf reads a line of a journal.
-func caseOf(line fleet.Run, folder string) (c Case, err error) {
-	err = line.Decode(folder, &c)
+func caseOf(line fleet.Run) (c Case, err error) {
+	err = line.Decode(&c)
 	if err == nil && (c.Result.Case.Lock == "" || line.Job != fleet.Job("", c.Result.Case.Seed) || c.Result.Error != "") {
-		err = ofAnother(line, folder, "case")
+		err = line.Wrong(errors.New("its result is of another case"))
 	}
 	for _, kind := range c.Result.Findings { // each names a folder
 		if err == nil && (kind == "." || kind != filepath.Base(kind) || !filepath.IsLocal(kind)) {
-			err = fmt.Errorf("%s: %s: %q is no kind of violation", filepath.Join(folder, fleet.JournalFile), line.Job, kind)
+			err = line.Wrong(fmt.Errorf("%q is no kind of violation", kind))
 		}
 	}
 	return c, err
@@ -43,7 +44,7 @@ func caseOf(line fleet.Run, folder string) (c Case, err error) {
 // ReadCases reads what the journals of a simulated campaign keep of its cases, in the order of its runs.
 func ReadCases(c fleet.Campaign) (all []Case, err error) {
 	for _, line := range c.Runs {
-		n, err := caseOf(line.Run, line.Folder)
+		n, err := caseOf(line)
 		if err != nil {
 			return nil, err
 		}
@@ -52,8 +53,8 @@ func ReadCases(c fleet.Campaign) (all []Case, err error) {
 	return all, nil
 }
 
-// Resume plays the cases of a search that the journal of a folder does not have, notes each, and adds those that it has.
-func Resume(s *simulation.Search, folder string, journal *fleet.Journal, jobs []simulation.Numbered, play simulation.Player) error {
+// Resume plays the cases of a search that a journal does not have, notes each, and adds those that it has.
+func Resume(s *simulation.Search, journal *fleet.Journal, jobs []simulation.Numbered, play simulation.Player) error {
 	var left []simulation.Numbered
 	for _, job := range jobs {
 		lines := journal.Of(fleet.Job("", job.Seed))
@@ -61,7 +62,7 @@ func Resume(s *simulation.Search, folder string, journal *fleet.Journal, jobs []
 			left = append(left, job)
 		}
 		for _, line := range lines {
-			n, err := caseOf(line, folder)
+			n, err := caseOf(line)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -325,7 +326,10 @@ func (p Player) runs(ctx context.Context, f Finding, lock string, from, runs int
 	}
 	var result struct {
 		Valid, Unknown, Invalid int
-		NotValid                []struct{ Verdict, Found string } `json:"not_valid"`
+		NotValid                []struct {
+			Verdict, Headline string
+			Kinds             []string
+		} `json:"not_valid"`
 	}
 	if err := json.Unmarshal(said.Bytes(), &result); err != nil {
 		return Rate{}, fmt.Errorf("read the result: %w", err)
@@ -334,32 +338,14 @@ func (p Player) runs(ctx context.Context, f Finding, lock string, from, runs int
 	if result.Valid+result.Invalid == 0 { // which is not that it was not found
 		why := ""
 		for _, run := range result.NotValid {
-			why = cmp.Or(why, ": "+run.Found)
+			why = cmp.Or(why, ": "+run.Headline)
 		}
 		return Rate{}, fmt.Errorf("no run could be judged%s", why)
 	}
 	for _, run := range result.NotValid {
-		if run.Verdict == string(checker.Invalid) && strings.Contains(run.Found, property(f.Kind)+": ") {
+		if run.Verdict == string(checker.Invalid) && slices.Contains(run.Kinds, f.Kind) {
 			r.Found++
 		}
 	}
 	return r, nil
-}
-
-// property is the one that a kind of violation breaks.
-func property(kind string) string {
-	switch kind {
-	case checker.DoubleGrant:
-		return "mutual-exclusion"
-	case checker.ForeignRelease, checker.PrematureLoss:
-		return "ownership"
-	case checker.Stuck:
-		return "progress"
-	case checker.UseAfterLease:
-		return "use-within-lease"
-	case checker.LostUpdate:
-		return "protected-resource"
-	default:
-		return kind
-	}
 }

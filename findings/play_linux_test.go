@@ -59,7 +59,7 @@ func program(t *testing.T, script string) Player {
 // Runs of which none could be judged do not say that a defect is gone.
 func TestRuns_AllUnknown(t *testing.T) {
 	for script, want := range map[string]string{
-		`echo '{"unknown":2,"not_valid":[{"verdict":"unknown","found":"the driver ended"}]}'; exit 2`: "no run could be judged: the driver ended",
+		`echo '{"unknown":2,"not_valid":[{"verdict":"unknown","headline":"the driver ended"}]}'; exit 2`: "no run could be judged: the driver ended",
 		`echo '{}'`:     "no run could be judged",
 		`kill -KILL $$`: "signal: killed",
 		`exit 254`:      "exit status 254",
@@ -67,14 +67,14 @@ func TestRuns_AllUnknown(t *testing.T) {
 		_, err := program(t, script).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
 		require.ErrorContains(t, err, want, script)
 	}
-	r, err := program(t, `echo '{"valid":1,"invalid":1,"not_valid":[{"verdict":"invalid","found":"a (mutual-exclusion: 3)"}]}'; exit 1`).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
+	r, err := program(t, `echo '{"valid":1,"invalid":1,"not_valid":[{"verdict":"invalid","kinds":["stuck","double-grant"]}]}'; exit 1`).runs(t.Context(), Finding{Name: "x", Kind: "double-grant"}, "mutex", 1, 2)
 	require.NoError(t, err)
 	require.Equal(t, Rate{1, 2}, r)
 }
 
 // What no run shows at first is looked for again, with other seeds, before it counts as gone.
 func TestPlay_Again(t *testing.T) {
-	p := program(t, `case "$*" in *"--seeds 3-4"*) echo '{"invalid":1,"valid":1,"not_valid":[{"verdict":"invalid","found":"a (mutual-exclusion: 3)"}]}'; exit 1;; *) echo '{"valid":2}';; esac`)
+	p := program(t, `case "$*" in *"--seeds 3-4"*) echo '{"invalid":1,"valid":1,"not_valid":[{"verdict":"invalid","kinds":["stuck","double-grant"]}]}'; exit 1;; *) echo '{"valid":2}';; esac`)
 	p.Cache = t.TempDir()
 	f, err := parse("x.yaml", []byte(whole))
 	require.NoError(t, err)

@@ -131,7 +131,7 @@ func TestJoin(t *testing.T) {
 		}
 		c, err := fleet.Join(rapid.Permutation(dirs).Draw(t, "order"))
 		require.NoError(t, err)
-		require.Equal(t, want, names.Of(c.Runs, func(r fleet.Joined) string { return r.Job }))
+		require.Equal(t, want, names.Of(c.Runs, func(r fleet.Run) string { return r.Job }))
 		require.Equal(t, missing, c.Missing)
 		require.Zero(t, c.Repeated)
 		require.Len(t, c.Cut, cut)

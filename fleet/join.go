@@ -14,7 +14,7 @@ type Campaign struct {
 	Header
 
 	// Runs are ordered by their jobs and then by their IDs, whatever the order of the shards.
-	Runs []Joined
+	Runs []Run
 	// Folders are those that were joined, by their names, and Parts the ID of the first run of each: copies of a folder
 	// have the same, and so has one that was resumed.
 	Folders, Parts []string
@@ -26,14 +26,6 @@ type Campaign struct {
 	Cut []string
 }
 
-// A Joined run knows the folder that it comes from.
-type Joined struct {
-	Run
-
-	// Folder has the journal and the run directory.
-	Folder string
-}
-
 // Join makes one campaign of the journals in folders. A run that stands in several of them, which are copies, counts
 // once. Journals of different campaigns, and machines that made other faults of the same list, are refused.
 func Join(dirs []string) (Campaign, error) {
@@ -43,7 +35,7 @@ func Join(dirs []string) (Campaign, error) {
 	}
 	dirs = slices.Sorted(slices.Values(dirs))
 	c.Folders = dirs
-	byID := map[string]Joined{}
+	byID := map[string]Run{}
 	var first Recorded
 	for i, dir := range dirs {
 		p, err := Read(dir)
@@ -65,7 +57,7 @@ func Join(dirs []string) (Campaign, error) {
 			if other, there := byID[r.ID]; there && (other.Job != r.Job || string(other.Result) != string(r.Result)) {
 				return c, fmt.Errorf("%s and %s have different runs with the id %s", other.Folder, dir, r.ID)
 			} else if !there {
-				byID[r.ID] = Joined{r, dir}
+				byID[r.ID] = r
 			}
 		}
 	}
@@ -81,7 +73,7 @@ func Join(dirs []string) (Campaign, error) {
 }
 
 // order puts the runs in the order of their jobs, and counts what is missing and what was repeated.
-func (c *Campaign) order(jobs []string, byID map[string]Joined) error {
+func (c *Campaign) order(jobs []string, byID map[string]Run) error {
 	at := make(map[string]int, len(jobs))
 	for i, job := range jobs {
 		at[job] = i
@@ -92,7 +84,7 @@ func (c *Campaign) order(jobs []string, byID map[string]Joined) error {
 		}
 		c.Runs = append(c.Runs, r)
 	}
-	slices.SortFunc(c.Runs, func(a, b Joined) int {
+	slices.SortFunc(c.Runs, func(a, b Run) int {
 		result := 0
 		if c.Same {
 			result = bytes.Compare(a.Result, b.Result)
@@ -100,9 +92,9 @@ func (c *Campaign) order(jobs []string, byID map[string]Joined) error {
 		return cmp.Or(cmp.Compare(at[a.Job], at[b.Job]), result, cmp.Compare(a.ID, b.ID))
 	})
 	if c.Same { // a result that differs is of another run all the same, and may be the one that is not valid
-		c.Runs = slices.CompactFunc(c.Runs, func(a, b Joined) bool { return a.Job == b.Job && bytes.Equal(a.Result, b.Result) })
+		c.Runs = slices.CompactFunc(c.Runs, func(a, b Run) bool { return a.Job == b.Job && bytes.Equal(a.Result, b.Result) })
 	}
-	played, first := map[string]bool{}, map[string]Joined{}
+	played, first := map[string]bool{}, map[string]Run{}
 	for _, r := range c.Runs {
 		a, there := first[r.cell()]
 		if !there {

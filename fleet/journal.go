@@ -1,3 +1,6 @@
+// Package fleet divides a campaign, which is many runs of one command, over processes and machines: each
+// plays a shard, and notes its finished runs in a journal, which survives the end of the process at any
+// moment. Join makes one campaign of the journals again, and names what was never played.
 package fleet
 
 import (
@@ -159,14 +162,21 @@ type Run struct {
 	Dir string `json:"dir,omitempty"`
 	// Result is what the command keeps of it.
 	Result json.RawMessage `json:"result"`
+	// Folder has the journal and the run directory.
+	Folder string `json:"-"`
 }
 
-// Decode reads the result of a run whose journal is in a folder. What the program would not write is an error.
-func (r Run) Decode(folder string, into any) error {
+// Decode reads the result of a run. What the program would not write is an error.
+func (r Run) Decode(into any) error {
 	if err := Decode(r.Result, into); err != nil {
-		return fmt.Errorf("%s: %s: %w", filepath.Join(folder, JournalFile), r.Job, err)
+		return r.Wrong(err)
 	}
 	return nil
+}
+
+// Wrong says in which line something is wrong.
+func (r Run) Wrong(err error) error {
+	return fmt.Errorf("%s: %s: %w", filepath.Join(r.Folder, JournalFile), r.Job, err)
 }
 
 // A Journal is a file to which runs are appended as they end. One process at a time has it.
@@ -286,6 +296,18 @@ func syncDir(dir string) error {
 	return nil
 }
 
+// Hold waits until no other process has the memory in a folder, and keeps it from others until release is called.
+func Hold(dir string) (release func() error, err error) {
+	f, err := os.Open(dir)
+	if err == nil {
+		err = lock(f, true)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold %s: %w", dir, err)
+	}
+	return f.Close, nil
+}
+
 // Recorded is what the journal of a folder has.
 type Recorded struct {
 	Dir    string
@@ -324,7 +346,7 @@ func Read(dir string) (Recorded, error) {
 			} else if err == nil && r.Dir != "" && (r.Dir == "." || r.Dir != filepath.Base(r.Dir) || !filepath.IsLocal(r.Dir)) {
 				err = fmt.Errorf("the run directory %q is not beside the journal", r.Dir)
 			}
-			ids[r.ID] = true
+			ids[r.ID], r.Folder = true, dir
 			p.Runs = append(p.Runs, r)
 		}
 		if err != nil {

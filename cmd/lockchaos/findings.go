@@ -99,7 +99,7 @@ func (a *app) playFindings(cmd *cobra.Command, all []findings.Finding, o finding
 		var r findings.Result
 		lines := journal.Of(job(f))
 		if last := len(lines) - 1; last >= 0 {
-			if err := lines[last].Decode(o.out, &r); err != nil {
+			if err := lines[last].Decode(&r); err != nil {
 				return err
 			}
 		}

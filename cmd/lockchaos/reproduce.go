@@ -254,7 +254,7 @@ func (a *app) playScenario(ctx context.Context, s choice, out string) (scriptRun
 	}
 	r := campaign.Run{Config: harness.Config{Dir: dir, Command: s.again()}, Make: s.Run, Store: topologies.StoreOf(s.Topology), Title: s.Name, Before: before}
 	if s.control {
-		r.Control = func(history.Run) (campaign.Control, error) { return a.scriptControl(s) }
+		r.Control = func(history.Run, string) (campaign.Control, error) { return a.scriptControl(s) }
 	}
 	p, err := a.player(s.servers).Play(ctx, r)
 	if p.History == nil {

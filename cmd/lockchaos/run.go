@@ -114,7 +114,10 @@ func (o *runOptions) run(a *app, seed uint64, dir, title, command string) campai
 		Make:   o.Run, Store: topologies.StoreOf(o.Topology), Title: title, DropValid: o.seeds != "" && !o.keep,
 	}
 	if o.control {
-		r.Control = o.controlled(a.locks, dir)
+		r.Control = func(run history.Run, dir string) (campaign.Control, error) {
+			with, err := o.controlRun(a.locks, run)
+			return campaign.Control{Lock: with.Lock.Name, Command: "lockchaos run --replay " + quoted(dir), Make: with.Run}, err
+		}
 	}
 	return r
 }
@@ -154,14 +157,6 @@ func (a *app) runOnce(cmd *cobra.Command, o *runOptions) error {
 		err = errors.Join(err, wrong)
 	}
 	return worst(verdict, asHarness(errors.Join(err, pointLatest(dir))))
-}
-
-// controlled is the run in a directory with the control lock.
-func (o *runOptions) controlled(known harness.Locks, dir string) func(history.Run) (campaign.Control, error) {
-	return func(run history.Run) (campaign.Control, error) {
-		r, err := o.controlRun(known, run)
-		return campaign.Control{Lock: r.Lock.Name, Command: "lockchaos run --replay " + quoted(campaign.ControlDir(dir)), Make: r.Run}, err
-	}
 }
 
 // controlRun is the run with the control lock.
@@ -322,16 +317,12 @@ func (o *runOptions) checkSeeds(cmd *cobra.Command) error {
 		refuse(o.servers.backend == attachBackend && o.parallel > 1, "--parallel: a deployment that runs already has one run at a time"))
 }
 
-// again are the flags that run one of the seeds again.
+// again are the flags that run a seed again.
 func (o *runOptions) again(cmd *cobra.Command, seed uint64) string {
-	switch {
-	case o.replay != "":
+	if o.replay != "" {
 		return flagsWithSeed(cmd, "")
-	case o.seeds != "":
-		return flagsWithSeed(cmd, strconv.FormatUint(seed, 10))
-	default:
-		return changedFlags(cmd)
 	}
+	return flagsWithSeed(cmd, strconv.FormatUint(seed, 10))
 }
 
 // campaign makes those jobs of a part of a campaign that its folder does not have yet, and has all of them told of.
@@ -383,7 +374,7 @@ func (a *app) runSeeds(cmd *cobra.Command, o *runOptions) error {
 
 func (a *app) printSeeds(s *campaign.Summary) {
 	for _, r := range s.NotValid {
-		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Found, r.Dir, r.Command)
+		a.printf("seed %d is %s: %s\n  %s\n  again: %s\n", r.Seed, r.Verdict, r.Headline, r.Dir, r.Command)
 		if r.Control != nil {
 			a.printf("  control: %s was %s\n", r.Control.Lock, r.Control.Verdict)
 		}

@@ -206,7 +206,7 @@ func (o *simulateOptions) random(cmd *cobra.Command, s *simulation.Search, play 
 		return err
 	}
 	defer j.Close()
-	return campaign.Resume(s, o.out, j, jobs, play)
+	return campaign.Resume(s, j, jobs, play)
 }
 
 // shrinkSimulation makes the first case of a violation small, and writes its run.
