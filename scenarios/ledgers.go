@@ -20,15 +20,9 @@ const (
 
 // resourceConfig is the resource of a scenario.
 func (s Scenario) resourceConfig() harness.ResourceConfig {
-	p := harness.ResourceConfig{Kind: s.Resource}
-	if rest, ok := strings.CutPrefix(s.Resource, fencedPrefix); ok {
-		p = harness.ResourceConfig{Kind: strings.TrimPrefix(rest, "-"), Fencing: true}
-	}
-	if rest, ok := strings.CutPrefix(s.Resource, checkedPrefix); ok {
-		p = harness.ResourceConfig{Kind: strings.TrimPrefix(rest, "-"), Checked: true}
-	}
-	p.Kind = cmp.Or(p.Kind, harness.ResourceRegister)
-	return p
+	rest, fencing := strings.CutPrefix(s.Resource, fencedPrefix)
+	rest, checked := strings.CutPrefix(rest, checkedPrefix)
+	return harness.ResourceConfig{Kind: cmp.Or(strings.TrimPrefix(rest, "-"), harness.ResourceRegister), Fencing: fencing, Checked: checked}
 }
 
 // resourceFits says what is wrong with the resource of a scenario.
