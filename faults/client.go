@@ -154,7 +154,6 @@ func onClient(of func(ClientProcess, Step) change) func(Site, Step) (inject, err
 // A ClientProcess is what a fault needs of a client. Each method waits until the
 // kernel says that it took effect.
 type ClientProcess interface {
-	Name() string
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 	Kill(ctx context.Context) error

@@ -163,9 +163,6 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 // errGone says that there is no process.
 var errGone = errors.New("its process is gone")
 
-// Name is the client's.
-func (p *process) Name() string { return p.client.Name }
-
 // Pause stops the process with SIGSTOP, and waits until the kernel says that
 // it stands still.
 func (p *process) Pause(ctx context.Context) error {
@@ -206,7 +203,7 @@ func (p *process) Kill(ctx context.Context) error {
 		p.client.Die(lived)
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("kill client %s: %w", p.Name(), context.Cause(ctx))
+		return fmt.Errorf("kill client %s: %w", p.client.Name, context.Cause(ctx))
 	}
 }
 
@@ -219,7 +216,7 @@ func (p *process) signal(ctx context.Context, send func(ctx context.Context, gro
 		err = send(ctx, p.Group())
 	}
 	if err != nil {
-		return fmt.Errorf("signal client %s: %w", p.Name(), err)
+		return fmt.Errorf("signal client %s: %w", p.client.Name, err)
 	}
 	return nil
 }
@@ -238,7 +235,7 @@ func (p *process) goesOn(ctx context.Context) error {
 	case <-p.Gone():
 		return errGone
 	case <-ctx.Done():
-		return fmt.Errorf("client %s stands still: %w", p.Name(), context.Cause(ctx))
+		return fmt.Errorf("client %s stands still: %w", p.client.Name, context.Cause(ctx))
 	}
 }
 

@@ -17,11 +17,10 @@ type meter struct {
 	from  int64 // what is not counted
 }
 
-// meter begins to count the requests that meet a fault: those that clients send over
+// meterOf begins to count the requests that meet a fault: those that clients send over
 // the links that it concerns, and those under way there. It is nil where that can't be
 // told.
-func (st *Session) meter(ctx context.Context, s faults.Step) *meter {
-	d, links := st.concerns(ctx, s)
+func meterOf(d topologies.Deployment, links []topologies.Link) *meter {
 	if len(links) == 0 {
 		return nil
 	}
@@ -59,16 +58,15 @@ func (m *meter) read() int64 {
 //   - The clock of a zone: those of its clients.
 //
 // There are none of a fault of a client, which meets it itself.
-func (st *Session) concerns(ctx context.Context, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
+func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
 	d = st.deployment
 	if inner, server := st.ofResource(s.Target); server != nil {
 		d, s.Target = server, inner
 	}
 	t := d.Topology()
 	var servers []string
-	spec, err := faults.ByName(s.Fault)
 	switch {
-	case err != nil, spec.Target == faults.AtClient:
+	case spec.Target == faults.AtClient:
 		return d, nil
 	case spec.Family == faults.Client:
 		for _, l := range t.Links {
@@ -124,11 +122,9 @@ func (st *Session) recordRequests(s faults.Step, requests int64) {
 
 // recordLingering records how many requests met each fault of which something stays.
 func (st *Session) recordLingering() {
-	st.mu.Lock()
-	stay := st.stay
-	st.stay = nil
-	st.mu.Unlock()
-	for _, a := range stay {
-		st.recordRequests(a.step, a.meter.read())
+	for _, a := range st.faults {
+		if a.meter != nil && (a.heal == nil || a.spec.Stays()) {
+			st.recordRequests(a.step, a.meter.read())
+		}
 	}
 }

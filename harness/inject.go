@@ -29,31 +29,30 @@ const (
 // The injected faults of a session, which its mutex guards but for what only the injecting
 // goroutine uses.
 type injected struct {
-	active   []*activeFault // in the order in which they were injected
-	armed    []*activeFault // those that wait for their trigger, or did
-	missed   []string       // why such faults never fired
-	stay     []*activeFault // those of which something stays, whose requests are counted to the end
-	waiting  sync.WaitGroup // for those that may still fire
-	aimed    int            // how many hit the server of one of the locks
-	moved    bool           // a slot, or some
-	patience time.Duration  // for how long one is tried that is of effect only at some moments
+	faults   []*injectedFault // in the order in which they were injected
+	waiting  sync.WaitGroup   // for those that may still fire
+	aimed    int              // how many hit the server of one of the locks
+	moved    bool             // a slot, or some
+	patience time.Duration    // for how long one is tried that is of effect only at some moments
 }
 
-// An activeFault can be healed.
-type activeFault struct {
+// An injectedFault took effect, or is armed. It is active until it is healed.
+type injectedFault struct {
 	spec   faults.Spec
 	step   faults.Step // with the target as the history names it
 	target string      // as it was asked for
-	heal   faults.Heal
-	meter  *meter // nil where no requests are counted
+	heal   faults.Heal // nil: it is over at once
+	meter  *meter      // nil where no requests are counted
 	// fired is closed once an armed fault fired, or never will; nil for any other. Then missed says why it did not.
 	fired  chan struct{}
 	missed error
 
 	hits   []string // the servers to which clients meet it
 	ending sync.Mutex
-	ended  bool
+	ended  bool // healed
 }
+
+func (a *injectedFault) active() bool { return a.heal != nil && !a.ended }
 
 // eventOf is the begin of an injection, or of a heal.
 func eventOf(op history.Op, s faults.Step) history.Event {
@@ -73,11 +72,12 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	}
 	e := eventOf(history.Inject, a.step)
 	e.Life, e.Effects = a.spec.Life, a.spec.EffectsOf(a.step.Params)
-	if st.sparesQuorum(ctx, a) {
+	d, links := st.concerns(ctx, a.spec, faults.Step{Fault: s.Fault, Target: a.target, Params: a.step.Params})
+	if st.sparesQuorum(a, d, links) {
 		e.Effects = append(slices.Clone(e.Effects), history.Minority)
 	}
 	st.recorder.Record(e)
-	a.meter = st.meter(ctx, faults.Step{Fault: s.Fault, Target: a.target, Params: a.step.Params})
+	a.meter = meterOf(d, links)
 	injection, err := st.try(ctx, a.spec, f)
 	if err != nil {
 		st.failed(ctx, e, err)
@@ -87,14 +87,11 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	st.moved = st.moved || a.spec.Has(history.Moves)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if a.heal != nil {
-		st.active = append(st.active, a)
-	}
+	st.faults = append(st.faults, a)
 	if injection.AwaitFiring != nil {
 		st.Log.InfoContext(ctx, "fault is armed", "fault", s.Fault, "target", a.step.Target, "for", observed(a.target, injection.Effect))
 		a.meter = nil // it is met by the message that it waits for
 		a.fired = make(chan struct{})
-		st.armed = append(st.armed, a)
 		st.waiting.Go(func() { st.awaitFiring(context.WithoutCancel(ctx), a, e, injection) })
 		return nil
 	}
@@ -105,17 +102,13 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 		e.Type, e.Value = history.OK, "it has no duration"
 		st.recorder.Record(e)
 	}
-	if a.meter != nil && (a.heal == nil || a.spec.Stays()) {
-		st.stay = append(st.stay, a)
-	}
 	return nil
 }
 
 // sparesQuorum reports whether a fault that lasts leaves, with those in effect, a majority of independent servers to a lock that
 // promises that it needs no more.
-func (st *Session) sparesQuorum(ctx context.Context, a *activeFault) bool {
+func (st *Session) sparesQuorum(a *injectedFault, d topologies.Deployment, links []topologies.Link) bool {
 	t := st.deployment.Topology()
-	d, links := st.concerns(ctx, faults.Step{Fault: a.step.Fault, Target: a.target, Params: a.step.Params})
 	if !st.lock.Quorum || t.Name != topologies.Independent || d != st.deployment || a.spec.Life == history.Triggered {
 		return false
 	}
@@ -125,7 +118,10 @@ func (st *Session) sparesQuorum(ctx context.Context, a *activeFault) bool {
 	hit := map[string]bool{}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, other := range append(st.active, a) {
+	for _, other := range append(st.faults, a) {
+		if other != a && !other.active() {
+			continue
+		}
 		if len(other.hits) == 0 && other.spec.Life != history.Triggered { // nothing is known of it
 			return false
 		}
@@ -137,8 +133,8 @@ func (st *Session) sparesQuorum(ctx context.Context, a *activeFault) bool {
 }
 
 // prepare makes the fault of a step, which is aimed at what it means now.
-func (st *Session) prepare(ctx context.Context, s faults.Step) (faults.Fault, *activeFault, error) {
-	a := &activeFault{step: s}
+func (st *Session) prepare(ctx context.Context, s faults.Step) (faults.Fault, *injectedFault, error) {
+	a := &injectedFault{step: s}
 	var err error
 	if a.spec, err = faults.ByName(s.Fault); err != nil {
 		return faults.Fault{}, a, err
@@ -212,14 +208,13 @@ func (st *Session) landed(ctx context.Context, e history.Event, effect string) {
 
 // awaitFiring records that an armed fault fired, or, once it was healed, that it never
 // did. A one-shot fault ends at once.
-func (st *Session) awaitFiring(ctx context.Context, a *activeFault, e history.Event, injection faults.Injection) {
+func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.Event, injection faults.Injection) {
 	defer close(a.fired)
 	effect, err := injection.AwaitFiring(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		st.missed = append(st.missed, err.Error())
 		a.missed = err
 		return
 	}
@@ -233,9 +228,9 @@ func (st *Session) awaitFiring(ctx context.Context, a *activeFault, e history.Ev
 // AwaitFault blocks until the newest fault of that name and target fired. An empty
 // target is any.
 func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
-	st.mu.Lock()
-	a := newest(st.armed, func(a *activeFault) bool { return a.step.Fault == fault && (target == "" || a.target == target) })
-	st.mu.Unlock()
+	a := st.newest(func(a *injectedFault) bool {
+		return a.fired != nil && a.step.Fault == fault && (target == "" || a.target == target)
+	})
 	if a == nil {
 		return fmt.Errorf("await %s: it was not injected", fault)
 	}
@@ -248,8 +243,10 @@ func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
 }
 
 // newest is the last of those faults; nil if there is none.
-func newest(of []*activeFault, is func(*activeFault) bool) *activeFault {
-	for _, a := range slices.Backward(of) {
+func (st *Session) newest(is func(*injectedFault) bool) *injectedFault {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, a := range slices.Backward(st.faults) {
 		if is(a) {
 			return a
 		}
@@ -266,7 +263,7 @@ func (st *Session) Disturb(ctx context.Context, s faults.Step, effect string, do
 	st.landed(ctx, e, effect)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.active = append(st.active, &activeFault{
+	st.faults = append(st.faults, &injectedFault{
 		step: s, heal: func(context.Context) (string, error) { undo(); return "right again", nil },
 	})
 }
@@ -300,14 +297,12 @@ func (st *Session) Heal(ctx context.Context, name string) error {
 }
 
 // activeBy is the newest active fault of a name, or of any if that is empty; nil if there is none.
-func (st *Session) activeBy(name string) *activeFault {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return newest(st.active, func(a *activeFault) bool { return name == "" || a.step.Fault == name })
+func (st *Session) activeBy(name string) *injectedFault {
+	return st.newest(func(a *injectedFault) bool { return a.active() && (name == "" || a.step.Fault == name) })
 }
 
 // end heals an active fault, unless that was done.
-func (st *Session) end(ctx context.Context, a *activeFault) error {
+func (st *Session) end(ctx context.Context, a *injectedFault) error {
 	a.ending.Lock()
 	defer a.ending.Unlock()
 	if a.ended {
@@ -327,9 +322,8 @@ func (st *Session) end(ctx context.Context, a *activeFault) error {
 		st.failed(ctx, e, err)
 		return fmt.Errorf("heal %s: %w", a.step.Fault, err)
 	}
-	a.ended = true
 	st.mu.Lock()
-	st.active = slices.DeleteFunc(st.active, func(other *activeFault) bool { return other == a })
+	a.ended = true
 	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
@@ -345,16 +339,16 @@ func (st *Session) end(ctx context.Context, a *activeFault) error {
 // may have cut. Each is tried once, which for one that did not heal before is once more.
 func (st *Session) HealAll(ctx context.Context) error {
 	st.mu.Lock()
-	active := slices.Clone(st.active)
+	active := slices.DeleteFunc(slices.Clone(st.faults), func(a *injectedFault) bool { return !a.active() })
 	st.mu.Unlock()
 	slices.Reverse(active)
-	order := func(a *activeFault) int {
+	order := func(a *injectedFault) int {
 		if a.spec.Has(history.Promotes) {
 			return 1
 		}
 		return 0
 	}
-	slices.SortStableFunc(active, func(a, b *activeFault) int { return cmp.Compare(order(a), order(b)) })
+	slices.SortStableFunc(active, func(a, b *injectedFault) int { return cmp.Compare(order(a), order(b)) })
 	var errs []error
 	for _, a := range active {
 		errs = append(errs, st.end(ctx, a))

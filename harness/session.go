@@ -319,8 +319,9 @@ func (st *Session) Close(ctx context.Context, before error) error {
 	if err := st.deployment.CheckClaim(); err != nil {
 		st.run.ClaimLostTo = err.Error()
 	}
-	if st.run.Scenario != "" && len(st.missed) > 0 && st.run.Unsuited == "" && st.run.Spared == "" {
-		st.run.AbortReason = cmp.Or(st.run.AbortReason, "a fault was armed and never fired: "+st.missed[0])
+	missed := slices.IndexFunc(st.faults, func(a *injectedFault) bool { return a.missed != nil })
+	if st.run.Scenario != "" && missed >= 0 && st.run.Unsuited == "" && st.run.Spared == "" {
+		st.run.AbortReason = cmp.Or(st.run.AbortReason, fmt.Sprintf("a fault was armed and never fired: %v", st.faults[missed].missed))
 	}
 	for _, c := range slices.Backward(st.closers) {
 		c()

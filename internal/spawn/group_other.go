@@ -17,8 +17,8 @@ func Kill(int) error { return unsupported() }
 // stop has all processes of a group stand still, which this system can't.
 func stop(int) error { return unsupported() }
 
-// Continue lets the processes of a group go on, which this system can't.
-func Continue(int) error { return unsupported() }
+// goOn lets the processes of a group go on, which this system can't.
+func goOn(int) error { return unsupported() }
 
 // Gone reports whether there is no process of that number, which this system does not tell.
 func Gone(int) bool { return false }

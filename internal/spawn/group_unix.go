@@ -19,8 +19,8 @@ func Kill(group int) error {
 // stop has all processes of a group stand still.
 func stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
 
-// Continue lets the processes of a group go on.
-func Continue(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }
+// goOn lets the processes of a group go on.
+func goOn(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }
 
 // Gone reports whether there is no process of that number.
 func Gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

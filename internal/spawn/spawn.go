@@ -52,7 +52,7 @@ func thread() chan<- func() {
 func Pause(ctx context.Context, group int) error { return turn(ctx, group, stop, true) }
 
 // Resume undoes Pause.
-func Resume(ctx context.Context, group int) error { return turn(ctx, group, Continue, false) }
+func Resume(ctx context.Context, group int) error { return turn(ctx, group, goOn, false) }
 
 func turn(ctx context.Context, group int, send func(group int) error, still bool) error {
 	if err := send(group); err != nil {
