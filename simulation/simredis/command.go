@@ -13,6 +13,7 @@ const (
 	noScript           // not for scripts
 	noMulti            // not for transactions
 	inSubscribed       // also for a connection that is subscribed, in RESP2
+	mayReplicate       // not for read-only scripts either
 	movable            // says itself which of its arguments are keys
 )
 

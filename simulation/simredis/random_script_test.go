@@ -212,9 +212,9 @@ func (g *generator) script() []string {
 	if g.IntN(60) == 0 {
 		count = g.one("0", "-1", "9", "x")
 	}
-	list := []string{"EVAL", source, count}
+	list := []string{g.one("EVAL", "EVAL", "EVAL", "EVAL_RO"), source, count}
 	if g.IntN(4) == 0 {
-		list[0], list[1] = "EVALSHA", simredis.Sha(source)
+		list[0], list[1] = g.one("EVALSHA", "EVALSHA", "EVALSHA_RO"), simredis.Sha(source)
 	}
 	for range keys {
 		list = append(list, g.key())

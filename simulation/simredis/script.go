@@ -8,8 +8,10 @@ import (
 
 func scriptCommands() []command {
 	return []command{
-		{name: "eval", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, false) }},
-		{name: "evalsha", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, true) }},
+		{name: "eval", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, false, false) }},
+		{name: "eval_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, false, true) }},
+		{name: "evalsha", arity: -3, flags: noScript | movable, run: func(s *Server, a []string) any { return s.eval(a, true, false) }},
+		{name: "evalsha_ro", arity: -3, flags: noScript | movable | readOnly, run: func(s *Server, a []string) any { return s.eval(a, true, true) }},
 		{name: "script", arity: -2, run: noSubcommand},
 		{name: "script|load", arity: 3, flags: noScript, run: scriptLoad},
 		{name: "script|exists", arity: -3, flags: noScript, run: scriptExists},
@@ -42,7 +44,7 @@ func scriptExists(s *Server, a []string) any {
 
 const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
 
-func (s *Server) eval(a []string, bySha bool) any {
+func (s *Server) eval(a []string, bySha, readOnly bool) any {
 	n, valid := parseInt(a[2])
 	switch {
 	case bySha && len(a[1]) != 40:
@@ -65,7 +67,7 @@ func (s *Server) eval(a []string, bySha bool) any {
 		return errNoScript
 	}
 	s.depth++
-	s.script = true
+	s.script, s.readsOnly = true, readOnly
 	r := s.interpreter().run(p, a[3:3+n], a[3+n:])
 	s.script = false
 	s.depth--
@@ -82,6 +84,8 @@ func (s *Server) call(a []string) any {
 		return Error("ERR Wrong number of args calling Redis command from script")
 	case c.is(noScript):
 		return Error("ERR This Redis command is not allowed from script")
+	case c.flags&(write|mayReplicate) != 0 && s.readsOnly:
+		return Error("ERR Write commands are not allowed from read-only scripts.")
 	case c.is(write) && s.replica:
 		return errReadOnly
 	}

@@ -30,6 +30,7 @@ type Server struct {
 	session     *Session // whose it is
 	applying    bool     // it comes from the master
 	script      bool     // it is called by a script
+	readsOnly   bool     // which may write nothing
 	batch       [][]string
 }
 
