@@ -107,11 +107,6 @@ func (h History) Read(ctx context.Context, r io.Reader) (in reports.Input, resul
 // isLong reports whether a history has more lines than LongEvents, or more bytes than LongBytes. What it read of the
 // text for that is in the reader that it returns, too.
 func isLong(r io.Reader) (all io.Reader, long bool, err error) {
-	if f, is := r.(*os.File); is {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > LongBytes {
-			return r, true, nil
-		}
-	}
 	if r, err = history.Plain(r); err != nil {
 		return nil, false, err
 	}

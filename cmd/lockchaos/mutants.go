@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,7 +113,7 @@ func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (sco
 	if err != nil {
 		return s, err
 	}
-	s.Result, s.Seconds, s.Why = escaped, bug.Took.Seconds(), complaint(bug.Input)
+	s.Result, s.Seconds, s.Why = escaped, bug.Took.Seconds(), reports.Summarize(bug.Input).Story.Headline
 	switch {
 	case bug.Run.AbortReason != "":
 		s.Result = unknown
@@ -127,23 +126,9 @@ func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (sco
 	}
 	s.Twin, s.TwinSeconds = twin.Report.Verdict, twin.Took.Seconds()
 	if s.Twin != checker.Valid {
-		s.TwinWhy = complaint(twin.Input)
+		s.TwinWhy = reports.Summarize(twin.Input).Story.Headline
 	}
 	return s, nil
-}
-
-// complaint is why a run is not what it should be.
-func complaint(in reports.Input) string {
-	if in.Run.AbortReason != "" {
-		return in.Run.AbortReason
-	}
-	why := []string{fmt.Sprintf("the verdict is %s", in.Report.Verdict)}
-	for _, r := range in.Report.Results {
-		if r.Verdict != checker.Valid {
-			why = append(why, r.Name+": "+r.Summary)
-		}
-	}
-	return strings.Join(why, "; ")
 }
 
 // printScores prints a row for each mutant, and how many were caught.
