@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -328,14 +327,6 @@ func (Etcd) HandOver(ctx context.Context, at Address, to string) error {
 		return fmt.Errorf("move the leadership: %w", err)
 	}
 	return nil
-}
-
-// maxReply is how much of a reply is read.
-const maxReply = 1 << 20
-
-// direct dials past every link.
-func direct(ctx context.Context, network, at string) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, network, at)
 }
 
 // call asks the JSON gateway of a member, over a connection of its own.

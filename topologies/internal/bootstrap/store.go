@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"strings"
@@ -62,6 +63,39 @@ func NewConsensus(store string) Consensus {
 	default:
 		return nil
 	}
+}
+
+// direct dials past every link.
+func direct(ctx context.Context, network, at string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, at)
+}
+
+// maxReply is how much of a reply is read.
+const maxReply = 1 << 20
+
+// exchange sends a request past every link, to a server that replies and then ends the connection.
+func exchange(ctx context.Context, at, request string) (string, error) {
+	c, err := direct(ctx, "tcp", at)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(c, request); err != nil {
+		return "", err
+	}
+	reply, err := io.ReadAll(io.LimitReader(c, maxReply))
+	switch {
+	case err != nil:
+		return "", err
+	case len(reply) == 0:
+		return "", fmt.Errorf("it answers nothing: %w", io.EOF)
+	}
+	return string(reply), nil
 }
 
 // NoRedis dials for the observer of a server that is no Redis.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"regexp"
@@ -119,32 +118,6 @@ func (ZooKeeper) State(ctx context.Context, at Address) (MemberState, error) {
 
 // zkServesNot is said by a member that has no leader.
 const zkServesNot = "not currently serving"
-
-// exchange sends a request past every link, to a server that replies and then ends the connection.
-func exchange(ctx context.Context, at, request string) (string, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(deadline); err != nil {
-			return "", err
-		}
-	}
-	if _, err := io.WriteString(c, request); err != nil {
-		return "", err
-	}
-	reply, err := io.ReadAll(io.LimitReader(c, maxReply))
-	switch {
-	case err != nil:
-		return "", err
-	case len(reply) == 0:
-		return "", fmt.Errorf("it answers nothing: %w", io.EOF)
-	}
-	return string(reply), nil
-}
 
 // Serves makes a node that ends with its session.
 func (ZooKeeper) Serves(ctx context.Context, dial Dialer, announced string) error {
