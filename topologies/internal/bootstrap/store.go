@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"net"
 	"regexp"
 	"strings"
 	"time"
-
-	"golang.org/x/mod/semver"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
@@ -209,10 +208,10 @@ func ParseProduct(out string) string {
 // [topologies.MinRedis].
 func NewEnough(store, what, version string) error {
 	p := programOf(store)
-	switch is := "v" + version; {
-	case !semver.IsValid(is):
+	switch is := "go" + version; { // the order of Go's versions is that of all that have a major and a minor one
+	case !goversion.IsValid(is):
 		return fmt.Errorf("%w: %s calls its %s version %q", topologies.ErrUnusable, what, p.name, version)
-	case semver.Compare(is, "v"+p.oldest) < 0:
+	case goversion.Compare(is, "go"+p.oldest) < 0:
 		return fmt.Errorf("%s %w: %s is version %s, and %s is the oldest that can be driven",
 			strings.ToLower(p.name), topologies.ErrTooOld, what, version, p.oldest)
 	default:
