@@ -189,11 +189,11 @@ type Server interface {
 // function that its beginning returned.
 type Proxy interface {
 	Name() string
-	// Cut resets every connection and refuses new ones. To a toxiproxy the proxy is disabled.
+	// Cut resets every connection and refuses new ones. To toxiproxy's API the proxy is disabled.
 	Cut() (mend func())
 	// Put lays a toxic on a stream.
 	Put(s Stream, t Toxic) (mend func(), err error)
-	// Toxics are the types of the toxics that lie on the link now, and whether it is not cut.
+	// Toxics are the types of the toxics that lie on the link now, as toxiproxy says, and whether it is enabled.
 	Toxics(ctx context.Context) (types []string, enabled bool, err error)
 	// Reset resets every connection, once, and reports how many there were.
 	Reset() int

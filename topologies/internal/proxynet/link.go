@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
 
 	"github.com/lockchaos/lockchaos/internal/await"
-	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/internal/probe"
@@ -31,6 +31,9 @@ type Link struct {
 	probed netip.AddrPort
 	unread bool
 
+	// listed is the proxy that toxiproxy's API shows for the link. No connection passes it: see [pipe].
+	listed *toxiproxy.Proxy
+
 	mu     sync.Mutex
 	cuts   int
 	pipes  map[*pipe]struct{}
@@ -47,17 +50,19 @@ func (w *Link) Name() string { return w.Link.Name() }
 // serve forwards one connection to an address of its end until it ends. What passes it is
 // counted, unless it is one of ours.
 func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
-	server, err := w.reach(to)
-	w.mu.Lock()
-	if err != nil || w.cuts > 0 { // since the server was dialled
-		w.mu.Unlock()
+	refuse := func() {
 		if !ours {
 			w.requests.refuse()
 		}
 		abort(client)
-		if err == nil {
-			abort(server)
-		}
+	}
+	if w.isCut() {
+		refuse()
+		return
+	}
+	server, err := w.reach(to)
+	if err != nil {
+		refuse()
 		return
 	}
 	var judge, count func(traffic.Message) traffic.Action
@@ -70,6 +75,15 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 		defer ended()
 	}
 	p := newPipe(w.engine, w.Name(), client, server, judge, count)
+	w.mu.Lock()
+	if w.cuts > 0 { // since the server was dialled
+		w.mu.Unlock()
+		if !ours {
+			w.requests.refuse()
+		}
+		p.abort()
+		return
+	}
 	w.pipes[p] = struct{}{}
 	for _, i := range w.toxics {
 		p.put(i)
@@ -86,19 +100,17 @@ func (w *Link) serve(client *net.TCPConn, to netip.AddrPort, ours bool) {
 	p.free()
 }
 
-// errCut says that a link refuses connections.
-var errCut = errors.New("it is cut")
-
-// reach dials an address of its end, unless the link is cut. With patience, it tries again while nothing listens there.
+// reach dials an address of its end. With patience, it tries again while nothing listens
+// there and the link is not cut.
 func (w *Link) reach(to netip.AddrPort) (server *net.TCPConn, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Greet.Patience)
 	defer cancel()
-	err = await.While(ctx, func(err error) bool { return !errors.Is(err, errCut) }, func() (err error) {
-		if w.isCut() {
-			return errCut
+	err = await.Until(ctx, func() error {
+		var refused error
+		if server, refused = dialFrom(context.Background(), w.from, to); refused != nil && w.isCut() {
+			cancel()
 		}
-		server, err = dialFrom(context.Background(), w.from, to)
-		return err
+		return refused
 	})
 	return server, err
 }
@@ -112,14 +124,19 @@ func (w *Link) isCut() bool {
 // Cut resets every connection and refuses new ones until the returned function
 // was called.
 func (w *Link) Cut() (mend func()) {
-	add := func(cuts int) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.cuts += cuts
-	}
-	add(1)
+	w.cut(1)
 	w.Reset()
-	return sync.OnceFunc(func() { add(-1) })
+	return sync.OnceFunc(func() { w.cut(-1) })
+}
+
+// cut adds to the number of cuts.
+func (w *Link) cut(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed.Lock()
+	defer w.listed.Unlock()
+	w.cuts += n
+	w.listed.Enabled = w.cuts == 0
 }
 
 // Reset resets every connection once and reports how many there were.
@@ -148,6 +165,10 @@ func (w *Link) Put(s topologies.Stream, t topologies.Toxic) (mend func(), err er
 	for _, stream := range streams {
 		w.made++
 		i := toxic{Toxic: t, name: fmt.Sprintf("fault-%d", w.made), stream: stream}
+		if _, err := w.listed.Toxics.AddToxicJson(i.json()); err != nil {
+			w.lift(put)
+			return nil, fmt.Errorf("put %s on %s: %w", t.Type, w.Name(), err)
+		}
 		put = append(put, i)
 		w.toxics = append(w.toxics, i)
 		for p := range w.pipes {
@@ -164,6 +185,7 @@ func (w *Link) Put(s topologies.Stream, t topologies.Toxic) (mend func(), err er
 // lift takes toxics off again.
 func (w *Link) lift(put []toxic) {
 	for _, i := range put {
+		_ = w.listed.Toxics.RemoveToxic(context.Background(), i.name) // it is there
 		w.toxics = slices.DeleteFunc(w.toxics, func(other toxic) bool { return other.name == i.name })
 		for p := range w.pipes {
 			p.lift(i)
@@ -173,9 +195,12 @@ func (w *Link) lift(put []toxic) {
 
 // Toxics are those that lie on the link.
 func (w *Link) Toxics(context.Context) (types []string, enabled bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return names.Of(w.toxics, func(t toxic) string { return t.Type }), w.cuts == 0, nil
+	for _, t := range w.listed.Toxics.GetToxicArray() {
+		types = append(types, t.(*toxics.ToxicWrapper).Type)
+	}
+	w.listed.Lock()
+	defer w.listed.Unlock()
+	return types, w.listed.Enabled, nil
 }
 
 // enter opens a connection through the link for a probe. Not every caller's address is one

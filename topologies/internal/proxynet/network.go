@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -111,6 +112,11 @@ func New(endpoints []Endpoint, links []topologies.Link) (*Network, error) {
 		if w.Greet.OfClients {
 			w.probed = to.Real
 		}
+		w.listed = toxiproxy.NewProxy(f.engine, l.Name(), to.Virtual.String(), to.Real.String())
+		w.listed.Enabled = true
+		if err := f.engine.Collection.Add(w.listed, false); err != nil {
+			return nil, fmt.Errorf("link %s: %w", l.Name(), err)
+		}
 		f.wires[l.Name()] = w
 	}
 	for _, p := range endpoints {
@@ -165,6 +171,10 @@ func (f *Network) Dial(ctx context.Context, link string) (net.Conn, error) {
 	f.done.Go(func() { w.serve(inner, w.probed, false) })
 	return outer, nil
 }
+
+// API is toxiproxy's, on which the links are proxies with the toxics that lie on them. It is to look at: what it changes changes
+// no connection.
+func (f *Network) API() http.Handler { return f.engine.Routes() }
 
 // unread is a link whose messages are not taken apart.
 type unread struct{ topologies.Proxy }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -461,6 +463,44 @@ func TestTorture(t *testing.T) {
 	defer stop()
 	_, err := w.Probe(probing)
 	require.NoError(t, err, "with every fault mended, the link works")
+}
+
+// Faults that last are toxics, and a cut a proxy that is disabled, to whoever looks at toxiproxy's API.
+func TestFaultsShowInToxiproxysAPI(t *testing.T) {
+	f, w, _ := pair(t)
+	api := httptest.NewServer(f.API())
+	defer api.Close()
+	shows := func() string {
+		p, err := toxiproxy.NewClient(api.URL).Proxy(w.Name())
+		require.NoError(t, err)
+		shown := fmt.Sprint(p.Enabled)
+		for _, x := range p.ActiveToxics {
+			shown += fmt.Sprintf(" %s/%s%v", x.Type, x.Stream, x.Attributes)
+		}
+		return shown
+	}
+	require.Equal(t, "true", shows())
+	for _, tt := range []struct {
+		put  topologies.Toxic
+		want string
+	}{
+		{topologies.Hold(), "true hold/upstreammap[]"},
+		{topologies.Latency(2*time.Millisecond, time.Millisecond), "true latency/upstreammap[jitter:1 latency:2]"},
+		{topologies.Rate(3), "true bandwidth/upstreammap[rate:3]"},
+		{topologies.SlowClose(4 * time.Millisecond), "true slow_close/upstreammap[delay:4]"},
+	} {
+		mend, err := w.Put(topologies.Upstream, tt.put)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, shows())
+		mend()
+		require.Equal(t, "true", shows())
+	}
+	mend := w.Cut()
+	require.Equal(t, "false", shows())
+	mend()
+	require.Equal(t, "true", shows())
+	_, err := w.Put(topologies.Both, topologies.Toxic{Type: "none"})
+	require.ErrorContains(t, err, "put none on caller>server: invalid toxic type")
 }
 
 // Whatever toxics come and go, all that is sent arrives in order, and the end after it.

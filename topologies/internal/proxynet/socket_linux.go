@@ -2,6 +2,7 @@ package proxynet
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,6 +43,9 @@ func socketInode(from, to netip.AddrPort) (string, error) {
 		cookie: [2]uint32{^uint32(0), ^uint32(0)}, // any
 	}
 	src, dst := from.Addr().Unmap(), to.Addr().Unmap()
+	if src.Is4() != dst.Is4() {
+		return "", fmt.Errorf("%v and %v are of two families", from, to)
+	}
 	if src.Is6() {
 		ask.family = unix.AF_INET6
 	}
@@ -66,7 +70,11 @@ func socketInode(from, to netip.AddrPort) (string, error) {
 	if err != nil {
 		return "", os.NewSyscallError("recvfrom", err)
 	}
-	if kind := binary.NativeEndian.Uint16(answer[typeAt:]); kind != unix.SOCK_DIAG_BY_FAMILY || n < unix.SizeofNlMsghdr+answerSize {
+	if n < unix.SizeofNlMsghdr {
+		return "", errors.New("the kernel's answer is cut short")
+	}
+	kind := binary.NativeEndian.Uint16(answer[typeAt:])
+	if kind != unix.SOCK_DIAG_BY_FAMILY || n < unix.SizeofNlMsghdr+answerSize {
 		return "", fmt.Errorf("no socket of this machine is connected from %v to %v", from, to)
 	}
 	inode := binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr+inodeAt:])
