@@ -209,7 +209,8 @@ func (s *player) inject(step scenarios.ScriptStep) error {
 		_, err := s.Inject(f)
 		return err
 	case "drop-key":
-		return s.observers[step.Target].FlushAll(context.Background()).Err() // which has no other key
+		keys, err := s.observers[step.Target].Keys(context.Background(), step.Params["pattern"]).Result()
+		return errors.Join(err, s.observers[step.Target].Del(context.Background(), keys...).Err())
 	case "restart":
 		f.Name, f.Keep = world.Kill, keep
 	case world.Kill:

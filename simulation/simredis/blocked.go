@@ -3,6 +3,7 @@ package simredis
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -142,8 +143,9 @@ func parseTimeout(text string) (int64, any) {
 
 func (s *Server) blockingPop(a []string, left bool) any {
 	keys := a[1 : len(a)-1]
-	seconds, valid := parseFloat(a[len(a)-1])
-	if !valid {
+	text := a[len(a)-1]
+	seconds, valid, _ := strtod(text)
+	if !valid || math.IsNaN(seconds) || strings.TrimLeft(text, spaces) != text {
 		return Error("ERR timeout is not a float or out of range")
 	}
 	if seconds < 0 || seconds > math.MaxInt64/1000 { // one that is too large is negative in C
@@ -158,7 +160,7 @@ func (s *Server) blockingPop(a []string, left bool) any {
 			return s.popFor(k, v, left)
 		}
 	}
-	if s.depth > 0 {
+	if s.depth > 0 || s.session == nil {
 		return NullArray{}
 	}
 	d := time.Duration(math.Ceil(min(seconds, 1e9)*1000)) * time.Millisecond

@@ -45,23 +45,44 @@ type Shard struct {
 
 // route says, as an error, why this node doesn't run a command.
 func (s *Server) route(c *Session, cmd *command, a []string) any {
-	all := [][]string{a}
-	if cmd.name == "exec" && c.multi {
-		all = c.queue
+	if c == nil || cmd.name != "exec" || !c.multi {
+		return s.routeKeys(c, cmd, a)
 	}
-	slot, crossed := -1, false
-	for _, one := range all {
-		find(one).keys(one, func(key string) bool {
-			n := traffic.KeySlot(key)
-			if crossed = slot >= 0 && n != slot; !crossed {
-				slot = n
-			}
-			return !crossed
-		})
-		if crossed {
-			break
+	for _, q := range c.queue {
+		if e := s.routeKeys(c, find(q), q); e != nil {
+			return e
 		}
 	}
+	return s.sameSlot(c.queue)
+}
+
+// sameSlot says, as an error, whether the commands of a transaction have keys of
+// several slots.
+func (s *Server) sameSlot(queue [][]string) any {
+	slot, crossed := -1, false
+	for _, q := range queue {
+		find(q).keys(q, func(key string) bool {
+			n := traffic.KeySlot(key)
+			crossed = crossed || slot >= 0 && n != slot
+			slot = n
+			return !crossed
+		})
+	}
+	if crossed {
+		return errCrossSlot
+	}
+	return nil
+}
+
+func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
+	slot, crossed := -1, false
+	cmd.keys(a, func(key string) bool {
+		n := traffic.KeySlot(key)
+		if crossed = slot >= 0 && n != slot; !crossed {
+			slot = n
+		}
+		return !crossed
+	})
 	if slot < 0 {
 		return nil
 	}
@@ -74,7 +95,7 @@ func (s *Server) route(c *Session, cmd *command, a []string) any {
 	case s.host.Cluster.Down != nil && s.host.Cluster.Down():
 		return Error("CLUSTERDOWN The cluster is down")
 	}
-	if where.Mine && (!s.replica || c.mayRead && !cmd.is(write) && !c.multi) {
+	if where.Mine && (!s.replica || c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi) {
 		return nil
 	}
 	return Error("MOVED " + strconv.Itoa(slot) + " " + where.Owner)
@@ -90,7 +111,8 @@ func isRedirection(e Error) bool {
 
 func clusterCommands() []command {
 	return []command{
-		{name: "readonly", arity: 1, run: readOnlySession},
+		{name: "readonly", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(true) }},
+		{name: "readwrite", arity: 1, flags: needsSession, run: func(s *Server, _ []string) any { return s.setMayRead(false) }},
 		{name: "cluster", arity: -2, run: noSubcommand},
 		{name: "cluster|slots", arity: 2, run: clusterSlots},
 	}
@@ -98,12 +120,12 @@ func clusterCommands() []command {
 
 const errNoCluster = Error("ERR This instance has cluster support disabled")
 
-func readOnlySession(s *Server, _ []string) any {
+func (s *Server) setMayRead(yes bool) any {
 	if s.host.Cluster == nil {
 		return errNoCluster
 	}
 	if !s.script {
-		s.session.mayRead = true
+		s.session.mayRead = yes
 	}
 	return ok
 }

@@ -60,7 +60,7 @@ func (a askedCluster) ask(t *testing.T, nodes ...string) []string {
 		for _, request := range []string{
 			"CLUSTER SLOTS", "SET {b}k v", "GET {b}k", "SET {c}k v", "GET {c}k", "DEL {b}k", "MSET {b}x 1 {c}x 2",
 			"EVAL return(redis.call('incr',KEYS[1])) 1 {b}n", "EVAL return(1) 2 {b}n {c}n", "EVAL return(redis.call('get',KEYS[1])) 1 {b}absent",
-			"READONLY", "GET {b}n", "GET {c}k", "SET {b}n 7",
+			"READONLY", "GET {b}n", "GET {c}k", "SET {b}n 7", "READWRITE", "GET {b}n", "SELECT 1",
 			"MULTI", "SET {b}m 1", "SET {c}m 1", "EXEC",
 		} {
 			args := []any{}

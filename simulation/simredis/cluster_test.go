@@ -84,6 +84,10 @@ func clusterStep(s step, seed uint64) step {
 			s.args[i] = "{" + tag + "}" + a[3:]
 		}
 	}
+	switch strings.ToLower(s.args[0]) {
+	case "keys", "flushall", "flushdb": // what there is of the cluster is the same, but not in what order
+		s.args = words("PING")
+	}
 	return s
 }
 

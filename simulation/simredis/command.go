@@ -1,7 +1,6 @@
 package simredis
 
 import (
-	"cmp"
 	"strings"
 )
 
@@ -12,8 +11,10 @@ const (
 	readOnly           // reads keys
 	noScript           // not for scripts
 	noMulti            // not for transactions
+	needsSession       // not for Server.Do
 	inSubscribed       // also for a connection that is subscribed, in RESP2
 	mayReplicate       // not for read-only scripts either
+	sentinelToo        // a sentinel has it as well
 	movable            // says itself which of its arguments are keys
 )
 
@@ -54,12 +55,12 @@ func (c *command) accepts(n int) bool {
 // keys calls f for each argument that is a key, until it returns false.
 func (c *command) keys(a []string, f func(key string) bool) {
 	if c.is(movable) { // EVAL script number-of-keys key...
-		n := number(a[2])
-		if n > int64(len(a)-3) {
+		n := atoi(a[2])
+		if n > len(a)-3 {
 			return
 		}
-		for i := range n {
-			if !f(a[3+i]) {
+		for i := 3; i < 3+n; i++ {
+			if !f(a[i]) {
 				return
 			}
 		}
@@ -82,11 +83,21 @@ func (c *command) keys(a []string, f func(key string) bool) {
 // find returns the command of that name, or nil. A subcommand that there is not
 // gives its container.
 func find(a []string) *command {
-	c := commands()[strings.ToLower(a[0])]
+	c := lookUp(commands(), a[0])
 	if c == nil || c.sub == nil || len(a) < 2 {
 		return c
 	}
-	return cmp.Or(c.sub[strings.ToLower(a[1])], c)
+	if sub := lookUp(c.sub, a[1]); sub != nil {
+		return sub
+	}
+	return c
+}
+
+func lookUp(all map[string]*command, name string) *command {
+	if c := all[name]; c != nil {
+		return c
+	}
+	return all[strings.ToLower(name)]
 }
 
 func index(groups ...[]command) map[string]*command {
@@ -97,6 +108,7 @@ func index(groups ...[]command) map[string]*command {
 			container, sub, found := strings.Cut(c.name, "|")
 			if !found {
 				all[c.name] = c
+				all[strings.ToUpper(c.name)] = c
 				continue
 			}
 			of := all[container]
@@ -104,6 +116,7 @@ func index(groups ...[]command) map[string]*command {
 				of.sub = map[string]*command{}
 			}
 			of.sub[sub] = c
+			of.sub[strings.ToUpper(sub)] = c
 		}
 	}
 	return all
@@ -146,21 +159,23 @@ func oneLine(s string) string { return lineEnds.Replace(s) }
 
 var lineEnds = strings.NewReplacer("\r", " ", "\n", " ") //nolint:gochecknoglobals // a constant
 
-// process runs a command as a connection sends it.
+// process runs a command as a connection sends it; c is nil without one.
 func (s *Server) process(c *Session, a []string) any {
 	cmd, failed := s.admit(c, a)
 	if failed != nil {
-		c.failed = c.failed || c.multi
-		if cmd != nil && cmd.name == "exec" {
-			c.discard()
-			if isRedirection(failed.(Error)) {
-				return failed
+		if c != nil {
+			c.failed = c.failed || c.multi
+			if cmd != nil && cmd.name == "exec" {
+				c.discard()
+				if isRedirection(failed.(Error)) {
+					return failed
+				}
+				return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(failed.(Error)), "ERR "))
 			}
-			return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(failed.(Error)), "ERR "))
 		}
 		return failed
 	}
-	if c.multi && !cmd.is(noMulti) {
+	if c != nil && c.multi && !cmd.is(noMulti) {
 		if !c.failed && !c.dirty { // as Redis: it would not be run anyway
 			c.queue = append(c.queue, a)
 		}
@@ -175,6 +190,14 @@ func (s *Server) admit(c *Session, a []string) (*command, any) {
 	if failed != nil {
 		return cmd, failed
 	}
+	if s.host.Sentinel != nil && !cmd.is(sentinelToo) {
+		return nil, errUnknown(a)
+	}
+	if c == nil {
+		if cmd.is(needsSession) {
+			return cmd, Error("ERR " + cmd.name + " needs a connection")
+		}
+	}
 	if s.host.Cluster != nil {
 		if e := s.route(c, cmd, a); e != nil {
 			return cmd, e
@@ -183,7 +206,7 @@ func (s *Server) admit(c *Session, a []string) (*command, any) {
 	if s.replica && cmd.is(write) {
 		return cmd, errReadOnly
 	}
-	if c.proto == 2 && len(c.subscribed) > 0 && !cmd.is(inSubscribed) {
+	if c != nil && c.proto == 2 && len(c.subscribed) > 0 && !cmd.is(inSubscribed) {
 		return cmd, Error("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
 	return cmd, nil

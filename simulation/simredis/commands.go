@@ -8,7 +8,7 @@ var known struct {
 	all  map[string]*command
 }
 
-// commands is the table of all commands by their names in lower case.
+// commands is the table of all commands by their names in lower and in upper case.
 func commands() map[string]*command {
 	known.once.Do(func() {
 		known.all = index(connectionCommands(), transactionCommands(), pubSubCommands(), serverCommands(), clusterCommands(),

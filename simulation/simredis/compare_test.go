@@ -3,7 +3,6 @@
 package simredis_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -110,6 +109,7 @@ func newEngine(clock func() int64, cluster *simredis.Cluster, sessions int) *eng
 func (p *pair) play(tb testing.TB, steps []step) *difference {
 	tb.Helper()
 	require.Equal(tb, "+OK\r\n", p.control.do(tb, "FLUSHALL"))
+	require.Equal(tb, "$-1\r\n", p.control.do(tb, "EVAL", "math.randomseed(1)", "0"))
 	require.Equal(tb, "+OK\r\n", p.control.do(tb, "SCRIPT", "FLUSH"))
 	p.set(start)
 	for _, c := range p.conns {
@@ -123,6 +123,9 @@ func (p *pair) play(tb testing.TB, steps []step) *difference {
 		p.conns = append(p.conns, p.real.dial(p.tb))
 	}
 	e := newEngine(func() int64 { return p.real.micros }, p.cluster, sessions)
+	defer e.Close()
+	e.Do("EVAL", "math.randomseed(1)", "0")
+	e.ForgetScripts()
 	for at, s := range steps {
 		p.steps++
 		if s.later > 0 {
@@ -132,7 +135,7 @@ func (p *pair) play(tb testing.TB, steps []step) *difference {
 		_, err := p.conns[s.session].Write(request)
 		require.NoError(tb, err)
 		before := e.blocked()
-		e.sessions[s.session].Take([][]string{s.args})
+		e.sessions[s.session].Receive(request)
 		if n := e.blocked(); n > before {
 			p.awaitBlocked(tb, n)
 		}
@@ -213,15 +216,35 @@ func (p *pair) compare(e *engine, at int, s step) *difference {
 
 // firstReply is the first of several replies.
 func firstReply(all string) string {
-	var b strings.Builder
-	_ = readOne(bufio.NewReader(strings.NewReader(all)), &b) // there may be none
-	return b.String()
+	if all == "" {
+		return ""
+	}
+	end := strings.Index(all, "\r\n") + 2
+	n := 0
+	if _, err := fmt.Sscanf(all[1:end], "%d\r\n", &n); err != nil {
+		return all[:end]
+	}
+	switch all[0] {
+	case '$', '=':
+		if n < 0 {
+			return all[:end]
+		}
+		return all[:end+n+2]
+	case '%':
+		n *= 2
+		fallthrough
+	case '*', '~', '>':
+		for range n {
+			end += len(firstReply(all[end:]))
+		}
+	}
+	return all[:end]
 }
 
 // unordered are commands whose replies have no order: members of sets and names, also of
 // those in transactions and scripts.
 func unordered(args []string) bool {
-	return slices.Contains([]string{"smembers", "exec"}, strings.ToLower(args[0])) ||
+	return slices.Contains([]string{"smembers", "keys", "exec"}, strings.ToLower(args[0])) ||
 		len(args) > 1 && strings.Contains(args[1], "SMEMBERS") ||
 		slices.Contains(args, simredis.Sha("return redis.call('SMEMBERS', KEYS[1])"))
 }

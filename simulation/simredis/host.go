@@ -16,12 +16,12 @@ type Host struct {
 	// Acked says how many replicas have acknowledged everything up to offset;
 	// nil: none. Call [Server.Acknowledged] when it changes.
 	Acked func(offset int64) int
-	// Role is for ROLE; nil: a master without replicas.
+	// Role is for INFO, ROLE and HELLO; nil: a master without replicas.
 	Role func() Role
 	// Cluster is nil outside of Redis Cluster.
 	Cluster *Cluster
-	// Sentinel answers SENTINEL, whose arguments it is given; the server is a
-	// sentinel then.
+	// Sentinel answers SENTINEL, whose arguments it is given, as Redis does; the
+	// server is a sentinel then, and has no data.
 	Sentinel func(args []string) any
 	// Bus takes a message to the other nodes of a cluster, which are given it with
 	// [Server.Deliver].

@@ -1,9 +1,11 @@
 package simredis
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Version is that of the Redis that is simulated.
@@ -12,10 +14,13 @@ const Version = "7.0.15"
 func serverCommands() []command {
 	return []command{
 		{name: "time", arity: 1, run: clockTime},
-		{name: "role", arity: 1, flags: noScript, run: role},
-		{name: "wait", arity: 3, flags: noScript, run: wait},
-		{name: "command", arity: -1, run: describeAll},
-		{name: "sentinel", arity: -2, run: sentinel},
+		{name: "info", arity: -1, flags: sentinelToo, run: info},
+		{name: "role", arity: 1, flags: noScript | sentinelToo, run: role},
+		{name: "wait", arity: 3, flags: needsSession | noScript, run: wait},
+		{name: "command", arity: -1, flags: sentinelToo, run: describeAll},
+		{name: "config", arity: -2, run: noSubcommand},
+		{name: "config|get", arity: -3, flags: noScript, run: func(*Server, []string) any { return Map{} }},
+		{name: "sentinel", arity: -2, flags: sentinelToo, run: sentinel},
 	}
 }
 
@@ -23,11 +28,57 @@ func clockTime(s *Server, _ []string) any {
 	return []any{strconv.FormatInt(s.micros/1e6, 10), strconv.FormatInt(s.micros%1e6, 10)}
 }
 
-func role(s *Server, _ []string) any {
-	var r Role
-	if s.host.Role != nil {
-		r = s.host.Role()
+func (s *Server) roleNow() Role {
+	if s.host.Role == nil {
+		return Role{}
 	}
+	return s.host.Role()
+}
+
+func info(s *Server, a []string) any {
+	var b strings.Builder
+	wanted := func(section string) bool {
+		return len(a) == 1 || slices.ContainsFunc(a[1:], func(w string) bool {
+			return slices.Contains([]string{section, "all", "default", "everything"}, strings.ToLower(w))
+		})
+	}
+	if wanted("server") {
+		fmt.Fprintf(&b, "# Server\r\nredis_version:%s\r\nredis_mode:%s\r\nos:simulated\r\n\r\n", Version, s.mode())
+	}
+	if wanted("replication") {
+		s.infoReplication(&b)
+	}
+	if wanted("cluster") {
+		fmt.Fprintf(&b, "# Cluster\r\ncluster_enabled:%d\r\n\r\n", integer(s.host.Cluster != nil))
+	}
+	return strings.TrimSuffix(b.String(), "\r\n")
+}
+
+func (s *Server) infoReplication(b *strings.Builder) {
+	r := s.roleNow()
+	b.WriteString("# Replication\r\n")
+	if s.replica {
+		up := "down"
+		if r.LinkUp {
+			up = "up"
+		}
+		fmt.Fprintf(b, "role:slave\r\nmaster_host:%s\r\nmaster_port:%d\r\nmaster_link_status:%s\r\nslave_repl_offset:%d\r\n",
+			r.MasterHost, r.MasterPort, up, s.offset)
+	} else {
+		b.WriteString("role:master\r\n")
+	}
+	fmt.Fprintf(b, "connected_slaves:%d\r\n", len(r.Replicas))
+	for i, p := range r.Replicas {
+		fmt.Fprintf(b, "slave%d:ip=%s,port=%d,state=online,offset=%d,lag=0\r\n", i, p.Host, p.Port, p.Offset)
+	}
+	fmt.Fprintf(b, "master_repl_offset:%d\r\n\r\n", s.offset)
+}
+
+func role(s *Server, _ []string) any {
+	if s.host.Sentinel != nil {
+		return []any{"sentinel", []any{}}
+	}
+	r := s.roleNow()
 	if s.replica {
 		state, offset := "connect", int64(-1)
 		if r.LinkUp {
@@ -56,8 +107,8 @@ func describeAll(_ *Server, a []string) any {
 	}
 	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(commands())) {
-		if name != "sentinel" {
-			out = append(out, commands()[name].describe())
+		if c := commands()[name]; name == c.name && name != "sentinel" {
+			out = append(out, c.describe())
 		}
 	}
 	return out

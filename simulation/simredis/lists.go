@@ -15,6 +15,7 @@ func listCommands() []command {
 		reads("lrange", 4, integers(of(kindList, lrange), 2, 3)),
 		reads("lindex", 3, of(kindList, lindex)),
 		writes("lrem", 4, integers(of(kindList, lrem), 2)),
+		writes("ltrim", 4, integers(of(kindList, ltrim), 2, 3)),
 		{name: "blpop", arity: -3, flags: write | noScript, first: 1, last: -2, step: 1, run: func(s *Server, a []string) any { return s.blockingPop(a, true) }},
 		{name: "brpop", arity: -3, flags: write | noScript, first: 1, last: -2, step: 1, run: func(s *Server, a []string) any { return s.blockingPop(a, false) }},
 	}
@@ -48,7 +49,7 @@ func (v *value) take(n int, left bool) []any {
 }
 
 func (s *Server) pop(a []string, left bool) any {
-	count, failed := parseCount(a, errArity(strings.ToLower(a[0])))
+	count, failed := parseCount(a, 1, errArity(strings.ToLower(a[0])))
 	if failed != nil {
 		return failed
 	}
@@ -116,4 +117,13 @@ func lrem(s *Server, v *value, a []string) any {
 		s.changed(v, a...)
 	}
 	return removed
+}
+
+func ltrim(s *Server, v *value, a []string) any {
+	if !v.missing {
+		i, j := span(number(a[2]), number(a[3]), len(v.list))
+		v.list = slices.Clone(v.list[i:j])
+		s.changed(v, a...)
+	}
+	return ok
 }

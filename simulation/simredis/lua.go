@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,10 +15,26 @@ import (
 type program struct {
 	sha   string
 	proto *lua.FunctionProto
+	plain bool // it sets no global variable
 }
 
-// programs are those of all servers of a process, by source: simulations start thousands that run the same scripts.
-var programs sync.Map //nolint:gochecknoglobals // a cache
+// setsGlobals reports whether a function, or one within it, has an instruction that sets a global variable.
+func setsGlobals(f *lua.FunctionProto) bool {
+	return slices.ContainsFunc(f.Code, func(instruction uint32) bool { return int(instruction>>26) == lua.OP_SETGLOBAL }) ||
+		slices.ContainsFunc(f.FunctionPrototypes, setsGlobals)
+}
+
+// What all servers of a process share, since simulations start thousands that
+// run the same scripts.
+//
+//nolint:gochecknoglobals // caches
+var (
+	programs sync.Map // *program by source
+	idle     struct {
+		sync.Mutex
+		vms []*vm
+	}
+)
 
 func compile(source string) (*program, any) {
 	if p, found := programs.Load(source); found {
@@ -34,6 +51,7 @@ func compile(source string) (*program, any) {
 		return nil, errCompile(err)
 	}
 	p.proto.IsVarArg &^= lua.VarArgNeedsArg // no table of arguments for each call
+	p.plain = !setsGlobals(p.proto)
 	programs.Store(source, p)
 	return p, nil
 }
@@ -48,14 +66,35 @@ type vm struct {
 	s         *Server
 	functions map[*program]*lua.LFunction
 	globals   *lua.LTable
+	fronts    []*lua.LTable // what scripts see in place of globals and libraries
 	onError   *lua.LFunction
 }
 
 func (s *Server) interpreter() *vm {
-	if s.vm == nil {
-		s.vm = newVM(s)
+	if s.vm != nil {
+		return s.vm
 	}
+	idle.Lock()
+	if n := len(idle.vms); n > 0 {
+		s.vm, idle.vms = idle.vms[n-1], idle.vms[:n-1]
+	}
+	idle.Unlock()
+	if s.vm == nil {
+		s.vm = newVM()
+	}
+	s.vm.s = s
 	return s.vm
+}
+
+func (s *Server) closeVM() {
+	if s.vm == nil {
+		return
+	}
+	s.vm.s = nil
+	idle.Lock()
+	idle.vms = append(idle.vms, s.vm)
+	idle.Unlock()
+	s.vm = nil
 }
 
 // run gives the reply of a script.
@@ -64,6 +103,9 @@ func (m *vm) run(p *program, keys, args []string) any {
 	f := m.functions[p]
 	if f == nil {
 		f = l.NewFunctionFromProto(p.proto)
+		if p.plain { // it needs no protection of what it does not set, and so finds each global variable at once
+			f.Env = m.globals
+		}
 		m.functions[p] = f
 	}
 	m.globals.RawSetString("KEYS", luaList(l, keys))

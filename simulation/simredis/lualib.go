@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // newVM makes an interpreter with the libraries that scripts have in Redis.
-func newVM(s *Server) *vm {
+func newVM() *vm {
 	l := lua.NewState(lua.Options{SkipOpenLibs: true, RegistrySize: 1024, RegistryMaxSize: 1 << 20, RegistryGrowStep: 1024, CallStackSize: 200})
 	for _, lib := range []struct {
 		name string
@@ -25,38 +26,25 @@ func newVM(s *Server) *vm {
 		l.Push(lua.LString(lib.name))
 		l.Call(1, 0)
 	}
-	m := &vm{l: l, s: s, functions: map[*program]*lua.LFunction{}, onError: l.NewFunction(located)}
+	m := &vm{l: l, functions: map[*program]*lua.LFunction{}, onError: l.NewFunction(located)}
 	m.globals = l.Get(lua.GlobalsIndex).(*lua.LTable)
 	for _, name := range []string{"print", "dofile", "load", "loadfile", "module", "require", "newproxy", "_printregs", "getfenv", "setfenv"} {
 		m.globals.RawSetString(name, lua.LNil)
 	}
 	m.setAll(m.globals, map[string]lua.LGFunction{
 		"error": luaError, "pcall": protectedCall, "tostring": toString, "tonumber": toNumber, concatOperand: operand, forNumber: limitOf,
+		"loadstring": loadString, "getmetatable": m.getMetatable,
+		"rawset":       m.changes(func(l *lua.LState, t *lua.LTable) { l.RawSet(t, l.CheckAny(2), l.CheckAny(3)) }),
+		"setmetatable": m.changes(setMetatable),
 	})
+	m.setAll(m.library("table"), map[string]lua.LGFunction{"concat": tableConcat})
 	m.setAll(m.library("string"), map[string]lua.LGFunction{"format": stringFormat, "match": nilForNone(m.library("string").RawGetString("match").(*lua.LFunction).GFunction)})
-	m.library("math").RawSetString("random", lua.LNil) // two runs of a seed would differ
+	m.setAll(m.library("math"), map[string]lua.LGFunction{"random": m.random, "randomseed": m.randomSeed})
 	m.library("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
-	m.convertNumbers()
+	m.coerceArguments()
 	m.openRedis()
 	m.protect()
 	return m
-}
-
-// convertNumbers has functions of package string take a string for each number that they have from an argument on, as those
-// of Lua do.
-func (m *vm) convertNumbers() {
-	t := m.library("string")
-	for name, from := range map[string]int{"byte": 2, "find": 3, "gsub": 4, "match": 3, "rep": 2, "sub": 2} {
-		f := t.RawGetString(name).(*lua.LFunction)
-		t.RawSetString(name, m.l.NewFunction(func(l *lua.LState) int {
-			for i := from; i <= l.GetTop(); i++ {
-				if n, valid := luaFloat(l.Get(i)); valid {
-					l.Replace(i, lua.LNumber(n))
-				}
-			}
-			return f.GFunction(l)
-		}))
-	}
 }
 
 // nilForNone returns nil where a function returns nothing: the interpreter's string.match does where nothing matches.
@@ -107,17 +95,74 @@ func (m *vm) front(t *lua.LTable) *lua.LTable {
 		return 0
 	}))
 	f.Metatable = meta
+	m.fronts = append(m.fronts, f)
 	return f
+}
+
+func (m *vm) isFront(v lua.LValue) bool {
+	t, isTable := v.(*lua.LTable)
+	return isTable && slices.Contains(m.fronts, t)
+}
+
+// changes is a function that changes the table that is its first argument, and returns it.
+func (m *vm) changes(change func(l *lua.LState, t *lua.LTable)) lua.LGFunction {
+	return func(l *lua.LState) int {
+		t := l.CheckTable(1)
+		if m.isFront(t) {
+			raise(l, "Attempt to modify a readonly table")
+		}
+		change(l, t)
+		l.SetTop(1)
+		return 1
+	}
+}
+
+func setMetatable(l *lua.LState, t *lua.LTable) {
+	meta := l.Get(2)
+	if meta != lua.LNil && meta.Type() != lua.LTTable {
+		l.TypeError(2, lua.LTTable)
+	}
+	l.SetMetatable(t, meta)
+}
+
+// getMetatable shows those of tables only: all strings share theirs.
+func (m *vm) getMetatable(l *lua.LState) int {
+	v := l.CheckAny(1)
+	if v.Type() != lua.LTTable || m.isFront(v) {
+		l.Push(lua.LNil)
+	} else {
+		l.Push(l.GetMetatable(v))
+	}
+	return 1
+}
+
+func loadString(l *lua.LState) int {
+	p, failed := compile(l.CheckString(1))
+	if failed != nil {
+		l.Push(lua.LNil)
+		l.Push(lua.LString(failed.(Error)))
+		return 2
+	}
+	l.Push(l.NewFunctionFromProto(p.proto))
+	return 1
 }
 
 func (m *vm) openRedis() {
 	l := m.l
 	t := l.NewTable()
 	m.setAll(t, map[string]lua.LGFunction{
-		"call": m.redisCall(true), "pcall": m.redisCall(false), "log": nothing,
+		"call": m.redisCall(true), "pcall": m.redisCall(false), "sha1hex": sha1Hex,
 		"error_reply": replyOf("err", withCode), "status_reply": replyOf("ok", func(text string) string { return text }),
+		"log": nothing, "set_repl": nothing,
 		"replicate_commands": func(l *lua.LState) int { l.Push(lua.LTrue); return 1 },
 	})
+	for name, n := range map[string]int{
+		"REPL_NONE": 0, "REPL_AOF": 1, "REPL_SLAVE": 2, "REPL_REPLICA": 2, "REPL_ALL": 3,
+		"LOG_DEBUG": 0, "LOG_VERBOSE": 1, "LOG_NOTICE": 2, "LOG_WARNING": 3, "REDIS_VERSION_NUM": 0x07000f,
+	} {
+		t.RawSetString(name, lua.LNumber(n))
+	}
+	t.RawSetString("REDIS_VERSION", lua.LString(Version))
 	m.globals.RawSetString("redis", t)
 }
 
@@ -173,6 +218,17 @@ func withCode(text string) string {
 	}
 	return text
 }
+
+func sha1Hex(l *lua.LState) int {
+	if l.GetTop() != 1 {
+		raise(l, "wrong number of arguments")
+	}
+	l.Push(lua.LString(Sha(luaString(l.Get(1)))))
+	return 1
+}
+
+// raise fails as Redis' own functions do: without the place in the text.
+func raise(l *lua.LState, text string) { l.Error(luaField(l, "err", lua.LString("ERR "+text)), 1) }
 
 // luaError is error, which says where it was called unless that is in no script.
 func luaError(l *lua.LState) int {
@@ -246,9 +302,17 @@ func toString(l *lua.LState) int {
 }
 
 func toNumber(l *lua.LState) int {
-	n, valid := luaFloat(l.CheckAny(1))
-	if base := l.OptInt(2, 10); base != 10 {
-		whole, err := strconv.ParseInt(luaString(l.Get(1)), base, 64)
+	base, v := l.OptInt(2, 10), l.CheckAny(1)
+	n, valid := luaFloat(v)
+	if base != 10 {
+		if base < 2 || base > 36 {
+			l.ArgError(2, "base out of range")
+		}
+		text := strings.ToLower(strings.TrimSpace(luaString(v)))
+		if base == 16 {
+			text = strings.TrimPrefix(text, "0x")
+		}
+		whole, err := strconv.ParseInt(text, base, 64)
 		n, valid = float64(whole), err == nil
 	}
 	if valid {
@@ -259,16 +323,19 @@ func toNumber(l *lua.LState) int {
 	return 1
 }
 
-// luaFloat is a number, or a string that is one to Lua: with spaces around it.
+// luaFloat is a number, or a string that is one to Lua: with spaces around it, and up to a
+// zero byte.
 func luaFloat(v lua.LValue) (float64, bool) {
-	switch v := v.(type) {
-	case lua.LNumber:
-		return float64(v), true
-	case lua.LString:
-		f, err := strconv.ParseFloat(strings.TrimSpace(string(v)), 64)
-		return f, err == nil
+	if n, isNumber := v.(lua.LNumber); isNumber {
+		return float64(n), true
 	}
-	return 0, false
+	text, isString := v.(lua.LString)
+	if !isString {
+		return 0, false
+	}
+	s, _, _ := strings.Cut(string(text), "\x00")
+	f, valid, _ := strtod(strings.TrimRight(s, spaces))
+	return f, valid
 }
 
 // operand makes a number that is concatenated a string as Lua does.
@@ -289,4 +356,54 @@ func limitOf(l *lua.LState) int {
 		l.Push(l.Get(1))
 	}
 	return 1
+}
+
+func tableConcat(l *lua.LState) int {
+	t := l.CheckTable(1)
+	separator, isText := luaText(l.Get(2))
+	if !isText && l.Get(2) != lua.LNil {
+		l.TypeError(2, lua.LTString)
+	}
+	i, j := l.OptInt(3, 1), l.OptInt(4, t.Len())
+	var b strings.Builder
+	for k := i; k <= j; k++ {
+		v := t.RawGetInt(k)
+		text, isText := luaText(v)
+		if !isText {
+			l.RaiseError("invalid value (%s) at index %d in table for 'concat'", v.Type().String(), k)
+		}
+		b.WriteString(text)
+		if k < j {
+			b.WriteString(separator)
+		}
+	}
+	l.Push(lua.LString(b.String()))
+	return 1
+}
+
+// random is the generator that Redis gives to scripts.
+func (m *vm) random(l *lua.LState) int {
+	m.s.random = (m.s.random*0x5DEECE66D + 0xB) & (1<<48 - 1)
+	f := float64(m.s.random>>17%math.MaxInt32) / math.MaxInt32
+	from, to := 1, l.OptInt(1, 0)
+	switch l.GetTop() {
+	case 0:
+		l.Push(lua.LNumber(f))
+		return 1
+	case 1:
+	case 2:
+		from, to = to, l.CheckInt(2)
+	default:
+		l.RaiseError("wrong number of arguments")
+	}
+	if from > to {
+		l.ArgError(l.GetTop(), "interval is empty")
+	}
+	l.Push(lua.LNumber(math.Floor(f*float64(to-from+1)) + float64(from)))
+	return 1
+}
+
+func (m *vm) randomSeed(l *lua.LState) int {
+	m.s.random = uint64(uint32(l.CheckInt(1)))<<16 | 0x330E
+	return 0
 }

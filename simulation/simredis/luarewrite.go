@@ -43,11 +43,17 @@ func asRedis(v reflect.Value) {
 	}
 }
 
-// through calls a function with the value of an expression, if there is one that is no text anyway.
+// through calls a function with the value of an expression, unless that is a string or a number anyway.
 func through(name string, e ast.Expr) ast.Expr {
 	switch e.(type) {
 	case nil, *ast.StringExpr, *ast.StringConcatOpExpr:
-		return e
+		if name == concatOperand || e == nil {
+			return e
+		}
+	case *ast.NumberExpr, *ast.UnaryLenOpExpr:
+		if name == forNumber {
+			return e
+		}
 	}
 	return placed(&ast.FuncCallExpr{Func: placed(&ast.IdentExpr{Value: name}, e), Args: []ast.Expr{e}, AdjustRet: true}, e)
 }

@@ -10,11 +10,11 @@ type watch struct {
 
 func transactionCommands() []command {
 	return []command{
-		{name: "multi", arity: 1, flags: noScript | noMulti, run: multi},
-		{name: "exec", arity: 1, flags: noScript | noMulti, run: exec},
-		{name: "discard", arity: 1, flags: noScript | noMulti, run: discard},
-		{name: "watch", arity: -2, flags: noScript | noMulti, first: 1, last: -1, step: 1, run: watchKeys},
-		{name: "unwatch", arity: 1, flags: noScript, run: unwatch},
+		{name: "multi", arity: 1, flags: needsSession | noScript | noMulti, run: multi},
+		{name: "exec", arity: 1, flags: needsSession | noScript | noMulti, run: exec},
+		{name: "discard", arity: 1, flags: needsSession | noScript | noMulti, run: discard},
+		{name: "watch", arity: -2, flags: needsSession | noScript | noMulti, first: 1, last: -1, step: 1, run: watchKeys},
+		{name: "unwatch", arity: 1, flags: needsSession | noScript, run: unwatch},
 	}
 }
 

@@ -1,8 +1,10 @@
 package simredis
 
 import (
+	"errors"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // parseInt reads an integer as Redis does: no plus sign, space or leading zero.
@@ -39,11 +41,11 @@ func number(s string) int64 {
 	return n
 }
 
-// parseCount reads how many elements a command takes, which its third argument says; else one.
-func parseCount(a []string, tooMany Error) (int64, any) {
+// parseCount reads how many elements a command takes, which its third argument says.
+func parseCount(a []string, unsaid int64, tooMany Error) (int64, any) {
 	switch len(a) {
 	case 2:
-		return 1, nil
+		return unsaid, nil
 	case 3:
 		n, valid := parseInt(a[2])
 		if !valid || n < 0 {
@@ -54,10 +56,38 @@ func parseCount(a []string, tooMany Error) (int64, any) {
 	return 0, tooMany
 }
 
+// atoi is C's: the number that s begins with, or 0.
+func atoi(s string) int {
+	s = strings.TrimLeft(s, spaces)
+	end := 0
+	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || end == 0 && (s[0] == '-' || s[0] == '+')) {
+		end++
+	}
+	n, _ := strconv.ParseInt(s[:end], 10, 64) // one that is too large becomes the largest
+	return int(int32(n))
+}
+
+const spaces = " \t\n\v\f\r"
+
 // parseFloat reads a number as Redis reads arguments: no spaces, and there is one.
 func parseFloat(s string) (float64, bool) {
+	f, valid, inRange := strtod(s)
+	return f, valid && inRange && !math.IsNaN(f) && strings.TrimLeft(s, spaces) == s
+}
+
+// strtod is C's, where all of s is the number, after spaces.
+func strtod(s string) (f float64, valid, inRange bool) {
+	s = strings.TrimLeft(s, spaces)
+	digits := strings.ToLower(strings.TrimLeft(s, "+-"))
+	hex := strings.HasPrefix(digits, "0x")
+	if hex && !strings.Contains(digits, "p") {
+		s += "p0"
+	}
 	f, err := strconv.ParseFloat(s, 64)
-	return f, err == nil && !math.IsNaN(f)
+	mantissa, _, _ := strings.Cut(digits, "e")
+	underflow := f == 0 && !hex && strings.ContainsAny(mantissa, "123456789")
+	inRange = err == nil && !underflow
+	return f, (err == nil || errors.Is(err, strconv.ErrRange)) && !strings.Contains(s, "_"), inRange
 }
 
 // span is which of n elements a range with an inclusive end means, counted from

@@ -8,6 +8,10 @@ type options uint32
 const (
 	optNX options = 1 << iota
 	optXX
+	optGT
+	optLT
+	optCH
+	optIncr
 	optGet
 	optKeepTTL
 	optEX
@@ -15,6 +19,8 @@ const (
 	optEXAT
 	optPXAT
 	optWithScores
+	optRev
+	optByScore
 	optLimit
 
 	expiries = optEX | optPX | optEXAT | optPXAT
@@ -23,8 +29,9 @@ const (
 
 //nolint:gochecknoglobals // a constant
 var optionNames = map[string]options{
-	"NX": optNX, "XX": optXX, "GET": optGet, "KEEPTTL": optKeepTTL, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
-	"WITHSCORES": optWithScores, "LIMIT": optLimit,
+	"NX": optNX, "XX": optXX, "GT": optGT, "LT": optLT, "CH": optCH, "INCR": optIncr,
+	"GET": optGet, "KEEPTTL": optKeepTTL, "EX": optEX, "PX": optPX, "EXAT": optEXAT, "PXAT": optPXAT,
+	"WITHSCORES": optWithScores, "REV": optRev, "BYSCORE": optByScore, "LIMIT": optLimit,
 }
 
 func (o options) has(some options) bool { return o&some != 0 }

@@ -6,9 +6,9 @@ import (
 
 func pubSubCommands() []command {
 	return []command{
-		{name: "subscribe", arity: -2, flags: noScript | inSubscribed, run: subscribe},
-		{name: "unsubscribe", arity: -1, flags: noScript | inSubscribed, run: unsubscribe},
-		{name: "publish", arity: 3, flags: mayReplicate, run: publish},
+		{name: "subscribe", arity: -2, flags: needsSession | noScript | inSubscribed | sentinelToo, run: subscribe},
+		{name: "unsubscribe", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: unsubscribe},
+		{name: "publish", arity: 3, flags: mayReplicate | sentinelToo, run: publish},
 		{name: "pubsub", arity: -2, run: noSubcommand},
 		{name: "pubsub|numsub", arity: -2, run: countSubscribers},
 	}

@@ -47,7 +47,7 @@ func (g *generator) integer() string {
 		return g.one("0", "1", "2", "3", "-1", "-2", "5", "10", "100")
 	}
 	return g.one("9223372036854775807", "-9223372036854775808", "9223372036854775808", "9223372036854775", "-9223372036854775",
-		"01", "+1", " 1", "1 ", "", "1.5", "abc", "1e3", "-", "-0", "00", "2147483648")
+		"01", "+1", " 1", "1 ", "", "1.5", "abc", "1e3", "-", "-0", "00", "2147483648", "0x10")
 }
 
 func (g *generator) small() string {
@@ -61,8 +61,8 @@ func (g *generator) float() string {
 	if g.IntN(2) == 0 {
 		return g.one("0", "1", "2", "3", "1.5", "-1", "2.5", "0.1")
 	}
-	return g.one("inf", "-inf", "+inf", "nan", "-0", "3.0e5", "1 ", "", "abc", "infinity", "1e3", "1e17", "1e20",
-		"123456789012345678", ".5", "5.", "1e", "-1e-5", "3.141592653589793", "0.30000000000000004", "1e308")
+	return g.one("inf", "-inf", "+inf", "nan", "1e400", "1e-400", "0x10", "-0", "3.0e5", " 1", "1 ", "", "abc", "infinity", "1e3", "1e17", "1e20",
+		"123456789012345678", ".5", "5.", "1e", "1_0", "-1e-5", "3.141592653589793", "0.30000000000000004", "1e308")
 }
 
 func (g *generator) bound() string {
@@ -149,7 +149,7 @@ func (g *generator) stringCommand(k string, expire [][]string) []string {
 	case 6:
 		return words(g.one("SETEX", "PSETEX"), k, g.millis(), g.text())
 	case 7:
-		return words("GETDEL", k)
+		return words(g.one("GETDEL", "STRLEN"), k)
 	case 9:
 		return join(words("MGET"), g.several(g.key, 3))
 	case 10:
@@ -159,25 +159,29 @@ func (g *generator) stringCommand(k string, expire [][]string) []string {
 	case 12, 13:
 		return words(g.one("INCR", "DECR"), k)
 	}
-	return words("INCRBY", k, g.integer())
+	return words(g.one("INCRBY", "DECRBY"), k, g.integer())
 }
 
 func (g *generator) keyCommand(k string) []string {
-	switch g.IntN(8) {
+	switch g.IntN(12) {
 	case 0:
-		return join(words(g.one("DEL", "UNLINK", "EXISTS")), g.several(g.key, 3))
+		return join(words(g.one("DEL", "UNLINK", "EXISTS", "TOUCH")), g.several(g.key, 3))
 	case 1:
 		return words(g.one("TYPE", "PERSIST"), k)
 	case 2, 3:
-		return words(g.one("TTL", "PTTL"), k)
-	case 4:
-		return join(words("PEXPIRE", k, g.millis()), g.options(6, words("what")))
-	case 5:
-		return words("EXPIRE", k, g.small())
+		return words(g.one("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"), k)
+	case 4, 5:
+		return join(words("PEXPIRE", k, g.millis()), g.options(6, words("NX"), words("XX"), words("GT"), words("LT"), words("what")))
 	case 6:
-		return words("PEXPIREAT", k, g.absolute(1e3))
+		return join(words("EXPIRE", k, g.small()), g.options(6, words("NX"), words("XX"), words("GT"), words("LT")))
+	case 7:
+		return join(words("PEXPIREAT", k, g.absolute(1e3)), g.options(6, words("NX"), words("XX"), words("GT"), words("LT")))
+	case 8:
+		return join(words("EXPIREAT", k, g.absolute(1e6)), g.options(6, words("nx"), words("xx"), words("gt"), words("lt")))
+	case 9, 10:
+		return words("KEYS", g.one("*", "{l}:?", "{l}:[a-b]", "{l}:[^a]", "nothing", "*a", "{l}:\\a", "{l}:[", ""))
 	}
-	return words("FLUSHALL")
+	return join(words(g.one("FLUSHALL", "FLUSHDB")), g.options(4, words("SYNC"), words("ASYNC"), words("x")))
 }
 
 func (g *generator) hashCommand(k string) []string {
@@ -193,7 +197,7 @@ func (g *generator) hashCommand(k string) []string {
 	case 6, 7:
 		return join(words("HDEL", k), g.several(g.field, 3))
 	case 8:
-		return words(g.one("HLEN", "HKEYS"), k)
+		return words(g.one("HLEN", "HKEYS", "HVALS"), k)
 	case 9:
 		return words("HGETALL", k)
 	}
@@ -201,21 +205,27 @@ func (g *generator) hashCommand(k string) []string {
 }
 
 func (g *generator) sortedSetCommand(k string) []string {
-	switch g.IntN(11) {
+	switch g.IntN(14) {
 	case 0, 1, 2, 3:
-		return join(words("ZADD", k), g.options(6, words("NX"), words("XX")), g.pairs(g.float, g.field, 3))
+		return join(words("ZADD", k), g.options(6, words("NX"), words("XX"), words("GT"), words("LT"), words("CH"), words("INCR")), g.pairs(g.float, g.field, 3))
 	case 4:
-		return words(g.one("ZSCORE", "ZRANK"), k, g.field())
+		return words("ZINCRBY", k, g.float(), g.field())
 	case 5:
-		return join(words("ZREM", k), g.several(g.field, 3))
+		return words(g.one("ZSCORE", "ZRANK", "ZREVRANK"), k, g.field())
 	case 6:
-		return words(g.one("ZCOUNT", "ZREMRANGEBYSCORE"), k, g.bound(), g.bound())
+		return join(words(g.one("ZREM", "ZMSCORE"), k), g.several(g.field, 3))
 	case 7:
-		return join(words("ZPOPMIN", k), g.options(2, words(g.small())))
+		return words(g.one("ZCOUNT", "ZREMRANGEBYSCORE"), k, g.bound(), g.bound())
 	case 8:
-		return join(words(g.one("ZRANGE", "ZREVRANGE"), k, g.small(), g.small()), g.options(3, words("WITHSCORES")))
+		return words("ZREMRANGEBYRANK", k, g.small(), g.small())
 	case 9:
-		return join(words("ZRANGEBYSCORE", k, g.bound(), g.bound()), g.options(3, words("WITHSCORES"), words("LIMIT", g.small(), g.small())))
+		return join(words(g.one("ZPOPMIN", "ZPOPMAX"), k), g.options(2, words(g.small())))
+	case 10:
+		return join(words(g.one("ZRANGE", "ZREVRANGE"), k, g.small(), g.small()), g.options(6, words("WITHSCORES"), words("REV"), words("BYSCORE"), words("LIMIT", g.small(), g.small())))
+	case 11:
+		return join(words("ZRANGE", k, g.bound(), g.bound(), "BYSCORE"), g.options(3, words("WITHSCORES"), words("REV"), words("LIMIT", g.small(), g.small())))
+	case 12:
+		return join(words(g.one("ZRANGEBYSCORE", "ZREVRANGEBYSCORE"), k, g.bound(), g.bound()), g.options(3, words("WITHSCORES"), words("LIMIT", g.small(), g.small())))
 	}
 	return words("ZCARD", k)
 }
@@ -223,13 +233,13 @@ func (g *generator) sortedSetCommand(k string) []string {
 func (g *generator) listCommand(k string) []string {
 	switch g.IntN(10) {
 	case 9:
-		return join(words(g.one("BLPOP", "BRPOP")), g.several(g.key, 3), words(g.one("0", "0", "0", "x", "-1")))
+		return join(words(g.one("BLPOP", "BRPOP")), g.several(g.key, 3), words(g.one("0", "0", "0", "x", "-1", "1e400")))
 	case 0, 1, 2:
 		return join(words(g.one("LPUSH", "RPUSH"), k), g.several(g.text, 3))
 	case 3:
 		return join(words(g.one("LPOP", "RPOP"), k), g.options(2, words(g.small())))
 	case 4:
-		return words("LRANGE", k, g.small(), g.small())
+		return words(g.one("LRANGE", "LTRIM"), k, g.small(), g.small())
 	case 5:
 		return words("LINDEX", k, g.small())
 	case 6, 7:
@@ -251,11 +261,11 @@ func (g *generator) setCommand(k string) []string {
 func (g *generator) channel() string { return g.one("c", "d", "{l}:a") }
 
 func (g *generator) serverCommand() []string {
-	switch g.IntN(12) {
+	switch g.IntN(13) {
 	case 0:
-		return words(g.one("TIME", "PING", "QUITE", "SCRIPT", "CLIENT", "READONLY"))
+		return words(g.one("TIME", "DBSIZE", "RESET", "PING", "QUITE", "SCRIPT", "CLIENT", "READONLY"))
 	case 1:
-		return words("PING", g.text())
+		return words(g.one("PING", "ECHO"), g.text())
 	case 2, 3:
 		return words(g.one("MULTI", "EXEC", "EXEC", "DISCARD", "UNWATCH"))
 	case 4:
@@ -267,9 +277,11 @@ func (g *generator) serverCommand() []string {
 	case 8:
 		return join(words("PUBSUB", g.one("NUMSUB", "NUMSUB", "nosuch")), g.options(2, words(g.channel())))
 	case 9:
-		return words("CLIENT", g.one("SETNAME", "nosuch", "setname"), g.one("n", "a b", ""))
+		return words("SELECT", g.one("0", "0", "16", "-1", "x", "99999999999"))
+	case 10:
+		return words("CLIENT", g.one("SETNAME", "GETNAME", "nosuch", "setname"), g.one("n", "a b", ""))
 	}
-	return words("SCRIPT", g.one("EXISTS", "LOAD", "nosuch"), g.one("return 1", "return x", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "}{"))
+	return words("SCRIPT", g.one("EXISTS", "LOAD", "FLUSH", "nosuch", "KILL"), g.one("SYNC", "return 1", "return x", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "}{"))
 }
 
 // later is how long a session takes to its next command.
@@ -299,9 +311,6 @@ func (g *generator) spoil(args []string) []string {
 			return slices.Delete(slices.Clone(args), i, i+1)
 		}
 	case 1:
-		if strings.HasPrefix(args[0], "EVAL") { // Redis looks for keys before it looks whether their number is one
-			i = len(args) - 1
-		}
 		return slices.Insert(slices.Clone(args), i+1, g.text())
 	case 2, 3, 4, 5:
 		args[0] = strings.ToLower(args[0])
@@ -338,11 +347,11 @@ func (g *generator) steps(n int) []step {
 
 // dump are commands that read all that a server holds in those keys.
 func dump(keys ...string) [][]string {
-	var all [][]string
+	all := [][]string{{"DBSIZE"}}
 	for _, k := range keys {
 		all = append(all,
 			words("TYPE", k),
-			words("PTTL", k),
+			words("PEXPIRETIME", k),
 			words("GET", k),
 			words("HGETALL", k),
 			words("SMEMBERS", k),

@@ -6,12 +6,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,31 +140,47 @@ func (c *realConn) do(tb testing.TB, args ...string) string {
 func (c *realConn) read(limit time.Duration) (string, error) {
 	_ = c.SetReadDeadline(time.Now().Add(limit))
 	var b strings.Builder
-	err := readOne(c.r, &b)
+	err := c.readOne(&b)
 	return b.String(), err
 }
 
-// readOne copies one reply.
-func readOne(r *bufio.Reader, b *strings.Builder) error {
-	line, err := r.ReadString('\n')
+func (c *realConn) readOne(b *strings.Builder) error {
+	line, err := c.r.ReadString('\n')
 	if err != nil {
 		return err
 	}
 	b.WriteString(line)
-	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
-	if err != nil || n < 0 { // a text, or nothing
-		return nil //nolint:nilerr // as it is
+	n := 0
+	for _, d := range strings.TrimSpace(line[1:]) {
+		if d < '0' || d > '9' {
+			n = -1
+			break
+		}
+		n = 10*n + int(d-'0')
 	}
 	switch line[0] {
 	case '$', '=':
-		_, err = io.CopyN(b, r, int64(n+len("\r\n")))
+		if n < 0 {
+			return nil
+		}
+		text := make([]byte, n+2)
+		for at := 0; at < len(text); {
+			k, err := c.r.Read(text[at:])
+			if err != nil {
+				return err
+			}
+			at += k
+		}
+		b.Write(text)
 	case '%':
 		n *= 2
 		fallthrough
 	case '*', '~', '>':
-		for i := 0; i < n && err == nil; i++ {
-			err = readOne(r, b)
+		for range n {
+			if err := c.readOne(b); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }

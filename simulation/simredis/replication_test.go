@@ -73,7 +73,7 @@ func TestDifferentialOfReplicas(t *testing.T) {
 			mine.Apply(b)
 		}
 		for _, args := range dump("{l}:a", "{l}:b", "{l}:c", "{l}:d") {
-			session.Take([][]string{args})
+			session.Receive(simredis.AppendCommand(nil, args...))
 			theirs := reads.do(t, args...)
 			if !alike(args, theirs, out.String()) {
 				t.Errorf("seed %d: replicas differ after %v: %q\n   real %q\n   mine %q\n   propagated %+v", seed, steps, args, theirs, out.String(), p.batches)
@@ -81,6 +81,7 @@ func TestDifferentialOfReplicas(t *testing.T) {
 			out.Reset()
 			compared++
 		}
+		mine.Close()
 	}
 	require.NotZero(t, compared)
 	t.Logf("%d replies of replicas are the same, after %d commands of masters", compared, p.steps)

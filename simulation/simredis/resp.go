@@ -1,21 +1,16 @@
 package simredis
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
 
-// The most arguments of a command, and the longest, in bytes.
-const (
-	maxArguments = 1 << 20
-	maxBulk      = 512 << 20
-)
+const maxBulk = 512 << 20
 
 // Parse takes the commands off the front of b that are complete, and says how many bytes they
-// have.
+// have. After a protocol error the connection is closed.
 func Parse(b string) (all [][]string, n int, err error) {
-	for {
+	for n < len(b) {
 		args, size, err := parseOne(b[n:])
 		if err != nil || size == 0 {
 			return all, n, err
@@ -25,39 +20,59 @@ func Parse(b string) (all [][]string, n int, err error) {
 		}
 		n += size
 	}
+	return all, n, nil
 }
 
-// parseOne takes one command off the front of b; n is 0 if it is not complete.
+// parseOne takes one command off the front of b, which has some; n is 0 if it is not complete.
 func parseOne(b string) (args []string, n int, err error) {
-	count, n, err := parseLength(b, '*', maxArguments)
-	if err != nil || n == 0 {
-		return nil, 0, err
+	if b[0] != '*' {
+		return nil, 0, protocolError("expected '*', got '" + b[:1] + "'")
 	}
+	count, at, found := parseLength(b, 1)
+	switch {
+	case at == 0:
+		return nil, 0, nil
+	case !found || count > 1<<20:
+		return nil, 0, protocolError("invalid multibulk length")
+	case count <= 0:
+		return nil, at, nil
+	}
+	args = make([]string, 0, count)
 	for range count {
-		size, next, err := parseLength(b[n:], '$', maxBulk)
-		if err != nil || next == 0 || len(b) < n+next+size+len("\r\n") {
-			return nil, 0, err
+		if at == len(b) {
+			return nil, 0, nil
 		}
-		n += next
-		args = append(args, b[n:n+size])
-		n += size + len("\r\n")
+		if b[at] != '$' {
+			return nil, 0, protocolError("expected '$', got '" + b[at:at+1] + "'")
+		}
+		size, next, found := parseLength(b, at+1)
+		switch {
+		case next == 0:
+			return nil, 0, nil
+		case !found || size < 0 || size > maxBulk:
+			return nil, 0, protocolError("invalid bulk length")
+		case len(b) < next+size+2:
+			return nil, 0, nil
+		}
+		args = append(args, b[next:next+size])
+		at = next + size + 2
 	}
-	return args, n, nil
+	return args, at, nil
 }
 
-// parseLength reads a line such as $3 off the front of b; next is 0 if it has no end yet.
-func parseLength(b string, kind byte, most int) (n, next int, err error) {
-	line, _, whole := strings.Cut(b, "\r\n")
-	if b != "" && b[0] != kind {
-		return 0, 0, fmt.Errorf("expected %q, got %q", kind, b[0])
+type protocolError string
+
+func (e protocolError) Error() string { return "Protocol error: " + string(e) }
+
+// parseLength reads the number and the end of line at from; next is 0 if the
+// line has no end yet.
+func parseLength(b string, from int) (n, next int, found bool) {
+	i := strings.IndexByte(b[from:], '\r')
+	if i < 0 || from+i+1 >= len(b) {
+		return 0, 0, false
 	}
-	if !whole {
-		return 0, 0, nil
-	}
-	if n, err = strconv.Atoi(line[1:]); err == nil && (n < 0 || n > most) {
-		err = fmt.Errorf("%d is no length from 0 to %d", n, most)
-	}
-	return n, len(line) + len("\r\n"), err
+	n, err := strconv.Atoi(b[from : from+i])
+	return n, from + i + 2, err == nil
 }
 
 // Append encodes a reply in version 2 or 3 of the protocol.

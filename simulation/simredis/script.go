@@ -15,6 +15,8 @@ func scriptCommands() []command {
 		{name: "script", arity: -2, run: noSubcommand},
 		{name: "script|load", arity: 3, flags: noScript, run: scriptLoad},
 		{name: "script|exists", arity: -3, flags: noScript, run: scriptExists},
+		{name: "script|flush", arity: -2, flags: noScript, run: scriptFlush},
+		{name: "script|kill", arity: 2, flags: noScript, run: func(*Server, []string) any { return Error("NOTBUSY No scripts in execution right now.") }},
 	}
 }
 
@@ -40,6 +42,14 @@ func scriptExists(s *Server, a []string) any {
 		out[i] = integer(found)
 	}
 	return out
+}
+
+func scriptFlush(s *Server, a []string) any {
+	if len(a) > 3 || len(a) == 3 && !strings.EqualFold(a[2], "sync") && !strings.EqualFold(a[2], "async") {
+		return Error("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	s.scripts = map[string]*program{}
+	return ok
 }
 
 const errNoScript = Error("NOSCRIPT No matching script. Please use EVAL.")
@@ -90,11 +100,13 @@ func (s *Server) call(a []string) any {
 		return errReadOnly
 	}
 	if s.host.Cluster != nil {
-		if failed := s.route(s.session, c, a); failed != nil {
-			if strings.HasPrefix(string(failed.(Error)), "CLUSTERDOWN The") {
+		if failed := s.routeKeys(s.session, c, a); failed != nil {
+			switch e := failed.(Error); {
+			case strings.HasPrefix(string(e), "CLUSTERDOWN The"):
 				return Error("ERR Script attempted to execute a command while the cluster is down")
+			default:
+				return Error("ERR Script attempted to access a non local key in a cluster node")
 			}
-			return Error("ERR Script attempted to access a non local key in a cluster node")
 		}
 	}
 	return c.run(s, a)

@@ -2,7 +2,6 @@ package simredis
 
 import (
 	"slices"
-	"strconv"
 )
 
 // Server is one Redis process.
@@ -21,6 +20,7 @@ type Server struct {
 	pushed   []string // keys of lists that got elements while a session waits for some
 	runnable []*Session
 	lastID   int64
+	random   uint64 // state of math.random of scripts
 	vm       *vm
 
 	// While a command runs:
@@ -36,7 +36,7 @@ type Server struct {
 
 // New returns an empty server.
 func New(h Host) *Server {
-	s := &Server{host: h}
+	s := &Server{host: h, random: 0x1234ABCD330E}
 	s.Flush()
 	s.forget()
 	return s
@@ -47,6 +47,10 @@ func New(h Host) *Server {
 func (s *Server) SetCluster(c *Cluster, bus func(channel, message string)) {
 	s.host.Cluster, s.host.Bus = c, bus
 }
+
+// Close gives what the server holds back for the use of others. Every method
+// still works.
+func (s *Server) Close() { s.closeVM() }
 
 func (s *Server) forget() {
 	s.scripts = map[string]*program{}
@@ -113,11 +117,10 @@ func (s *Server) Apply(b Batch) {
 	s.offset = b.End
 }
 
-// Do runs one command as on a connection of its own, and returns its reply.
+// Do runs one command that comes from no connection.
 func (s *Server) Do(args ...string) any {
-	c := &Session{s: s, proto: 2}
-	s.begin(c)
-	r := s.process(c, args)
+	s.begin(nil)
+	r := s.process(nil, args)
 	s.end()
 	s.resume()
 	return r
@@ -149,13 +152,20 @@ func (s *Server) end() {
 	}
 }
 
-// commandSize is how many bytes a command has in the stream of replication.
 func commandSize(args []string) int {
-	n := len("*\r\n") + len(strconv.Itoa(len(args)))
+	n := 3 + digits(len(args))
 	for _, a := range args {
-		n += len("$\r\n\r\n") + len(strconv.Itoa(len(a))) + len(a)
+		n += 5 + digits(len(a)) + len(a)
 	}
 	return n
+}
+
+func digits(n int) int {
+	d := 1
+	for n >= 10 {
+		n, d = n/10, d+1
+	}
+	return d
 }
 
 // wrote notes that a command changed a key: args go to the replicas.

@@ -10,12 +10,16 @@ type Session struct {
 	s     *Server
 	id    int64
 	send  func([]byte)
-	todo  [][]string // requests
+	in    []byte     // of a request that is not complete
+	todo  [][]string // requests that are
+	wrong error      // of the protocol, behind them
 	out   []byte
 	proto int
+	name  string
 
-	running bool // within Take: pushes to itself go with the replies
+	running bool // within Receive: pushes to itself go with the replies
 	closed  bool
+	closing bool // closed once its replies are sent
 	blocked *blocked
 	written int64 // offset of its last write
 	mayRead bool  // READONLY of a cluster
@@ -48,8 +52,25 @@ func (c *Session) Close() {
 	c.s.sessions = slices.DeleteFunc(c.s.sessions, func(o *Session) bool { return o == c })
 }
 
-// Take runs requests of the client, whose replies are sent together. They may be given to
-// several sessions.
+// Closed tells whether the session has ended: by Close, QUIT or an error of the
+// protocol. The connection is to be closed then.
+func (c *Session) Closed() bool { return c.closed }
+
+// Receive takes bytes of the client, and runs the requests that are complete.
+// Their replies are sent together.
+func (c *Session) Receive(b []byte) {
+	if c.closed {
+		return
+	}
+	c.in = append(c.in, b...)
+	requests, n, err := Parse(string(c.in))
+	c.wrong = err
+	c.in = c.in[:copy(c.in, c.in[n:])]
+	c.todo = append(c.todo, requests...)
+	c.run()
+}
+
+// Take is Receive for requests that were parsed. They may be given to several sessions.
 func (c *Session) Take(requests [][]string) {
 	if !c.closed {
 		c.todo = append(c.todo, requests...)
@@ -59,13 +80,23 @@ func (c *Session) Take(requests [][]string) {
 
 func (c *Session) run() {
 	c.running = true
-	for c.blocked == nil && !c.closed && len(c.todo) > 0 {
+	for c.blocked == nil && !c.closed && !c.closing {
+		if len(c.todo) == 0 {
+			if c.wrong != nil {
+				c.reply(Error("ERR " + c.wrong.Error()))
+				c.closing = true
+			}
+			break
+		}
 		args := c.todo[0]
 		c.todo = c.todo[1:]
 		c.exec(args)
 	}
 	c.running = false
 	c.flush()
+	if c.closing {
+		c.Close()
+	}
 }
 
 // exec runs one request.
@@ -112,10 +143,16 @@ func (c *Session) flush() {
 
 func connectionCommands() []command {
 	return []command{
-		{name: "ping", arity: -1, flags: inSubscribed, run: ping},
-		{name: "hello", arity: -1, flags: noScript | inSubscribed, run: hello},
-		{name: "client", arity: -2, run: noSubcommand},
-		{name: "client|setname", arity: 3, flags: noScript, run: setName},
+		{name: "ping", arity: -1, flags: inSubscribed | sentinelToo, run: ping},
+		{name: "echo", arity: 2, run: func(_ *Server, a []string) any { return a[1] }},
+		{name: "quit", arity: -1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: quit},
+		{name: "reset", arity: 1, flags: needsSession | noScript | noMulti | inSubscribed | sentinelToo, run: reset},
+		{name: "hello", arity: -1, flags: needsSession | noScript | inSubscribed | sentinelToo, run: hello},
+		{name: "select", arity: 2, run: selectDB},
+		{name: "client", arity: -2, flags: sentinelToo, run: noSubcommand},
+		{name: "client|id", arity: 2, flags: needsSession | noScript | sentinelToo, run: func(s *Server, _ []string) any { return s.session.id }},
+		{name: "client|getname", arity: 2, flags: needsSession | noScript | sentinelToo, run: getName},
+		{name: "client|setname", arity: 3, flags: needsSession | noScript | sentinelToo, run: setName},
 	}
 }
 
@@ -125,13 +162,26 @@ func ping(s *Server, a []string) any {
 	if len(a) > 2 {
 		return errArity("ping")
 	}
-	if s.session.proto == 2 && len(s.session.subscribed) > 0 {
+	if s.session != nil && s.session.proto == 2 && len(s.session.subscribed) > 0 {
 		return []any{"pong", strings.Join(a[1:], "")}
 	}
 	if len(a) == 2 {
 		return a[1]
 	}
 	return Status("PONG")
+}
+
+func quit(s *Server, _ []string) any {
+	s.session.closing = true
+	return ok
+}
+
+func reset(s *Server, _ []string) any {
+	c := s.session
+	c.discard()
+	c.mayRead, c.proto, c.name = false, 2, ""
+	c.unsubscribeAll()
+	return Status("RESET")
 }
 
 func hello(s *Server, a []string) any {
@@ -172,9 +222,34 @@ func (s *Server) mode() string {
 	return "standalone"
 }
 
-func setName(_ *Server, a []string) any {
+func selectDB(s *Server, a []string) any {
+	n, valid := parseInt(a[1])
+	switch {
+	case !valid:
+		return errNotInteger
+	case n > 1<<31-1 || n < -1<<31:
+		return Error("ERR value is out of range, value must between -2147483648 and 2147483647")
+	case s.host.Cluster != nil && n != 0:
+		return Error("ERR SELECT is not allowed in cluster mode")
+	case n < 0 || n > 15:
+		return Error("ERR DB index is out of range")
+	case n != 0:
+		return Error("ERR DB index is out of range: the simulated server has one database")
+	}
+	return ok
+}
+
+func getName(s *Server, _ []string) any {
+	if s.session.name == "" {
+		return nil
+	}
+	return s.session.name
+}
+
+func setName(s *Server, a []string) any {
 	if strings.ContainsFunc(a[2], func(r rune) bool { return r < '!' || r > '~' }) {
 		return Error("ERR Client names cannot contain spaces, newlines or special characters.")
 	}
+	s.session.name = a[2]
 	return ok
 }

@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -26,6 +27,14 @@ func (z *sortedSet) score(name string) (float64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// reply is the score of a member, or nil.
+func (z *sortedSet) reply(name string) any {
+	if f, found := z.score(name); found {
+		return Double(f)
+	}
+	return nil
 }
 
 // rank is the place of a member that is there.
@@ -66,8 +75,8 @@ func parseScoreRange(minimum, maximum string) (r scoreRange, valid bool) {
 
 func parseBound(s string) (f float64, open, valid bool) {
 	s, open = strings.CutPrefix(s, "(")
-	f, valid = parseFloat(s)
-	return f, open, valid || s == ""
+	f, valid, _ = strtod(s)
+	return f, open, valid && !math.IsNaN(f) || s == ""
 }
 
 // within is which members have such scores: from place i to before place j.

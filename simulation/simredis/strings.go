@@ -18,10 +18,12 @@ func stringCommands() []command {
 		reads("mget", -2, mget).over(1),
 		writes("mset", -3, mset).over(2),
 		writes("msetnx", -3, mset).over(2),
+		reads("strlen", 2, of(kindString, func(_ *Server, v *value, _ []string) any { return int64(len(v.str)) })),
 		reads("getrange", 4, integers(of(kindString, getRange), 2, 3)),
 		writes("incr", 2, increment(func([]string) int64 { return 1 })),
 		writes("decr", 2, increment(func([]string) int64 { return -1 })),
 		writes("incrby", 3, integers(increment(func(a []string) int64 { return number(a[2]) }), 2)),
+		writes("decrby", 3, integers(decrBy, 2)),
 	}
 }
 
@@ -163,6 +165,13 @@ func getRange(_ *Server, v *value, a []string) any {
 	}
 	i, j := span(from, to, len(v.str))
 	return v.str[i:j]
+}
+
+func decrBy(s *Server, a []string) any {
+	if number(a[2]) == math.MinInt64 {
+		return Error("ERR decrement would overflow")
+	}
+	return increment(func(a []string) int64 { return -number(a[2]) })(s, a)
 }
 
 func increment(by func(a []string) int64) runner {

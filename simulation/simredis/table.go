@@ -20,11 +20,12 @@ func (t *table) get(name string) any {
 	return nil
 }
 
-// all are the names of the fields, each with its value behind it if those are asked for.
-func (t *table) all(values bool) []any {
+func (t *table) all(names, values bool) []any {
 	out := make([]any, 0, 2*len(t.list))
 	for _, f := range t.list {
-		out = append(out, f.name)
+		if names {
+			out = append(out, f.name)
+		}
 		if values {
 			out = append(out, f.value)
 		}

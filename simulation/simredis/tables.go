@@ -15,8 +15,9 @@ func hashCommands() []command {
 		writes("hdel", -3, of(kindHash, deleteMembers)),
 		reads("hlen", 2, of(kindHash, size)),
 		reads("hexists", 3, of(kindHash, contains)),
-		reads("hgetall", 2, of(kindHash, func(_ *Server, v *value, _ []string) any { return Map(v.table.all(true)) })),
-		reads("hkeys", 2, of(kindHash, func(_ *Server, v *value, _ []string) any { return v.table.all(false) })),
+		reads("hgetall", 2, of(kindHash, func(_ *Server, v *value, _ []string) any { return Map(v.table.all(true, true)) })),
+		reads("hkeys", 2, of(kindHash, func(_ *Server, v *value, _ []string) any { return v.table.all(true, false) })),
+		reads("hvals", 2, of(kindHash, func(_ *Server, v *value, _ []string) any { return v.table.all(false, true) })),
 		writes("hincrby", 4, integers(of(kindHash, hincrBy), 3)),
 	}
 }
@@ -25,7 +26,7 @@ func setCommands() []command {
 	return []command{
 		writes("sadd", -3, of(kindSet, sadd)),
 		writes("srem", -3, of(kindSet, deleteMembers)),
-		reads("smembers", 2, of(kindSet, func(_ *Server, v *value, _ []string) any { return Set(v.table.all(false)) })),
+		reads("smembers", 2, of(kindSet, func(_ *Server, v *value, _ []string) any { return Set(v.table.all(true, false)) })),
 		reads("sismember", 3, of(kindSet, contains)),
 		reads("scard", 2, of(kindSet, size)),
 	}

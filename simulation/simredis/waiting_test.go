@@ -42,12 +42,13 @@ func newWaiter(t *testing.T) *waiter {
 		},
 	})
 	w.c = w.Open(func(b []byte) { w.out.Write(b) })
+	t.Cleanup(w.Close)
 	return w
 }
 
 // send returns what the client gets at once.
 func (w *waiter) send(args ...string) string {
-	w.c.Take([][]string{args})
+	w.c.Receive(simredis.AppendCommand(nil, args...))
 	return w.got()
 }
 
@@ -122,6 +123,7 @@ func TestWait(t *testing.T) {
 		w.send("WAIT", "1", "100")
 		w.Crash(true)
 		require.Empty(t, w.got())
+		require.True(t, w.c.Closed())
 		require.Equal(t, "v", w.Do("GET", "k"))
 	})
 }
@@ -133,6 +135,21 @@ func TestBlockingPopEnds(t *testing.T) {
 	require.Equal(t, "*-1\r\n", w.got())
 	require.Equal(t, int64(1), w.Do("RPUSH", "l", "e"), "no session waits any more")
 	require.Equal(t, "*2\r\n$1\r\nl\r\n$1\r\ne\r\n", w.send("BLPOP", "l", "1"))
+}
+
+// What a client sends in pieces is the same as what it sends at once.
+func TestReceivePieces(t *testing.T) {
+	all := simredis.AppendCommand(nil, "SET", "k", "v\r\nw")
+	all = simredis.AppendCommand(all, "PING")
+	all = simredis.AppendCommand(all, "GET", "k")
+	w := newWaiter(t)
+	for i := range all {
+		w.c.Receive(all[i : i+1])
+	}
+	require.Equal(t, "+OK\r\n+PONG\r\n$4\r\nv\r\nw\r\n", w.got())
+	w.c.Receive([]byte("*1\r\nPING\r\n"))
+	require.Equal(t, "-ERR Protocol error: expected '$', got 'P'\r\n", w.got())
+	require.True(t, w.c.Closed())
 }
 
 func FuzzParse(f *testing.F) {

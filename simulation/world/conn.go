@@ -171,6 +171,9 @@ func (c *conn) inquires(names []string) bool {
 func (c *conn) serve(requests [][]string) {
 	c.w.counts.Requests++
 	c.session.Take(requests)
+	if c.session.Closed() {
+		c.reset()
+	}
 }
 
 // reply sends to the client what the server has for it.

@@ -148,7 +148,7 @@ func (w *World) Start() error {
 	return nil
 }
 
-// Close ends what Start began.
+// Close ends what Start began, and frees the servers' memory.
 func (w *World) Close() {
 	w.mu.Lock()
 	driven := w.stopped != nil && !w.over
@@ -158,6 +158,11 @@ func (w *World) Close() {
 	w.mu.Unlock()
 	if driven {
 		<-w.stopped
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		n.server.Close()
 	}
 }
 
