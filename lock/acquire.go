@@ -347,7 +347,11 @@ func (g *grant) withdraw(ctx context.Context, granted bool) error {
 // withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
 // the grant is asked for, that is a task, which Close awaits also where it was called before.
 func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
-	same := *g
+	// And nothing that an extension or a release may be changing: the hold may be lost while one is under way.
+	same := grant{
+		object: g.object, identity: identity{request: g.request, owner: g.owner, copied: g.copied},
+		lease: g.lease, watched: g.watched, waits: g.waits, pending: g.pending, round: g.round, late: g.late,
+	}
 	run(func() {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
 		for _, pause := range copiesComeLate {

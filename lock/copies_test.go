@@ -266,6 +266,26 @@ func TestReleaseWithoutAnAnswer(t *testing.T) {
 	leaves(t, s.Client(t, nil), h, false)
 }
 
+// A hold is lost while its extension is under way: what is taken back then shares nothing with the extension, which the
+// race detector would say.
+func TestHoldThatIsLostDuringAnExtension(t *testing.T) {
+	t.Parallel()
+	c, link, rdb := linked(t)
+	h, err := c.Acquire(t.Context(), "orders", Options{Lease: 300 * time.Millisecond})
+	require.NoError(t, err)
+	grantOf(t, h).copied = true
+	held, deliver := link.HoldReplies(scripts()["extend"].Digest())
+	defer deliver()
+	extended := make(chan error, 1)
+	go func() { extended <- h.Extend(t.Context(), time.Minute) }()
+	<-held
+	<-h.Lost()
+	mark := keysOf(defaultPrefix, "orders").mark(h.Lease().Request)
+	redistest.Await(t, "the mark of the withdrawal", func() bool { return rdb.Exists(t.Context(), mark).Val() == 1 })
+	deliver()
+	require.Error(t, <-extended)
+}
+
 // moved is what a server of a cluster says that doesn't have the key any more.
 type moved struct{}
 
