@@ -43,7 +43,7 @@ type seatState int
 
 const (
 	absent  seatState = iota // nothing is there, nor on its way
-	unknown                  // the answer was lost, or a copy may be on its way
+	unknown                  // the answer was lost or strange, or a copy may be on its way
 	present
 	ended // a release was answered
 )
@@ -141,7 +141,7 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	switch {
 	case granted:
 		s.state = present
-	case s.copied && s.state != present, err == nil && s.copied:
+	case s.state != present && (s.copied || transport.MayArrive(err)), err == nil && s.copied:
 		s.state = unknown
 	case err == nil:
 		s.state = absent

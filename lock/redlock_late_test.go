@@ -265,3 +265,45 @@ func TestRedlockLateReleaseWhoseAnswersAreLost(t *testing.T) {
 		<-d
 	}
 }
+
+// stranger makes replies strange that say yes, as a hook or a proxy may.
+type stranger struct{}
+
+func (stranger) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (stranger) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (stranger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if c, ok := cmd.(interface {
+				Val() any
+				SetVal(v any)
+			}); ok && c.Val() == int64(1) {
+				c.SetVal("strange")
+			}
+		}
+		return err
+	}
+}
+
+// A reply that says neither yes nor no may be that of a server which granted the lock: it is taken back there.
+func TestRedlockTakesBackWhatAStrangeReplyMayHide(t *testing.T) {
+	t.Parallel()
+	var servers []redis.UniversalClient
+	for range 2 {
+		rdb := redistest.Start(t).Client(t, nil)
+		require.NoError(t, rdb.Set(t.Context(), "lock:{orders}", "held other other", time.Minute).Err())
+		servers = append(servers, rdb)
+	}
+	third := redistest.Start(t)
+	rdb := third.Client(t, nil)
+	rdb.AddHook(stranger{})
+	r, err := NewRedlock(append(servers, rdb), RedlockConfig{NodeTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Acquire(t.Context(), "orders", Options{Lease: time.Minute})
+	require.ErrorIs(t, err, ErrNotAcquired)
+	r.Close()
+	require.Len(t, redistest.Fields(t.Context(), t, third.Client(t, nil), "lock:{orders}"), 0)
+}
