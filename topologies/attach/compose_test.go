@@ -126,6 +126,7 @@ func TestComposeProjectsKeepTheContract(t *testing.T) {
 				t.Run("put back", func(t *testing.T) { putsBack(t, b) })
 			case topologies.Sentinels, topologies.Cluster:
 				if name == topologies.Sentinels {
+					t.Run("armed", func(t *testing.T) { replacesOneMaster(t, b) })
 					t.Run("called off", func(t *testing.T) { restoresWhatWasCalledOff(t, p, b) })
 				}
 				t.Run("peers are counted", func(t *testing.T) { countsPeers(t, b, name) })
@@ -179,6 +180,39 @@ func (p project) leader(t *testing.T) string {
 	require.NoError(t, err)
 	said := m.(map[any]any)
 	return fmt.Sprint(said["down-after-milliseconds"], " ", said["quorum"])
+}
+
+// replacesOneMaster checks that a sentinel that was made quick gives the new master the time to answer
+// that it needs to dial it, also if it stays quick for longer than it should.
+func replacesOneMaster(t *testing.T, b attach.Backend) {
+	t.Helper()
+	d, err := b.Start(within(t), topologies.Topology{Name: topologies.Sentinels})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	ctx := within(t)
+	shard := d.Topology().Shards()[0]
+	old := topologiestest.MasterOf(ctx, t, d, shard)
+	leader := d.Server("sentinel-3").Observer()
+	events := leader.Subscribe(ctx, "+switch-master")
+	defer events.Close()
+	require.NoError(t, d.Arm(ctx))
+	require.NoError(t, d.Server(old).Kill(ctx))
+	event, err := events.ReceiveMessage(ctx)
+	require.NoError(t, err)
+	var port string
+	require.NoError(t, await.Until(ctx, func() error {
+		said, err := leader.Do(ctx, "SENTINEL", "MASTER", "mymaster").Result()
+		if err == nil {
+			m := said.(map[any]any)
+			if port = m["port"].(string); m["flags"] != "master" {
+				err = fmt.Errorf("it has flags %v", m["flags"])
+			}
+		}
+		return err
+	}))
+	require.True(t, strings.HasSuffix(event.Payload, " "+port), "%s, then the master at %s", event.Payload, port)
+	require.NoError(t, d.Disarm(ctx))
+	require.NoError(t, d.Server(old).Restart(ctx))
 }
 
 // restoresWhatWasCalledOff checks that Close lets everything run again that was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,10 +20,13 @@ import (
 const defaultMasterName = "mymaster"
 
 // disarmed and armed are the down-after-milliseconds of the sentinels: so slow
-// that nothing fails over by itself, and as quick as is reliable.
+// that nothing fails over by itself, and as quick as is reliable. Sentinels that we did not
+// tune dial a new master up to a ping period of a second after they took it for one, and would
+// declare it down before.
 const (
-	disarmed = "60000"
-	armed    = 300
+	disarmed     = "60000"
+	armed        = 300
+	armedForeign = 2000
 )
 
 // sentinels vote about the one master that they watch.
@@ -53,24 +57,32 @@ func (s *sentinels) leads() string {
 
 // votes leaves out sentinels that do not answer; they count for the majority.
 func (s *sentinels) votes(ctx context.Context, _ string) (votes map[string]int, majority int) {
+	s.calm(ctx)
 	votes = map[string]int{}
 	for _, name := range s.names() {
 		if master, err := s.masterOf(ctx, name); err == nil {
 			votes[master]++
-			if name == s.leads() {
-				s.calm(ctx, master)
-			}
 		}
 	}
 	return votes, len(s.names())/2 + 1
 }
 
-// calm disarms the leader as soon as it has another master than it was armed for: the others
-// may take a second to agree, in which it would replace the new one, too, on a busy machine.
-func (s *sentinels) calm(ctx context.Context, master string) {
+// calm disarms the leader as soon as it has chosen a replica to promote, which nothing calls off.
+// Until it takes that one for the master it waits for two INFOs or more, of a second each. After that,
+// one late PONG on a busy machine would make it replace the new master, too.
+func (s *sentinels) calm(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.before != nil && master != s.replacing && s.set(ctx, s.before["down-after-milliseconds"], s.before["quorum"]) == nil {
+	if s.before == nil {
+		return
+	}
+	master, err := s.masterOf(ctx, s.leads())
+	chosen := err == nil && master != s.replacing
+	if !chosen {
+		replicas, _ := AskSentinel(ctx, s.leader(), "REPLICAS", s.parts.MasterName)
+		chosen = slices.ContainsFunc(replicas, func(r map[string]string) bool { return strings.Contains(r["flags"], "promoted") })
+	}
+	if chosen && s.set(ctx, s.before["down-after-milliseconds"], s.before["quorum"]) == nil {
 		s.before, s.replacing = nil, ""
 	}
 }
@@ -200,18 +212,22 @@ func (s *sentinels) tell(ctx context.Context, name string, settings ...any) erro
 	return nil
 }
 
-// arm makes the leader declare the master down after 300 ms without the
+// arm makes the leader quick to declare the master down, without the
 // others' opinion. Electing itself still takes a majority. A replica whose link to the master was down for more than ten
 // times as long before that is never promoted (Redis, sentinelSelectSlave): where links are cut, the leader gets twice the patience that takes.
 func (s *sentinels) arm(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	downAfter := armed
+	quick := armed
+	if s.parts.Foreign {
+		quick = armedForeign
+	}
+	downAfter := quick
 	err := patiently(ctx, func() error {
 		replicas, err := AskSentinel(ctx, s.leader(), "REPLICAS", s.parts.MasterName)
 		for _, r := range replicas {
 			cut, _ := strconv.Atoi(r["master-link-down-time"]) // of one with a link it is 0
-			downAfter = max(downAfter, armed+cut/5)
+			downAfter = max(downAfter, quick+cut/5)
 		}
 		if err == nil && s.before == nil {
 			s.before, err = s.watches(ctx, s.leads())
