@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -143,7 +142,7 @@ func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, o
 // InGo is a check that asks a lock in Go by itself, on servers without keys.
 func InGo(name string, ask func(context.Context, lock.Locker) error) Check {
 	return Check{Name: name, play: func(p *play) {
-		for _, server := range p.d.Topology().Of(topologies.Redis) {
+		for _, server := range p.d.Topology().Of(topologies.Redis) { // a check that is made again has left some
 			p.must(p.d.Server(server).Observer().FlushAll(p.ctx).Err())
 		}
 		l, _ := p.a.(lockInGo)
@@ -207,79 +206,57 @@ func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) e
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(whole)
-	defer stop()
-	came := make([]chan Outcome, len(checks)) // closed without an outcome where a check was not made
-	for i := range came {
-		came[i] = make(chan Outcome, 1)
-	}
-	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
-	ends := func(i int, o Outcome) bool {
-		return errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone
-	}
-	passed := make(chan struct{}) // by the first
-	ended := make(chan error, 1)
+	backend, end := harness.Pool(r.backend)
 	var mu sync.Mutex // one check after the other ends
-	go func() {
-		ended <- r.lend(ctx, t, len(checks), func(d topologies.Deployment, i int) {
-			if alone && i > 0 {
-				select {
-				case <-passed:
-				case <-ctx.Done():
-					return
-				}
-			}
-			o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Wrong != nil && ctx.Err() != nil { // it was cut short
-				return
-			}
-			came[i] <- o
-			if ends(i, o) {
-				stop()
-			} else if i == 0 {
-				close(passed)
-			}
-		})
-		for _, c := range came {
-			close(c)
+	came, told := make([]*Outcome, len(checks)), 0
+	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
+	one := func(ctx context.Context, i int) error {
+		if ctx.Err() != nil {
+			return nil
 		}
-	}()
-	left, hopeless := 0, false
-	for i, c := range came {
-		o, made := <-c
-		if !made {
+		d, err := backend.Start(ctx, t)
+		if err != nil {
+			return err
+		}
+		o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
+		if err := d.Close(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Wrong != nil && ctx.Err() != nil { // it was cut short
+			return nil
+		}
+		for came[i] = &o; told < len(came) && came[told] != nil; told++ {
+			tell(*came[told])
+		}
+		if errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone {
+			return ErrHopeless
+		}
+		return nil
+	}
+	lanes, ctx := errgroup.WithContext(whole)
+	lanes.SetLimit(r.lanes)
+	from := 0
+	if alone {
+		from, err = 1, one(whole, 0)
+	}
+	for i := from; i < len(checks) && err == nil; i++ {
+		lanes.Go(func() error { return one(ctx, i) })
+	}
+	err = cmp.Or(err, lanes.Wait(), end())
+	left := 0
+	for _, o := range came[told:] {
+		if o == nil {
 			left++
-			continue
+		} else {
+			tell(*o)
 		}
-		tell(o)
-		hopeless = hopeless || ends(i, o)
 	}
-	if err := <-ended; !hopeless || whole.Err() != nil {
-		return err
+	if errors.Is(err, ErrHopeless) && whole.Err() == nil {
+		return fmt.Errorf("the other %d checks were not made: %w", left, err)
 	}
-	return fmt.Errorf("the other %d checks were not made: %w", left, ErrHopeless)
-}
-
-// lend starts a topology some times, and does something n times, as often at a time as there are lanes. One after the
-// other is given each number from 0.
-func (r runner) lend(ctx context.Context, t topologies.Topology, n int, do func(d topologies.Deployment, i int)) error {
-	var begun atomic.Int64
-	var lanes errgroup.Group
-	for range min(r.lanes, n) {
-		lanes.Go(func() error {
-			d, err := r.backend.Start(ctx, t)
-			if err != nil {
-				return err
-			}
-			for i := int(begun.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(begun.Add(1)) - 1 {
-				do(d, i)
-			}
-			return d.Close()
-		})
-	}
-	return errors.Join(lanes.Wait(), ctx.Err())
+	return cmp.Or(whole.Err(), err)
 }
 
 // repeat makes a check until it comes to something. What is wrong for certain is told at once.
