@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -135,7 +133,7 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 		}
 	}
 	if !st.lock.Connects {
-		setup, err := st.setup(*at)
+		setup, err := st.setup(zone)
 		if err != nil {
 			return nil, err
 		}
@@ -246,31 +244,21 @@ const WorkerCommand = "scenario-client"
 // setupVariable has the [workerSetup] of such a process.
 const setupVariable = "LOCKCHAOS_CLIENT"
 
-// A workerSetup is what a client's process makes its lock of: the client
-// options of its zone, as far as our own servers have them.
+// A workerSetup is what a client's process is told of its lock beside what hello says.
 type workerSetup struct {
-	LockOptions
-	Place
-
-	Lock      string
-	Permits   int
-	Addresses []string
-	Cluster   bool
-	Retries   int
-	PoolSize  int
+	Lock              string
+	Acks, Permits     int
+	Retries, PoolSize int
 }
 
-// setup is that of the lock under test, for a client at a place. A client can't have clients of its own: a program that does
+// setup is that of the lock under test, for a client of a zone. A client can't have clients of its own: a program that does
 // not know that it is to be one would never come to an end.
-func (st *Session) setup(at Place) (json.RawMessage, error) {
+func (st *Session) setup(zone string) (json.RawMessage, error) {
 	if os.Getenv(setupVariable) != "" {
 		return nil, fmt.Errorf("this is such a client itself (%s is set)", setupVariable)
 	}
-	options := st.clientOptions(at.Zone)
-	return json.Marshal(workerSetup{
-		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
-		Cluster: options.IsClusterMode, Retries: options.MaxRetries, PoolSize: options.PoolSize,
-	})
+	o := st.clientOptions(zone)
+	return json.Marshal(workerSetup{st.lock.Name, st.options.ReplicaAcks, st.options.Permits, o.MaxRetries, o.PoolSize})
 }
 
 // ServeWorker is the process of a client of a scenario, a driver of one of the locks. It speaks over the socket of drivers.
@@ -283,16 +271,5 @@ func ServeWorker(ctx context.Context, _ io.Reader, _ io.Writer, locks Locks) err
 	if err != nil {
 		return err
 	}
-	return serve(ctx, l, "", func(driver.Session) workerSetup { return s })
-}
-
-func (s workerSetup) open(l LockSpec) (lock.Locker, func(), error) {
-	dialer := net.Dialer{Timeout: s.Timeout}
-	o, at := s.LockOptions, s.Place
-	at.Dial = dialer.DialContext
-	o.Permits, o.At = s.Permits, &at
-	options := topologies.OnceOptions(s.Timeout)
-	options.Addrs, options.MasterName, options.IsClusterMode, options.Dialer = s.Addresses, s.Master, s.Cluster, dialer.DialContext
-	options.MaxRetries, options.PoolSize = s.Retries, s.PoolSize
-	return l.Connect(l.Begin(), options, o)
+	return serve(ctx, l, "", s)
 }
