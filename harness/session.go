@@ -95,7 +95,7 @@ type Session struct {
 	options    LockOptions
 	open       Opener           // of that lock, in this run
 	before     map[string]int64 // requests over the links of clients, before that lock was opened
-	footprint  *Footprint       // of that lock, where the run learnt it; else nil
+	footprint  Footprint        // of that lock
 	stopWatch  func()
 	closers    []func()
 	apart      map[string]faults.ClientProcess // clients that are processes of their own
@@ -250,6 +250,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
+	st.footprint.Commands = sent(usual, sent(l.Sends, nil))
 	st.before, _ = Requests(st.deployment)
 	if l.Lease > 0 || !l.Connects { // else a driver has another one than it is told of
 		st.run.Watchdog = l.LeaseOf(0, o.Watchdog)
@@ -269,8 +270,8 @@ func (st *Session) Declare(names ...string) {
 	}
 	for _, name := range names {
 		st.keys[name] = l.KeyOf(name)
-		if st.footprint != nil {
-			st.keys[name] = st.footprint.KeysOf(name)[0]
+		if keys := st.footprint.KeysOf(name); len(keys) > 0 {
+			st.keys[name] = keys[0]
 		}
 		st.recorder.Record(history.Event{
 			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
