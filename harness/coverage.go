@@ -75,7 +75,7 @@ func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step
 			}
 		}
 	case spec.OnLinks():
-		chosen, err := concerned(t, spec, s)
+		chosen, err := spec.LinksOf(t, s)
 		if err != nil {
 			return d, nil
 		}

@@ -99,14 +99,6 @@ func CheckStep(t topologies.Topology, p ResourceConfig, step faults.Step) error 
 	return spec.Validate(t, step)
 }
 
-// concerned are the links that a step's fault is put on.
-func concerned(t topologies.Topology, spec faults.Spec, s faults.Step) ([]topologies.Link, error) {
-	if _, ok := toResource(s.Target); ok {
-		return t.Select(string(topologies.Client)) // its own are as these
-	}
-	return spec.LinksOf(t, s)
-}
-
 // resolve is what a target means now, the server of a lock or the zone of a client that holds one. Of several locks, each
 // fault has another.
 func (st *Session) resolve(ctx context.Context, target string) (string, error) {

@@ -163,10 +163,8 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		s.Params[ParamKey] = st.keyOf(key)
 	}
 	at := site(st.deployment)
-	if st.footprint != nil {
-		at.Scripts = maps.Clone(at.Scripts)
-		maps.Copy(at.Scripts, st.footprint.Scripts())
-	}
+	at.Scripts = maps.Clone(at.Scripts)
+	maps.Copy(at.Scripts, st.footprint.Scripts())
 	at.Clients, at.ClientClocks = st.apart, map[string]faults.ClientClock{}
 	for _, zone := range st.deployment.Topology().Of(topologies.Zone) {
 		if clock := st.clocks.Of(zone); clock != nil {
@@ -220,7 +218,7 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 	}
 	st.landed(ctx, e, observed(a.target, effect))
 	st.recordRequests(a.step, 1)
-	if injection.OneShot {
+	if a.spec.OneShot() {
 		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
 	}
 }

@@ -45,25 +45,9 @@ func impossible(found []reason) error {
 	return errors.Join(errs...)
 }
 
-// Possible refuses faults that a deployment can't have, before anything is
-// done to it.
-func Possible(d topologies.Deployment, asked []string) error {
-	var cant []reason
-	for _, name := range asked {
-		if err := lack(d, name); err != nil {
-			cant = append(cant, reason{name, err.Error()})
-		}
-	}
-	return impossible(cant)
-}
-
-// lack is what a deployment lacks for a fault; an unknown one is reported where it is asked for.
-func lack(d topologies.Deployment, fault string) error {
-	spec, err := faults.ByName(fault)
-	if err != nil {
-		return nil //nolint:nilerr // see above
-	}
-	return spec.Lacks(d)
+// Possible refuses steps that a deployment can't have, before anything is done to it.
+func Possible(d topologies.Deployment, steps ...faults.Step) error {
+	return impossible(cant(d, steps...))
 }
 
 // checkPlan joins what is wrong with a plan that was given.
@@ -181,11 +165,14 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 	return impossible(cant)
 }
 
-// cant says which steps a deployment can't have, and why.
+// cant says which steps a deployment can't have, and why. The links of the protected resource are no links of it.
 func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 	for _, step := range plan {
-		err := lack(d, step.Fault)
+		spec, err := faults.ByName(step.Fault)
 		if err == nil {
+			err = spec.Lacks(d)
+		}
+		if _, other := toResource(step.Target); err == nil && !other && spec.Target != faults.AtClient {
 			step.Target = faults.SomeTarget(d.Topology(), step.Target)
 			_, err = faults.New(site(d), step)
 		}
@@ -202,19 +189,6 @@ func (p ResourceConfig) startable(backend string) error {
 		return nil
 	}
 	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
-}
-
-// CheckLinks refuses a fault of links of which none can be broken.
-func CheckLinks(d topologies.Deployment, step faults.Step) error {
-	spec, err := faults.ByName(step.Fault)
-	if err != nil || !spec.OnLinks() {
-		return err
-	}
-	links, err := concerned(d.Topology(), spec, step)
-	if err == nil && !slices.ContainsFunc(links, func(l topologies.Link) bool { return d.Proxy(l.Name()) != nil }) {
-		err = fmt.Errorf("%s: nothing can be done to %s here", step.Fault, step.Target)
-	}
-	return err
 }
 
 // CheckServers refuses servers that are not as was asked for: fewer replicas than are to acknowledge a grant, or other
