@@ -37,6 +37,8 @@ const (
 	limit = 30 * time.Second
 	// serverTimeout is for how long a driver should wait for a server.
 	serverTimeout = 2 * time.Second
+	// mostLogged is how much is kept of the end of the logs of a check, in bytes.
+	mostLogged = 16 << 10
 	// tries is how often at the most a check is made that comes to nothing, each time with twice the time for leases and
 	// servers: a driver may start a program for each request, on a machine that has others to do.
 	tries = 3
@@ -145,8 +147,7 @@ func InGo(name string, ask func(context.Context, lock.Locker) error) Check {
 		for _, server := range p.d.Topology().Of(topologies.Redis) { // a check that is made again has left some
 			p.must(p.d.Server(server).Observer().FlushAll(p.ctx).Err())
 		}
-		l, _ := p.a.(lockInGo)
-		p.must(ask(p.ctx, l.Locker))
+		p.must(ask(p.ctx, p.a.lock))
 	}}
 }
 
@@ -264,12 +265,12 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, fmt.Errorf("the check took longer than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", checkLimit))
 	defer cancel()
 	o := Outcome{Check: c}
-	var log tail
 	begin := time.Now()
 	for try, again := 1, true; again; try++ {
 		tried := time.Now()
-		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1), log: &log}
+		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1)}
 		o.Skipped, o.Wrong = p.once(r.open, c)
+		o.Log += p.logs[0].String() + p.logs[1].String() + p.notes.String()
 		again = try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
 		again = again && open(o.Wrong) && limited.Err() == nil
 		switch {
@@ -283,7 +284,7 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 			o.Wrong = fmt.Errorf("%w\nto change: %s", o.Wrong, c.change)
 		}
 	}
-	o.Log = log.text()
+	o.Log = o.Log[max(0, len(o.Log)-mostLogged):]
 	return o
 }
 
@@ -291,7 +292,7 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 func (p *play) once(start opener, c Check) (skipped bool, wrong error) {
 	zones := p.d.Topology().Of(topologies.Zone)
 	for i, at := range []*subject{&p.a, &p.b} {
-		one, end, err := start(p.d, zones[i%len(zones)], p.timeout, p.log)
+		one, end, err := start(p.d, zones[i%len(zones)], p.timeout, &p.logs[i])
 		if err != nil {
 			return false, err
 		}
@@ -301,29 +302,9 @@ func (p *play) once(start opener, c Check) (skipped bool, wrong error) {
 	if c.needs != nil && !c.needs(p.promises()) {
 		return true, nil
 	}
-	return false, cmp.Or(p.made(c.play), errors.Join(p.a.Err(), p.b.Err()))
-}
-
-// A tail keeps the end of a log.
-type tail struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-// mostKept is how much a tail keeps, in bytes.
-const mostKept = 16 << 10
-
-// Write adds to the log.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b...)
-	t.kept = t.kept[max(0, len(t.kept)-mostKept):]
-	return len(b), nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.kept)
+	wrong = p.made(c.play)
+	if p.a.driver != nil {
+		wrong = cmp.Or(wrong, errors.Join(p.a.driver.Err(), p.b.driver.Err()))
+	}
+	return false, wrong
 }
