@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/driver"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
@@ -35,9 +34,6 @@ type Client struct {
 // Client opens a client of a script in a zone, as a process of its own if it is to be
 // apart.
 func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (*Client, error) {
-	if st.run.Clients == nil {
-		st.run.Clients = map[string]string{}
-	}
 	st.run.Clients[name] = zone
 	c := &Client{ended: make(chan struct{})}
 	var locker lock.Locker
@@ -70,22 +66,25 @@ func (c *Client) Do(ctx context.Context, a workload.Act, r workload.Resource) (h
 	defer c.mu.Unlock()
 	outcome, err := c.Client.Do(ctx, a, r)
 	if lost := c.LostUnleased(); lost != nil && a.Do == workload.DoAsk {
-		c.watching.Go(func() { c.watch(lost) })
+		c.watching.Go(func() { _ = c.notice(context.Background(), lost) }) //nolint:contextcheck // it outlives the request
 	}
 	return outcome, err
 }
 
-// watch notices that the hold is lost, unless it is released before.
-func (c *Client) watch(lost <-chan struct{}) {
+// notice waits until a hold is lost, and records that the client was told, unless it has another one by then.
+func (c *Client) notice(ctx context.Context, lost <-chan struct{}) error {
 	select {
 	case <-lost:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.LostUnleased() == lost {
+		if c.Lost() == lost {
 			c.NoticeLost()
 		}
 	case <-c.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("it was not told that it lost its hold: %w", context.Cause(ctx))
 	}
+	return nil
 }
 
 // AwaitLost waits until the client is told that it lost what it was granted last.
@@ -96,15 +95,7 @@ func (c *Client) AwaitLost(ctx context.Context) error {
 	if lost == nil {
 		return errors.New("it was granted nothing that it could lose")
 	}
-	select {
-	case <-lost:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.NoticeLost()
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("it was not told that it lost its hold: %w", context.Cause(ctx))
-	}
+	return c.notice(ctx, lost)
 }
 
 // A process is that of a client: a driver, which faults stop and kill.
@@ -150,9 +141,6 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 	c.process.program, _ = locker.(*program) // as all of them are
 	if at.Own {
 		_, err = c.process.Do(ctx, "open") // its lock, for which the first request need not wait then
-	}
-	if st.apart == nil {
-		st.apart = map[string]faults.ClientProcess{}
 	}
 	st.apart[name] = c.process
 	return locker, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/traffic"
@@ -20,19 +19,13 @@ import (
 // ParamKey is the parameter that names a key, or a lock, of a slot.
 const ParamKey = "key"
 
-// scriptNames are the names of our locks' scripts, by their digests, which are
-// worked out once.
-var scriptNames = sync.OnceValue(func() map[string]string { //nolint:gochecknoglobals // a constant
-	byDigest := map[string]string{}
-	for name, source := range lock.Scripts() {
-		byDigest[faults.ScriptDigest(source)] = name
-	}
-	return byDigest
-})
-
-// site is where the faults of a deployment happen.
+// site is where the faults of a deployment happen. Those of messages know the scripts of our locks by their names.
 func site(d topologies.Deployment) faults.Site {
-	return faults.Site{Deployment: d, Scripts: scriptNames()}
+	scripts := map[string]string{}
+	for name, source := range lock.Scripts() {
+		scripts[faults.ScriptDigest(source)] = name
+	}
+	return faults.Site{Deployment: d, Scripts: scripts}
 }
 
 // instrumented is the backend for a run with these faults: where they interfere

@@ -29,19 +29,16 @@ type reason struct{ what, why string }
 
 // impossible joins them, each with all that it is the reason of, in order of name.
 func impossible(found []reason) error {
-	var errs []error
-	found = slices.SortedStableFunc(slices.Values(found), func(a, b reason) int { return cmp.Compare(a.what, b.what) })
-	for len(found) > 0 {
-		why := found[0].why
-		var what []string
-		found = slices.DeleteFunc(found, func(r reason) bool {
-			if r.why == why && !slices.Contains(what, r.what) {
-				what = append(what, r.what)
-			}
-			return r.why == why
-		})
-		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(what, ", "), ErrImpossible, why))
+	by := map[string][]string{}
+	for _, r := range found {
+		by[r.why] = append(by[r.why], r.what)
 	}
+	var errs []error
+	for why, what := range by {
+		slices.Sort(what)
+		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(slices.Compact(what), ", "), ErrImpossible, why))
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
@@ -181,14 +178,6 @@ func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 		}
 	}
 	return found
-}
-
-// startable refuses a resource on a server of its own where none can be started.
-func (p ResourceConfig) startable(backend string) error {
-	if p.Kind != ResourceRedis || backend != attached {
-		return nil
-	}
-	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
 }
 
 // CheckServers refuses servers that are not as was asked for: fewer replicas than are to acknowledge a grant, or other

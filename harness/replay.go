@@ -33,7 +33,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length, Recorded: s.Recorded,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
 		Plan:     append(faults.Schedule{}, run.Plan...),
-		foreign:  run.Backend == attached,
+		foreign:  run.Backend == history.Attached,
 	}
 	if unknown != nil {
 		return r, unknown

@@ -67,9 +67,6 @@ func (p ResourceConfig) Validate(l LockSpec) error {
 // resourceTimeout is how long a client of a resource's server waits for a reply.
 const resourceTimeout = 10 * time.Second
 
-// attached is what the record calls the backend that starts nothing.
-const attached = "attach"
-
 // keep records what the resources of a run saw, and ends them.
 func (st *Session) keep(ctx context.Context) error {
 	if st.resources == nil {
