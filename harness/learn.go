@@ -72,7 +72,7 @@ func (f Footprint) KeysOf(name string) []string {
 }
 
 // HeldOn reports whether a server has a key of the lock of that name. It can't tell
-// whose grant that is of. It suits [LockSpec.HeldOn] where one client acts.
+// whose grant that is of. It suits scripts in which one client acts.
 func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ string) (bool, error) {
 	there, err := thereOn(ctx, server, server.Options().ReadTimeout, name)
 	return slices.ContainsFunc(f.KeysOf(name), func(k string) bool { return slices.Contains(there, k) }), err
@@ -416,8 +416,6 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 // can be asked.
 func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
 	switch {
-	case st.lock.HeldOn != nil:
-		return st.lock.HeldOn(ctx, server, name, owner)
 	case st.lock.HolderOn != nil:
 		holder, err := st.lock.HolderOn(ctx, server, name)
 		return err == nil && holder == owner, err

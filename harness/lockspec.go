@@ -58,13 +58,12 @@ type LockSpec struct {
 	// Key is a key in the slot of the lock of that name; all keys of a lock share
 	// one slot of a cluster. Nil: the name itself, as the hash tag of its keys.
 	Key func(name string) string
-	// HeldOn reports whether a server says that the owner holds the lock of that
-	// name. Nil: scripts that require it learn the keys of the lock in a warm-up, and
-	// a key that is there means that the lock is held.
-	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
 	// HolderOn names the owner that holds the lock of that name, as a server says;
-	// empty for none. It stands for HeldOn where a key tells whose it is.
+	// empty for none. Nil: scripts that require a hold learn the keys of the lock in a warm-up, and
+	// a key that is there means that the lock is held.
 	HolderOn func(ctx context.Context, server *redis.Client, name string) (string, error)
+	// LooksLeft says that a request that was refused is to have left nothing of its owner, which HolderOn shows.
+	LooksLeft bool
 
 	// Foreign says that the lock is of another library: a run learns in a warm-up
 	// which keys and commands it uses, and aims faults at those. See [Learn].
@@ -228,9 +227,6 @@ func (l LockSpec) onRedis() bool {
 // Exclusive reports whether one owner at a time holds the lock, in whatever way it
 // is asked for.
 func (l LockSpec) Exclusive() bool { return cmp.Or(l.Kind, history.KindMutex) == history.KindMutex }
-
-// Tells reports whether servers can be asked which owner holds the lock.
-func (l LockSpec) Tells() bool { return l.HeldOn != nil || l.HolderOn != nil }
 
 // KeyOf is a key in the slot of the lock of that name.
 func (l LockSpec) KeyOf(name string) string {

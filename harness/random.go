@@ -253,7 +253,7 @@ func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
 		if zone.Locker, err = st.locker(name); err != nil {
 			return nil, err
 		}
-		if st.lock.LooksLeft() {
+		if st.lock.LooksLeft {
 			zone.Refused = st.refused
 		}
 		zone.Granted = st.grants.in(name)

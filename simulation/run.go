@@ -265,7 +265,7 @@ func (d *deployment) open(open harness.Opener, config workload.Config) ([]worklo
 			resources[name] = reached{r, z}
 		}
 		zone := workload.Zone{Name: z.Name(), Locker: locker, NodeName: d.NodeName, Resources: resources}
-		if d.lock.LooksLeft() {
+		if d.lock.LooksLeft {
 			zone.Refused = d.refused
 		}
 		zones = append(zones, zone)
