@@ -7,6 +7,7 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/promises"
+	"github.com/lockchaos/lockchaos/workload"
 )
 
 // Judge judges a recorded run by [checker.CheckRun], with what its workload has to
@@ -21,7 +22,7 @@ func meets(run history.Run) []string {
 	if run.Scenario != "" {
 		return nil
 	}
-	kinds, _ := parseWorkload(run.Workload) // one that another version knew asks for nothing here
+	kinds, _ := workload.Parse(run.Workload) // one that another version knew asks for nothing here
 	var all []string
 	for _, k := range kinds {
 		for _, m := range k.Meets {

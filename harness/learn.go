@@ -71,13 +71,6 @@ func (f Footprint) KeysOf(name string) []string {
 	return names.Of(f.Keys, func(k string) string { return strings.ReplaceAll(k, namePart, name) })
 }
 
-// HeldOn reports whether a server has a key of the lock of that name. It can't tell
-// whose grant that is of. It suits scripts in which one client acts.
-func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ string) (bool, error) {
-	there, err := thereOn(ctx, server, server.Options().ReadTimeout, name)
-	return slices.ContainsFunc(f.KeysOf(name), func(k string) bool { return slices.Contains(there, k) }), err
-}
-
 // Scripts are the names of scripts, by their SHA-1: what they are for.
 func (f Footprint) Scripts() map[string]string {
 	byDigest := map[string]string{}
@@ -413,14 +406,15 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 }
 
 // HeldOn reports whether a server says that the owner holds the lock, as far as it
-// can be asked.
+// can be asked: keys that were learnt can't tell whose grant they are of.
 func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
 	switch {
 	case st.lock.HolderOn != nil:
 		holder, err := st.lock.HolderOn(ctx, server, name)
 		return err == nil && holder == owner, err
 	case st.footprint.Keys != nil:
-		return st.footprint.HeldOn(ctx, server, name, owner)
+		there, err := thereOn(ctx, server, server.Options().ReadTimeout, name)
+		return slices.ContainsFunc(st.footprint.KeysOf(name), func(k string) bool { return slices.Contains(there, k) }), err
 	default:
 		return false, errors.New("the keys of the lock are not known")
 	}

@@ -24,21 +24,28 @@ func Impossible(reasons ...error) error {
 	return nil
 }
 
-// A reason is why something can't be done.
+// A reason is why something can't be done, or would break something.
 type reason struct{ what, why string }
 
-// impossible joins them, each with all that it is the reason of, in order of name.
-func impossible(found []reason) error {
+// joined are reasons, each with all that it is the reason of, in order of name.
+func joined(found []reason) (all []reason) {
 	by := map[string][]string{}
 	for _, r := range found {
 		by[r.why] = append(by[r.why], r.what)
 	}
-	var errs []error
 	for why, what := range by {
 		slices.Sort(what)
-		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(slices.Compact(what), ", "), ErrImpossible, why))
+		all = append(all, reason{strings.Join(slices.Compact(what), ", "), why})
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	slices.SortFunc(all, func(a, b reason) int { return cmp.Compare(a.what+a.why, b.what+b.why) })
+	return all
+}
+
+func impossible(found []reason) error {
+	var errs []error
+	for _, r := range joined(found) {
+		errs = append(errs, fmt.Errorf("%s %w: %s", r.what, ErrImpossible, r.why))
+	}
 	return errors.Join(errs...)
 }
 

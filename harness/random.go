@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +73,7 @@ func (r RandomRun) resolve() (resolved, error) {
 	var x resolved
 	var topology, workloads error
 	x.topology, topology = topologies.New(r.Topology, r.Servers)
-	x.kinds, workloads = parseWorkload(r.kind())
+	x.kinds, workloads = workload.Parse(r.kind())
 	errs := []error{r.Workload.Validate(), topology, r.Lock.Validate(), workloads, r.Resource.Validate(r.Lock)}
 	if topology == nil && workloads == nil {
 		x.draws = r.environment(x)
@@ -104,15 +102,15 @@ func (r RandomRun) Breaks() []string {
 	if err != nil {
 		return nil
 	}
-	by := map[string][]string{}
+	var found []reason
 	for _, c := range x.chosen {
-		if c.Breaks != "" && !slices.Contains(by[c.Breaks], c.Fault) {
-			by[c.Breaks] = append(by[c.Breaks], c.Fault)
+		if c.Breaks != "" {
+			found = append(found, reason{c.Fault, c.Breaks})
 		}
 	}
 	var all []string
-	for _, why := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, strings.Join(by[why], ", ")+": "+why)
+	for _, r := range joined(found) {
+		all = append(all, r.what+": "+r.why)
 	}
 	return all
 }

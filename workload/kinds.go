@@ -2,7 +2,9 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +136,20 @@ func KindByName(name string) *Kind {
 		return &all[at]
 	}
 	return nil
+}
+
+// Parse finds the kinds of a comma list.
+func Parse(list string) ([]Kind, error) {
+	var found []Kind
+	var errs []error
+	for name := range strings.SplitSeq(list, ",") {
+		if k := KindByName(name); k != nil {
+			found = append(found, *k)
+		} else {
+			errs = append(errs, names.Unknown("workload", name, Names()))
+		}
+	}
+	return found, errors.Join(errs...)
 }
 
 // accesses is how many times the resource is used in one hold.
