@@ -59,10 +59,7 @@ func (m *meter) read() int64 {
 //
 // There are none of a fault of a client, which meets it itself.
 func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
-	d = st.deployment
-	if inner, server := st.ofResource(s.Target); server != nil {
-		d, s.Target = server, inner
-	}
+	d, s.Target = st.where(s.Target)
 	t := d.Topology()
 	var servers []string
 	switch {

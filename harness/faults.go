@@ -63,13 +63,13 @@ func toResource(target string) (inner string, ok bool) {
 	return from + ">redis-1", ok
 }
 
-// ofResource is what a target means to the server of the protected resource; nil if it means none of its links.
-func (st *Session) ofResource(target string) (inner string, server topologies.Deployment) {
-	inner, ok := toResource(target)
-	if !ok || st.resources == nil {
-		return "", nil
+// where is the deployment that a target is of, and what it means there: that of the locks, unless it means a link of the
+// server of the protected resource.
+func (st *Session) where(target string) (d topologies.Deployment, there string) {
+	if inner, ok := toResource(target); ok && st.resources != nil && st.resources.server != nil {
+		return st.resources.server, inner
 	}
-	return inner, st.resources.server
+	return st.deployment, target
 }
 
 // CheckStep checks that the topology, and what the locks of the run protect, can have

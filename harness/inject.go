@@ -167,9 +167,7 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 			at.ClientClocks[zone] = clock
 		}
 	}
-	if inner, server := st.ofResource(s.Target); server != nil {
-		s.Target, at.Deployment = inner, server
-	}
+	at.Deployment, s.Target = st.where(s.Target)
 	return faults.New(at, s)
 }
 
@@ -207,8 +205,6 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 	effect, err := injection.AwaitFiring(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
-		st.mu.Lock()
-		defer st.mu.Unlock()
 		a.missed = err
 		return
 	}

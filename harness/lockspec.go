@@ -170,10 +170,7 @@ func (l LockSpec) Connect(open Opener, options *redis.UniversalOptions, o LockOp
 // can.
 func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions) error {
 	var errs []error
-	replicas := 0
-	if t, err := topologies.New(topology, servers); err == nil {
-		replicas = t.Replicas()
-	}
+	t, _ := topologies.New(topology, servers) // what is wrong with them is told of the servers
 	if store := cmp.Or(l.Store, topologies.StoreRedis); l.InProcess == nil && l.Name != "" && store != topologies.StoreOf(topology) {
 		return fmt.Errorf("lock %s is on %s, and topology %s has %s servers: use topology %s", l.Name, store, topology,
 			topologies.StoreOf(topology), strings.Join(topologies.NamesOf(store), ", "))
@@ -198,10 +195,22 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	switch {
 	case o.ReplicaAcks > 0 && l.Name != "" && !l.ReplicaAcks:
 		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
-	case o.ReplicaAcks > replicas:
-		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, replicas))
+	case o.ReplicaAcks > t.Replicas():
+		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, t.Replicas()))
 	}
 	return errors.Join(append(errs, lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks}.Validate())...)
+}
+
+// Declared is what the history says that the lock promises under a name, with so many permits if it is a semaphore.
+func (l LockSpec) Declared(name string, permits int) history.Event {
+	e := history.Event{
+		Process: history.NoProcess, Op: history.Declare, Type: history.OK,
+		Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Reentrant: l.Reentrant, Fair: l.Place,
+	}
+	if l.Kind == history.KindSemaphore {
+		e.Capacity = permits
+	}
+	return e
 }
 
 // Unpromised are the names of what the lock does not promise. Of locks that are not [LockSpec.Foreign] it is
@@ -324,13 +333,20 @@ func (ls Locks) Names() []string {
 	return names.Of(ls, func(l LockSpec) string { return l.Name })
 }
 
-// ByName returns the lock with that name. The error for one that is not there
+// ByName is InFile of a lock that the user names.
+func (ls Locks) ByName(name string) (LockSpec, error) { return ls.InFile(name, true) }
+
+// InFile returns the lock with the name that a file gives. The error for one that is not there
 // lists those that are.
 //
-// A name that begins with [ProgramPrefix] is a driver's command: see [Program].
-func (ls Locks) ByName(name string) (LockSpec, error) {
-	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok {
+// A name that begins with [ProgramPrefix] is a driver's command: see [Program]. A file may come from anywhere: its
+// command is run, here and in a run, only if this invocation allows it.
+func (ls Locks) InFile(name string, allowExec bool) (LockSpec, error) {
+	switch command, ok := strings.CutPrefix(name, ProgramPrefix); {
+	case ok && allowExec:
 		return Program(command, nil)
+	case ok:
+		return LockSpec{}, fmt.Errorf("its lock is a command, %q: what a file names is run only with --allow-exec", command)
 	}
 	for _, l := range ls {
 		if l.Name == name {
@@ -343,13 +359,4 @@ func (ls Locks) ByName(name string) (LockSpec, error) {
 		hint = "did you mean " + nearest + "? " + hint
 	}
 	return LockSpec{}, fmt.Errorf("unknown lock %q (%s; a lock of your own: %sCOMMAND, a driver)", name, hint, ProgramPrefix)
-}
-
-// InFile is ByName of a lock that a file names. A file may come from anywhere: its command is run, here and in
-// a run, only if this invocation allows it.
-func (ls Locks) InFile(name string, allowExec bool) (LockSpec, error) {
-	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok && !allowExec {
-		return LockSpec{}, fmt.Errorf("its lock is a command, %q: what a file names is run only with --allow-exec", command)
-	}
-	return ls.ByName(name)
 }

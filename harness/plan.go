@@ -94,7 +94,7 @@ func (r RandomRun) asked(x resolved) (names []string) {
 func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run *history.Run) (faults.Schedule, error) {
 	e := x.draws
 	e.Topology = d.Topology()
-	run.Faults = r.mix(e)
+	run.Faults = cmp.Or(r.Faults, e.DefaultMix())
 	if r.Plan != nil {
 		return r.Plan, cmp.Or(Impossible(checkPlan(e, r.Plan)), impossible(cant(d, r.Plan...)))
 	}
@@ -199,22 +199,18 @@ func CheckServers(acks int, want topologies.Options, t topologies.Topology) erro
 			break
 		}
 	}
-	note := func(option string, want, have any) {
-		if want != have {
-			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", option, want, have))
+	for _, o := range []struct {
+		option           string
+		none, want, have any
+	}{
+		{"nodes", 0, want.Nodes, len(t.Servers())},
+		{"persistence", "", want.Persistence, cmp.Or(have.Persistence, "one that they do not tell (they must permit CONFIG GET)")},
+		{"min-replicas", 0, want.MinReplicas, have.MinReplicas},
+		{"node-timeout", time.Duration(0), want.NodeTimeout, have.NodeTimeout},
+	} {
+		if o.want != o.none && o.want != o.have {
+			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", o.option, o.want, o.have))
 		}
-	}
-	if want.Nodes != 0 {
-		note("nodes", want.Nodes, len(t.Servers()))
-	}
-	if want.Persistence != "" {
-		note("persistence", want.Persistence, cmp.Or(have.Persistence, "one that they do not tell (they must permit CONFIG GET)"))
-	}
-	if want.MinReplicas != 0 {
-		note("min-replicas", want.MinReplicas, have.MinReplicas)
-	}
-	if want.NodeTimeout != 0 {
-		note("node-timeout", want.NodeTimeout, have.NodeTimeout)
 	}
 	return errors.Join(errs...)
 }

@@ -80,7 +80,7 @@ func (r RandomRun) resolve() (resolved, error) {
 		var err error
 		switch {
 		case r.Plan == nil:
-			x.chosen, err = x.draws.Choose(r.mix(x.draws))
+			x.chosen, err = x.draws.Choose(cmp.Or(r.Faults, x.draws.DefaultMix()))
 		case !r.foreign:
 			err = checkPlan(x.draws, r.Plan)
 		}
@@ -123,8 +123,6 @@ func (r RandomRun) Lease() time.Duration {
 	}
 	return r.Lock.LeaseOf(withLock(r.Workload, r.Lock, x.kinds).Lease, r.Options.Watchdog)
 }
-
-func (r RandomRun) mix(e faults.Environment) string { return cmp.Or(r.Faults, e.DefaultMix()) }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
 func (r RandomRun) environment(x resolved) faults.Environment {

@@ -164,12 +164,12 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	run.Machine = thisMachine()
 	run.Clients = map[string]string{}
 	st.run = run
-	if st.file, err = history.Dir(st.Dir).Create(); err != nil {
-		return nil, errors.Join(err, st.deployment.Close())
+	if st.file, err = history.Dir(st.Dir).Create(); err == nil {
+		st.recorder = history.NewRecorder(st.file)
+		st.run.Started = st.recorder.Start()
+		err = st.writeRun()
 	}
-	st.recorder = history.NewRecorder(st.file)
-	st.run.Started = st.recorder.Start()
-	if err := st.writeRun(); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
@@ -260,20 +260,13 @@ func (st *Session) SetLock(l LockSpec, o LockOptions) {
 
 // Declare records what the lock under test promises under these names.
 func (st *Session) Declare(names ...string) {
-	l, capacity := st.lock, 0
-	if l.Kind == history.KindSemaphore {
-		capacity = st.options.Permits
-	}
 	st.locks = append(st.locks, names...)
 	for _, name := range names {
-		st.keys[name] = l.KeyOf(name)
+		st.keys[name] = st.lock.KeyOf(name)
 		if keys := st.footprint.KeysOf(name); len(keys) > 0 {
 			st.keys[name] = keys[0]
 		}
-		st.recorder.Record(history.Event{
-			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Place,
-		})
+		st.recorder.Record(st.lock.Declared(name, st.options.Permits))
 	}
 }
 

@@ -3,6 +3,7 @@ package harness
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
@@ -15,11 +16,7 @@ const DefaultWait = 500 * time.Millisecond
 
 // Wait is how long clients wait for a lock in a run whose user does not say it.
 func (r RandomRun) Wait() time.Duration {
-	kinds, err := workload.Parse(r.kind())
-	if err != nil {
-		return DefaultWait
-	}
-	return cmp.Or(withLock(workload.Config{}, LockSpec{}, kinds).Wait, DefaultWait)
+	return cmp.Or(workload.Config{Kinds: strings.Split(r.kind(), ",")}.WithDefaults().Wait, DefaultWait)
 }
 
 // programShort is the lease of workloads that need one, of a lock behind a driver. A driver

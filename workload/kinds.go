@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // Contended is the kind of workload that every lock can have.
@@ -150,6 +151,22 @@ func Parse(list string) ([]Kind, error) {
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// Meets are what a run of the kinds of a comma list has to meet to show anything, each of several, with a lock that does not
+// promise some things. Kinds that another version knew ask for nothing.
+func Meets(list string, unpromised []string) (all []string) {
+	found, _ := Parse(list)
+	for _, k := range found {
+		for _, m := range k.Meets {
+			// A lock that never says that it is not held can't meet a refused release, for instance.
+			without := map[string]string{history.MetNotHeld: promises.NoReleaseTells, history.MetDowngrades: promises.NoDowngrades}[m]
+			if without == "" || !slices.Contains(unpromised, without) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // accesses is how many times the resource is used in one hold.
