@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +37,8 @@ const (
 	limit = 30 * time.Second
 	// serverTimeout is for how long a driver should wait for a server.
 	serverTimeout = 2 * time.Second
+	// mostLogged is how much is kept of the end of the logs of a check, in bytes.
+	mostLogged = 16 << 10
 	// tries is how often at the most a check is made that comes to nothing, each time with twice the time for leases and
 	// servers: a driver may start a program for each request, on a machine that has others to do.
 	tries = 3
@@ -143,11 +144,10 @@ func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, o
 // InGo is a check that asks a lock in Go by itself, on servers without keys.
 func InGo(name string, ask func(context.Context, lock.Locker) error) Check {
 	return Check{Name: name, play: func(p *play) {
-		for _, server := range p.d.Topology().Of(topologies.Redis) {
+		for _, server := range p.d.Topology().Of(topologies.Redis) { // a check that is made again has left some
 			p.must(p.d.Server(server).Observer().FlushAll(p.ctx).Err())
 		}
-		l, _ := p.a.(lockInGo)
-		p.must(ask(p.ctx, l.Locker))
+		p.must(ask(p.ctx, p.a.lock))
 	}}
 }
 
@@ -207,79 +207,57 @@ func (r runner) run(whole context.Context, checks []Check, tell func(Outcome)) e
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(whole)
-	defer stop()
-	came := make([]chan Outcome, len(checks)) // closed without an outcome where a check was not made
-	for i := range came {
-		came[i] = make(chan Outcome, 1)
-	}
-	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
-	ends := func(i int, o Outcome) bool {
-		return errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone
-	}
-	passed := make(chan struct{}) // by the first
-	ended := make(chan error, 1)
+	backend, end := harness.Pool(r.backend)
 	var mu sync.Mutex // one check after the other ends
-	go func() {
-		ended <- r.lend(ctx, t, len(checks), func(d topologies.Deployment, i int) {
-			if alone && i > 0 {
-				select {
-				case <-passed:
-				case <-ctx.Done():
-					return
-				}
-			}
-			o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Wrong != nil && ctx.Err() != nil { // it was cut short
-				return
-			}
-			came[i] <- o
-			if ends(i, o) {
-				stop()
-			} else if i == 0 {
-				close(passed)
-			}
-		})
-		for _, c := range came {
-			close(c)
+	came, told := make([]*Outcome, len(checks)), 0
+	alone := len(checks) > 1 && checks[0].Name == Checks()[0].Name
+	one := func(ctx context.Context, i int) error {
+		if ctx.Err() != nil {
+			return nil
 		}
-	}()
-	left, hopeless := 0, false
-	for i, c := range came {
-		o, made := <-c
-		if !made {
+		d, err := backend.Start(ctx, t)
+		if err != nil {
+			return err
+		}
+		o := r.repeat(ctx, d, checks[i], fmt.Sprintf("check-%d", i+1))
+		if err := d.Close(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Wrong != nil && ctx.Err() != nil { // it was cut short
+			return nil
+		}
+		for came[i] = &o; told < len(came) && came[told] != nil; told++ {
+			tell(*came[told])
+		}
+		if errors.Is(o.Wrong, ErrHopeless) || o.Wrong != nil && i == 0 && alone {
+			return ErrHopeless
+		}
+		return nil
+	}
+	lanes, ctx := errgroup.WithContext(whole)
+	lanes.SetLimit(r.lanes)
+	from := 0
+	if alone {
+		from, err = 1, one(whole, 0)
+	}
+	for i := from; i < len(checks) && err == nil; i++ {
+		lanes.Go(func() error { return one(ctx, i) })
+	}
+	err = cmp.Or(err, lanes.Wait(), end())
+	left := 0
+	for _, o := range came[told:] {
+		if o == nil {
 			left++
-			continue
+		} else {
+			tell(*o)
 		}
-		tell(o)
-		hopeless = hopeless || ends(i, o)
 	}
-	if err := <-ended; !hopeless || whole.Err() != nil {
-		return err
+	if errors.Is(err, ErrHopeless) && whole.Err() == nil {
+		return fmt.Errorf("the other %d checks were not made: %w", left, err)
 	}
-	return fmt.Errorf("the other %d checks were not made: %w", left, ErrHopeless)
-}
-
-// lend starts a topology some times, and does something n times, as often at a time as there are lanes. One after the
-// other is given each number from 0.
-func (r runner) lend(ctx context.Context, t topologies.Topology, n int, do func(d topologies.Deployment, i int)) error {
-	var begun atomic.Int64
-	var lanes errgroup.Group
-	for range min(r.lanes, n) {
-		lanes.Go(func() error {
-			d, err := r.backend.Start(ctx, t)
-			if err != nil {
-				return err
-			}
-			for i := int(begun.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(begun.Add(1)) - 1 {
-				do(d, i)
-			}
-			return d.Close()
-		})
-	}
-	return errors.Join(lanes.Wait(), ctx.Err())
+	return cmp.Or(whole.Err(), err)
 }
 
 // repeat makes a check until it comes to something. What is wrong for certain is told at once.
@@ -287,12 +265,12 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 	limited, cancel := context.WithTimeoutCause(ctx, checkLimit, fmt.Errorf("the check took longer than %v: see that each request is answered, also while a server can't be reached (in a driver, hello has for how long to wait, in timeout_ms)", checkLimit))
 	defer cancel()
 	o := Outcome{Check: c}
-	var log tail
 	begin := time.Now()
 	for try, again := 1, true; again; try++ {
 		tried := time.Now()
-		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1), log: &log}
+		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1)}
 		o.Skipped, o.Wrong = p.once(r.open, c)
+		o.Log += p.logs[0].String() + p.logs[1].String() + p.notes.String()
 		again = try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
 		again = again && open(o.Wrong) && limited.Err() == nil
 		switch {
@@ -306,7 +284,7 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 			o.Wrong = fmt.Errorf("%w\nto change: %s", o.Wrong, c.change)
 		}
 	}
-	o.Log = log.text()
+	o.Log = o.Log[max(0, len(o.Log)-mostLogged):]
 	return o
 }
 
@@ -314,7 +292,7 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 func (p *play) once(start opener, c Check) (skipped bool, wrong error) {
 	zones := p.d.Topology().Of(topologies.Zone)
 	for i, at := range []*subject{&p.a, &p.b} {
-		one, end, err := start(p.d, zones[i%len(zones)], p.timeout, p.log)
+		one, end, err := start(p.d, zones[i%len(zones)], p.timeout, &p.logs[i])
 		if err != nil {
 			return false, err
 		}
@@ -324,29 +302,9 @@ func (p *play) once(start opener, c Check) (skipped bool, wrong error) {
 	if c.needs != nil && !c.needs(p.promises()) {
 		return true, nil
 	}
-	return false, cmp.Or(p.made(c.play), errors.Join(p.a.Err(), p.b.Err()))
-}
-
-// A tail keeps the end of a log.
-type tail struct {
-	mu   sync.Mutex
-	kept []byte
-}
-
-// mostKept is how much a tail keeps, in bytes.
-const mostKept = 16 << 10
-
-// Write adds to the log.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kept = append(t.kept, b...)
-	t.kept = t.kept[max(0, len(t.kept)-mostKept):]
-	return len(b), nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.kept)
+	wrong = p.made(c.play)
+	if p.a.driver != nil {
+		wrong = cmp.Or(wrong, errors.Join(p.a.driver.Err(), p.b.driver.Err()))
+	}
+	return false, wrong
 }

@@ -219,7 +219,7 @@ func servesInOrder(p *play) {
 	if !p.promises().Wait {
 		p.fail(`it promises "fair" without "wait": a request that does not wait has no place in an order`)
 	}
-	parallel := max(p.a.Hello().Parallel, 1)
+	parallel := max(p.a.hello.Parallel, 1)
 	hold := p.grant("a.1", p.name, long)
 	errs := make([]error, min(fairWaiters, parallel))
 	granted := make(chan int, len(errs))
@@ -230,7 +230,7 @@ func servesInOrder(p *play) {
 			client = fmt.Sprintf("a.%d#1", i+2)
 		}
 		waits = append(waits, p.begin(func() {
-			h, err := p.of(client).Ask(p.ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-" + client, Lease: long, Wait: limit})
+			h, err := p.of(client).ask(p.ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-" + client, Lease: long, Wait: limit})
 			if err == nil {
 				granted <- i + 1
 				err = h.Release(p.ctx)

@@ -52,7 +52,7 @@ func kinds() []Check {
 			p.refusedIn("b.2", p.name, write, long, "a client reads whose lease is not over: that of another one is, who read as well")
 			p.release(stays)
 			writes := p.next("a.2", p.name, write)
-			if p.b.Hello().Promises.Extend && late.Extend(p.ctx, long) == nil {
+			if p.b.hello.Promises.Extend && late.Extend(p.ctx, long) == nil {
 				p.fail("the late extension of a reader was answered with ok, while another client wrote")
 			}
 			_ = late.Release(p.ctx) // its answer is for other checks

@@ -356,7 +356,6 @@ func named(names ...string) (all []plant) {
 		"counts from the reply": func(p *planted) {
 			p.asks, p.ends = correctly, func(r *request) time.Time { return time.Now().Add(r.lease) }
 		},
-		"told in seconds":    func(p *planted) { p.ends = func(r *request) time.Time { return r.asked.Add(r.lease / 1000) } },
 		"tells no extension": func(p *planted) { p.moves = func(end time.Time, _, _ time.Duration) time.Time { return end } },
 		"extends by its first lease": func(p *planted) {
 			p.byFirst, p.moves = true, func(_ time.Time, first, _ time.Duration) time.Time { return time.Now().Add(first) }

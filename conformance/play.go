@@ -1,10 +1,10 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -33,10 +33,11 @@ const long = 5 * time.Minute
 type play struct {
 	ctx     context.Context //nolint:containedctx // it is that of the check
 	a, b    subject
-	name    string        // of a lock that no other check uses
-	lease   time.Duration // of a lock that is let run out
-	timeout time.Duration // for how long a server is waited for
-	log     io.Writer     // beside what a driver logs
+	name    string          // of a lock that no other check uses
+	lease   time.Duration   // of a lock that is let run out
+	timeout time.Duration   // for how long a server is waited for
+	logs    [2]bytes.Buffer // what the drivers logged
+	notes   bytes.Buffer
 	d       topologies.Deployment
 
 	mends   []func()       // what is to be done at the end, the last one first
@@ -91,7 +92,7 @@ func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lea
 	if !strings.Contains(client, "#") {
 		client += "#1"
 	}
-	return p.of(client).Ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
+	return p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
 }
 
 func (p *play) ask(ctx context.Context, client, name string, lease time.Duration) (*lock.Hold, error) {
@@ -106,7 +107,7 @@ func (p *play) of(client string) subject {
 	return p.b
 }
 
-func (p *play) promises() promises.Promises { return p.a.Hello().Promises }
+func (p *play) promises() promises.Promises { return p.a.hello.Promises }
 
 // answerLimit bounds the wait for the answer to a request that no fault meets.
 const answerLimit = 10 * time.Second
@@ -123,11 +124,10 @@ func (p *play) answered(s subject, request func(context.Context) error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), errSilent) {
 		return err
 	}
-	d, isDriver := s.(*driver.Driver)
-	if !isDriver {
+	if s.driver == nil {
 		p.hopeless("the lock gave no answer to a request within %v: %w", limit, err)
 	}
-	p.hopeless("no answer to a request came within %v. It was sent %s\nIs the output flushed after each line? A lock that is held is to be awaited for \"wait_ms\", and no longer", limit, d.Unanswered())
+	p.hopeless("no answer to a request came within %v. It was sent %s\nIs the output flushed after each line? A lock that is held is to be awaited for \"wait_ms\", and no longer", limit, s.driver.Unanswered())
 	return nil
 }
 
@@ -383,7 +383,7 @@ func (p *play) deaf(request func(context.Context) error) error {
 
 // word is one for a driver, and another for a lock in Go.
 func (p *play) word(program, inGo string) string {
-	if _, is := p.a.(*driver.Driver); is {
+	if p.a.driver != nil {
 		return program
 	}
 	return inGo

@@ -79,7 +79,7 @@ func replies() []Check {
 		}},
 		{"a lock stays held where the servers forget scripts and close connections", nil, overLinks | onRedis, "", survivesForgetting},
 		{"an unknown operation is answered with unsupported", nil, 0, "", func(p *play) {
-			result, err := driverOf(p.a).Do(p.ctx, "no-such-operation")
+			result, err := p.a.driver.Do(p.ctx, "no-such-operation")
 			p.must(err)
 			if result != "unsupported" {
 				p.fail("the answer is %q", result)

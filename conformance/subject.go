@@ -15,12 +15,23 @@ import (
 )
 
 // A subject is what is checked: a driver, or a lock in Go.
-type subject interface {
-	// Ask asks for a lock; one that is no mutex in a way.
-	Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error)
-	Hello() driver.Hello
-	// Err says how the protocol was broken.
-	Err() error
+type subject struct {
+	driver *driver.Driver // nil: it is a lock in Go
+	lock   lock.Locker
+	hello  driver.Hello
+}
+
+// ask asks for a lock; one that is no mutex in a way. An error of a lock in Go that is no refusal leaves the outcome open, as the
+// info of a driver does.
+func (s subject) ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
+	if s.driver != nil {
+		return s.driver.Ask(ctx, name, w, o)
+	}
+	h, err := workload.Ask(ctx, s.lock, harness.RequestIn(name, w), o)
+	if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
+		return nil, finding{fmt.Errorf("%w (it may have been granted)", err), driver.ErrUnknown}
+	}
+	return h, err
 }
 
 // An opener starts what is checked for the clients of a zone.
@@ -33,47 +44,23 @@ func program(command string) opener {
 		at.Timeout = timeout
 		one, end, err := at.Start(command, 0, log)
 		if err != nil {
-			return nil, nil, err
+			return subject{}, nil, err
 		}
-		return one, func() {
+		return subject{one, one, one.Hello()}, func() {
 			_ = one.Close() // it is killed if it does not end
 			end()
 		}, nil
 	}
 }
 
-// inGo opens a lock in Go.
+// inGo opens a lock in Go, which says what it promises in the words of the protocol.
 func inGo(l harness.LockSpec) opener {
 	open := l.Begin()
+	hello := driver.Hello{Parallel: manyClients, Promises: l.Promises, Commands: l.Sends, WatchdogMS: l.Lease.Milliseconds()}
 	return func(d topologies.Deployment, zone string, timeout time.Duration, _ io.Writer) (subject, func(), error) {
 		at, options := harness.PlaceIn(d, zone), d.ClientOptions(zone)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = timeout, timeout, timeout
 		locker, end, err := l.Connect(open, options, harness.LockOptions{At: &at, Permits: permitsThere})
-		return lockInGo{locker, l}, end, err
+		return subject{nil, locker, hello}, end, err
 	}
 }
-
-// A lockInGo is one that is checked as a driver is.
-type lockInGo struct {
-	lock.Locker
-
-	spec harness.LockSpec
-}
-
-// Ask asks the lock, which is a [workload.Service]. An error that is no refusal leaves the outcome open, as the info of a
-// driver does.
-func (l lockInGo) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
-	h, err := workload.Ask(ctx, l.Locker, harness.RequestIn(name, w), o)
-	if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-		return nil, finding{fmt.Errorf("%w (it may have been granted)", err), driver.ErrUnknown}
-	}
-	return h, err
-}
-
-// Hello says what the lock promises, in the words of the protocol.
-func (l lockInGo) Hello() driver.Hello {
-	return driver.Hello{Parallel: manyClients, Promises: l.spec.Promises, Commands: l.spec.Sends, WatchdogMS: l.spec.Lease.Milliseconds()}
-}
-
-// Err is nil: there is no protocol.
-func (lockInGo) Err() error { return nil }

@@ -285,7 +285,6 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 	return Injection{
 		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
 		AwaitFiring: s.awaitFiring,
-		OneShot:     t.after >= 0,
 		Heal: Once(func(ctx context.Context) (string, error) {
 			s.disarm()
 			kept, err := s.delivered(ctx)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/driver"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 	"github.com/lockchaos/lockchaos/lock"
-	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -37,9 +34,6 @@ type Client struct {
 // Client opens a client of a script in a zone, as a process of its own if it is to be
 // apart.
 func (st *Session) Client(ctx context.Context, name, zone string, apart bool) (*Client, error) {
-	if st.run.Clients == nil {
-		st.run.Clients = map[string]string{}
-	}
 	st.run.Clients[name] = zone
 	c := &Client{ended: make(chan struct{})}
 	var locker lock.Locker
@@ -72,22 +66,25 @@ func (c *Client) Do(ctx context.Context, a workload.Act, r workload.Resource) (h
 	defer c.mu.Unlock()
 	outcome, err := c.Client.Do(ctx, a, r)
 	if lost := c.LostUnleased(); lost != nil && a.Do == workload.DoAsk {
-		c.watching.Go(func() { c.watch(lost) })
+		c.watching.Go(func() { _ = c.notice(context.Background(), lost) }) //nolint:contextcheck // it outlives the request
 	}
 	return outcome, err
 }
 
-// watch notices that the hold is lost, unless it is released before.
-func (c *Client) watch(lost <-chan struct{}) {
+// notice waits until a hold is lost, and records that the client was told, unless it has another one by then.
+func (c *Client) notice(ctx context.Context, lost <-chan struct{}) error {
 	select {
 	case <-lost:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.LostUnleased() == lost {
+		if c.Lost() == lost {
 			c.NoticeLost()
 		}
 	case <-c.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("it was not told that it lost its hold: %w", context.Cause(ctx))
 	}
+	return nil
 }
 
 // AwaitLost waits until the client is told that it lost what it was granted last.
@@ -98,15 +95,7 @@ func (c *Client) AwaitLost(ctx context.Context) error {
 	if lost == nil {
 		return errors.New("it was granted nothing that it could lose")
 	}
-	select {
-	case <-lost:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.NoticeLost()
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("it was not told that it lost its hold: %w", context.Cause(ctx))
-	}
+	return c.notice(ctx, lost)
 }
 
 // A process is that of a client: a driver, which faults stop and kill.
@@ -135,7 +124,7 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 		}
 	}
 	if !st.lock.Connects {
-		setup, err := st.setup(*at)
+		setup, err := st.setup(zone)
 		if err != nil {
 			return nil, err
 		}
@@ -152,9 +141,6 @@ func (st *Session) start(ctx context.Context, c *Client, name, zone string) (loc
 	c.process.program, _ = locker.(*program) // as all of them are
 	if at.Own {
 		_, err = c.process.Do(ctx, "open") // its lock, for which the first request need not wait then
-	}
-	if st.apart == nil {
-		st.apart = map[string]faults.ClientProcess{}
 	}
 	st.apart[name] = c.process
 	return locker, err
@@ -246,31 +232,21 @@ const WorkerCommand = "scenario-client"
 // setupVariable has the [workerSetup] of such a process.
 const setupVariable = "LOCKCHAOS_CLIENT"
 
-// A workerSetup is what a client's process makes its lock of: the client
-// options of its zone, as far as our own servers have them.
+// A workerSetup is what a client's process is told of its lock beside what hello says.
 type workerSetup struct {
-	LockOptions
-	Place
-
-	Lock      string
-	Permits   int
-	Addresses []string
-	Cluster   bool
-	Retries   int
-	PoolSize  int
+	Lock              string
+	Acks, Permits     int
+	Retries, PoolSize int
 }
 
-// setup is that of the lock under test, for a client at a place. A client can't have clients of its own: a program that does
+// setup is that of the lock under test, for a client of a zone. A client can't have clients of its own: a program that does
 // not know that it is to be one would never come to an end.
-func (st *Session) setup(at Place) (json.RawMessage, error) {
+func (st *Session) setup(zone string) (json.RawMessage, error) {
 	if os.Getenv(setupVariable) != "" {
 		return nil, fmt.Errorf("this is such a client itself (%s is set)", setupVariable)
 	}
-	options := st.clientOptions(at.Zone)
-	return json.Marshal(workerSetup{
-		Lock: st.lock.Name, LockOptions: st.options, Permits: st.options.Permits, Place: at, Addresses: options.Addrs,
-		Cluster: options.IsClusterMode, Retries: options.MaxRetries, PoolSize: options.PoolSize,
-	})
+	o := st.clientOptions(zone)
+	return json.Marshal(workerSetup{st.lock.Name, st.options.ReplicaAcks, st.options.Permits, o.MaxRetries, o.PoolSize})
 }
 
 // ServeWorker is the process of a client of a scenario, a driver of one of the locks. It speaks over the socket of drivers.
@@ -283,16 +259,5 @@ func ServeWorker(ctx context.Context, _ io.Reader, _ io.Writer, locks Locks) err
 	if err != nil {
 		return err
 	}
-	return serve(ctx, l, "", func(driver.Session) workerSetup { return s })
-}
-
-func (s workerSetup) open(l LockSpec) (lock.Locker, func(), error) {
-	dialer := net.Dialer{Timeout: s.Timeout}
-	o, at := s.LockOptions, s.Place
-	at.Dial = dialer.DialContext
-	o.Permits, o.At = s.Permits, &at
-	options := topologies.OnceOptions(s.Timeout)
-	options.Addrs, options.MasterName, options.IsClusterMode, options.Dialer = s.Addresses, s.Master, s.Cluster, dialer.DialContext
-	options.MaxRetries, options.PoolSize = s.Retries, s.PoolSize
-	return l.Connect(l.Begin(), options, o)
+	return serve(ctx, l, "", s)
 }

@@ -59,10 +59,7 @@ func (m *meter) read() int64 {
 //
 // There are none of a fault of a client, which meets it itself.
 func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
-	d = st.deployment
-	if inner, server := st.ofResource(s.Target); server != nil {
-		d, s.Target = server, inner
-	}
+	d, s.Target = st.where(s.Target)
 	t := d.Topology()
 	var servers []string
 	switch {
@@ -75,10 +72,7 @@ func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step
 			}
 		}
 	case spec.OnLinks():
-		chosen, err := concerned(t, spec, s)
-		if err != nil {
-			return d, nil
-		}
+		chosen, _ := spec.LinksOf(t, s) // the step was validated
 		for _, l := range chosen {
 			if l.Kind == topologies.Client {
 				links = append(links, l)
@@ -87,16 +81,10 @@ func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step
 			}
 		}
 	case spec.Has(history.Moves):
-		server, err := servedBy(ctx, d, st.keyOf(s.Params[ParamKey]))
-		if err != nil {
-			return d, nil
-		}
+		server, _ := servedBy(ctx, d, st.keyOf(s.Params[ParamKey])) // else none
 		servers = []string{server}
 	case spec.Has(history.Promotes):
-		shard, err := faults.ShardOf(t, s)
-		if err != nil {
-			return d, nil
-		}
+		shard, _ := faults.ShardOf(t, s)
 		servers = t.Members(shard)
 	default:
 		servers = []string{s.Target}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/traffic"
@@ -20,19 +19,13 @@ import (
 // ParamKey is the parameter that names a key, or a lock, of a slot.
 const ParamKey = "key"
 
-// scriptNames are the names of our locks' scripts, by their digests, which are
-// worked out once.
-var scriptNames = sync.OnceValue(func() map[string]string { //nolint:gochecknoglobals // a constant
-	byDigest := map[string]string{}
-	for name, source := range lock.Scripts() {
-		byDigest[faults.ScriptDigest(source)] = name
-	}
-	return byDigest
-})
-
-// site is where the faults of a deployment happen.
+// site is where the faults of a deployment happen. Those of messages know the scripts of our locks by their names.
 func site(d topologies.Deployment) faults.Site {
-	return faults.Site{Deployment: d, Scripts: scriptNames()}
+	scripts := map[string]string{}
+	for name, source := range lock.Scripts() {
+		scripts[faults.ScriptDigest(source)] = name
+	}
+	return faults.Site{Deployment: d, Scripts: scripts}
 }
 
 // instrumented is the backend for a run with these faults: where they interfere
@@ -70,13 +63,13 @@ func toResource(target string) (inner string, ok bool) {
 	return from + ">redis-1", ok
 }
 
-// ofResource is what a target means to the server of the protected resource; nil if it means none of its links.
-func (st *Session) ofResource(target string) (inner string, server topologies.Deployment) {
-	inner, ok := toResource(target)
-	if !ok || st.resources == nil {
-		return "", nil
+// where is the deployment that a target is of, and what it means there: that of the locks, unless it means a link of the
+// server of the protected resource.
+func (st *Session) where(target string) (d topologies.Deployment, there string) {
+	if inner, ok := toResource(target); ok && st.resources != nil && st.resources.server != nil {
+		return st.resources.server, inner
 	}
-	return inner, st.resources.server
+	return st.deployment, target
 }
 
 // CheckStep checks that the topology, and what the locks of the run protect, can have
@@ -97,14 +90,6 @@ func CheckStep(t topologies.Topology, p ResourceConfig, step faults.Step) error 
 		step.Target = inner
 	}
 	return spec.Validate(t, step)
-}
-
-// concerned are the links that a step's fault is put on.
-func concerned(t topologies.Topology, spec faults.Spec, s faults.Step) ([]topologies.Link, error) {
-	if _, ok := toResource(s.Target); ok {
-		return t.Select(string(topologies.Client)) // its own are as these
-	}
-	return spec.LinksOf(t, s)
 }
 
 // resolve is what a target means now, the server of a lock or the zone of a client that holds one. Of several locks, each

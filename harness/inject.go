@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +17,8 @@ import (
 )
 
 const (
-	// injectTimeout and healTimeout bound how long a fault may take to show
-	// its effect, and to end.
-	injectTimeout = time.Minute
-	healTimeout   = time.Minute
+	// faultTimeout bounds how long a fault may take to show its effect, and to end.
+	faultTimeout = time.Minute
 	// retryEvery is how long a fault of no effect waits before it is tried again.
 	retryEvery = 5 * time.Millisecond
 )
@@ -63,7 +60,7 @@ func eventOf(op history.Op, s faults.Step) history.Event {
 
 // Inject makes a fault happen and records it, whether or not it took effect.
 func (st *Session) Inject(ctx context.Context, s faults.Step) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, injectTimeout, fmt.Errorf("no effect after %v", injectTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, fmt.Errorf("no effect after %v", faultTimeout))
 	defer cancel()
 	f, a, err := st.prepare(ctx, s)
 	if err != nil {
@@ -163,19 +160,14 @@ func (st *Session) build(s faults.Step) (faults.Fault, error) {
 		s.Params[ParamKey] = st.keyOf(key)
 	}
 	at := site(st.deployment)
-	if st.footprint != nil {
-		at.Scripts = maps.Clone(at.Scripts)
-		maps.Copy(at.Scripts, st.footprint.Scripts())
-	}
+	maps.Copy(at.Scripts, st.footprint.Scripts())
 	at.Clients, at.ClientClocks = st.apart, map[string]faults.ClientClock{}
 	for _, zone := range st.deployment.Topology().Of(topologies.Zone) {
 		if clock := st.clocks.Of(zone); clock != nil {
 			at.ClientClocks[zone] = clock
 		}
 	}
-	if inner, server := st.ofResource(s.Target); server != nil {
-		s.Target, at.Deployment = inner, server
-	}
+	at.Deployment, s.Target = st.where(s.Target)
 	return faults.New(at, s)
 }
 
@@ -213,14 +205,12 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 	effect, err := injection.AwaitFiring(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
-		st.mu.Lock()
-		defer st.mu.Unlock()
 		a.missed = err
 		return
 	}
 	st.landed(ctx, e, observed(a.target, effect))
 	st.recordRequests(a.step, 1)
-	if injection.OneShot {
+	if a.spec.OneShot() {
 		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
 	}
 }
@@ -311,7 +301,7 @@ func (st *Session) end(ctx context.Context, a *injectedFault) error {
 	e := eventOf(history.Heal, a.step)
 	st.recorder.Record(e)
 	// A heal is not cut short: what is broken must not stay so.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), faultTimeout)
 	defer cancel()
 	var requests int64
 	if a.meter != nil {
@@ -341,17 +331,13 @@ func (st *Session) HealAll(ctx context.Context) error {
 	st.mu.Lock()
 	active := slices.DeleteFunc(slices.Clone(st.faults), func(a *injectedFault) bool { return !a.active() })
 	st.mu.Unlock()
-	slices.Reverse(active)
-	order := func(a *injectedFault) int {
-		if a.spec.Has(history.Promotes) {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(active, func(a, b *injectedFault) int { return cmp.Compare(order(a), order(b)) })
 	var errs []error
-	for _, a := range active {
-		errs = append(errs, st.end(ctx, a))
+	for _, promotes := range []bool{false, true} {
+		for _, a := range slices.Backward(active) {
+			if a.spec.Has(history.Promotes) == promotes {
+				errs = append(errs, st.end(ctx, a))
+			}
+		}
 	}
 	st.waiting.Wait()
 	return errors.Join(errs...)

@@ -24,9 +24,7 @@ import (
 
 const (
 	// warmUpName is the lock of a warm-up, which no history has.
-	warmUpName = "lockchaos-warm-up"
-	// warmUpOwner must not contain the name, so that an argument with the name is
-	// a key or a channel.
+	warmUpName  = "lockchaos-warm-up"
 	warmUpOwner = "zone.0#1"
 	// warmUpLease is longer than a warm-up takes.
 	warmUpLease = 30 * time.Second
@@ -46,7 +44,7 @@ var ErrUnlearnt = errors.New("this was not learnt of the lock")
 // warm-up shows it. See [Learn].
 type Footprint struct {
 	// Keys are those that are there while a lock is held and not after its release,
-	// with {name} for the name of the lock.
+	// with {name} for the name of the lock; none where they were not learnt.
 	Keys []string
 	// Commands are those by which the lock does that once the servers know its scripts, as far as they were seen, by
 	// the words of [Footprint.Aim].
@@ -71,13 +69,6 @@ type SentCommand struct {
 // KeysOf are the keys of the lock of that name.
 func (f Footprint) KeysOf(name string) []string {
 	return names.Of(f.Keys, func(k string) string { return strings.ReplaceAll(k, namePart, name) })
-}
-
-// HeldOn reports whether a server has a key of the lock of that name. It can't tell
-// whose grant that is of. It suits [LockSpec.HeldOn] where one client acts.
-func (f Footprint) HeldOn(ctx context.Context, server *redis.Client, name, _ string) (bool, error) {
-	there, err := thereOn(ctx, server, server.Options().ReadTimeout, f.KeysOf(name))
-	return len(there) > 0, err
 }
 
 // Scripts are the names of scripts, by their SHA-1: what they are for.
@@ -177,7 +168,7 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, extends
 		return f, fmt.Errorf("acquire: %w", err)
 	}
 	acquired := ear.take()
-	held, err := keysThere(ctx, d, keysIn(acquired))
+	held, err := keysThere(ctx, d)
 	if err != nil {
 		return f, errors.Join(err, h.Release(ctx))
 	}
@@ -192,7 +183,7 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, extends
 		return f, fmt.Errorf("release: %w", err)
 	}
 	f.sees(releaseWord, ear.take(), held)
-	left, err := remaining(ctx, d, held)
+	left, err := remaining(ctx, d)
 	if err != nil {
 		return f, err
 	}
@@ -207,35 +198,18 @@ func warmUp(ctx context.Context, d topologies.Deployment, l lock.Locker, extends
 	return f, nil
 }
 
-// remaining are those of the keys that outlast a release: counters, for example. A
-// replica may remove a key late.
-func remaining(ctx context.Context, d topologies.Deployment, held []string) (left []string, err error) {
+// remaining are the keys that outlast a release: counters, for example. A replica may remove a key late.
+func remaining(ctx context.Context, d topologies.Deployment) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, removedLimit)
 	defer cancel()
 	_ = await.Until(ctx, func() error { // else some do
-		var now []string
-		if now, err = keysThere(context.WithoutCancel(ctx), d, held); err == nil {
-			left = now
-		}
-		if len(now) > 0 {
+		left, err = keysThere(context.WithoutCancel(ctx), d)
+		if len(left) > 0 {
 			return errors.New("some are left")
 		}
 		return err
 	})
 	return left, err
-}
-
-// keysIn are the arguments that contain the name of the warm-up's lock.
-func keysIn(sent [][]string) []string {
-	var keys []string
-	for _, words := range sent {
-		for _, w := range words[1:] {
-			if strings.Contains(w, warmUpName) && len(w) < 1<<10 && !slices.Contains(keys, w) {
-				keys = append(keys, w)
-			}
-		}
-	}
-	return keys
 }
 
 // readers are commands that change nothing of a lock.
@@ -267,11 +241,11 @@ func (f *Footprint) sees(word string, sent [][]string, keys []string) bool {
 // learnTimeout bounds a look at a server before any fault, which need not hurry.
 const learnTimeout = 5 * time.Second
 
-// keysThere are the keys that some server has.
-func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]string, error) {
+// keysThere are the keys of the warm-up's lock that some server has.
+func keysThere(ctx context.Context, d topologies.Deployment) ([]string, error) {
 	var there []string
 	for _, name := range d.Topology().Of(topologies.Redis) {
-		some, err := thereOn(ctx, d.Server(name).Observer(), learnTimeout, keys)
+		some, err := thereOn(ctx, d.Server(name).Observer(), learnTimeout, warmUpName)
 		if err != nil {
 			return nil, err
 		}
@@ -280,16 +254,17 @@ func keysThere(ctx context.Context, d topologies.Deployment, keys []string) ([]s
 	return slices.Compact(slices.Sorted(slices.Values(there))), nil
 }
 
-// thereOn are the keys that a server has. A replica of a cluster says what it
-// knows, instead of naming its master; a master that does not serve a key has none.
-func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, keys []string) ([]string, error) {
+// keysAtATime is how many keys a server is asked to look at with each request.
+const keysAtATime = 1000
+
+// thereOn are the keys that a server has with the name of a lock in them.
+func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, name string) ([]string, error) {
 	o := *server.Options()
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
 	rdb := redis.NewClient(&o)
 	defer rdb.Close()
 	conn := rdb.Conn()
 	defer conn.Close()
-	_ = conn.ReadOnly(ctx).Err() // only a cluster's nodes know it
 	var there []string
 	for _, database := range databases(ctx, conn) {
 		if database > 0 { // a cluster has no other than the first one
@@ -297,14 +272,14 @@ func thereOn(ctx context.Context, server *redis.Client, timeout time.Duration, k
 				return nil, fmt.Errorf("look for keys in database %d: %w", database, err)
 			}
 		}
-		for _, k := range keys {
-			n, err := conn.Exists(ctx, k).Result()
-			switch {
-			case err == nil && n > 0:
-				there = append(there, k)
-			case err != nil && !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK"):
-				return nil, fmt.Errorf("look for key %s: %w", k, err)
+		keys := conn.Scan(ctx, 0, "*", keysAtATime).Iterator()
+		for keys.Next(ctx) {
+			if strings.Contains(keys.Val(), name) {
+				there = append(there, keys.Val())
 			}
+		}
+		if err := keys.Err(); err != nil {
+			return nil, fmt.Errorf("look for keys of lock %s: %w", name, err)
 		}
 	}
 	return there, nil
@@ -322,7 +297,7 @@ func databases(ctx context.Context, conn *redis.Conn) []int {
 	return all
 }
 
-// A listener keeps the commands that pass some links, and mention the warm-up's lock.
+// A listener keeps the commands that pass some links.
 type listener struct {
 	stops []func()
 
@@ -352,8 +327,7 @@ func listen(d topologies.Deployment, zone string) (*listener, error) {
 
 // hear keeps a message, and does nothing to it.
 func (e *listener) hear(m traffic.Message) traffic.Action {
-	mentions := func(word string) bool { return strings.Contains(word, warmUpName) }
-	if m.Kind == traffic.Command && len(m.Words) > 1 && slices.ContainsFunc(m.Words[1:], mentions) {
+	if m.Kind == traffic.Command && len(m.Words) > 1 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.sent = append(e.sent, slices.Clone(m.Words))
@@ -423,7 +397,7 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 		return err
 	}
 	f.Commands = sent(st.lock.Sends, f.Commands)
-	st.footprint = &f
+	st.footprint = f
 	for _, name := range st.locks {
 		st.keys[name] = f.KeysOf(name)[0]
 	}
@@ -432,16 +406,15 @@ func (st *Session) learn(ctx context.Context, zone string, l lock.Locker) error 
 }
 
 // HeldOn reports whether a server says that the owner holds the lock, as far as it
-// can be asked.
+// can be asked: keys that were learnt can't tell whose grant they are of.
 func (st *Session) HeldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
 	switch {
-	case st.lock.HeldOn != nil:
-		return st.lock.HeldOn(ctx, server, name, owner)
 	case st.lock.HolderOn != nil:
 		holder, err := st.lock.HolderOn(ctx, server, name)
 		return err == nil && holder == owner, err
-	case st.footprint != nil:
-		return st.footprint.HeldOn(ctx, server, name, owner)
+	case st.footprint.Keys != nil:
+		there, err := thereOn(ctx, server, server.Options().ReadTimeout, name)
+		return slices.ContainsFunc(st.footprint.KeysOf(name), func(k string) bool { return slices.Contains(there, k) }), err
 	default:
 		return false, errors.New("the keys of the lock are not known")
 	}
@@ -457,7 +430,7 @@ func sent(names map[string]string, seen map[string]SentCommand) map[string]SentC
 	return all
 }
 
-// usual are the commands that most locks send for a word.
+// usual are the commands that most locks send for a word, for where nothing could be learnt.
 var usual = map[string]string{acquireWord: "SET", acquireLastWord: "SET", releaseWord: "EVALSHA"} //nolint:gochecknoglobals // a constant
 
 // aimAtLock has a fault of commands wait for one that the lock sends, as far as
@@ -468,9 +441,6 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 		return s, nil
 	}
 	f := st.footprint
-	if f == nil {
-		f = &Footprint{Commands: sent(usual, sent(st.lock.Sends, nil))}
-	}
 	for _, instead := range [][2]string{{renewWord, extendWord}, {extendWord, releaseWord}} {
 		// In a random run, what was not seen is drawn all the same: another request of a holder stands in.
 		if _, seen := f.Commands[picks]; st.run.Scenario == "" && picks == instead[0] && !seen {

@@ -9,9 +9,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// LooksLeft reports whether what a refused request left behind can be seen: servers tell whose a key is.
-func (l LockSpec) LooksLeft() bool { return l.HolderOn != nil && l.Exclusive() && !l.Place }
-
 // LeftOn is what the history says of a master that has a lock for an owner whose request was refused.
 // It is false where the master does not, or can't be asked.
 func (l LockSpec) LeftOn(ctx context.Context, master *redis.Client, node, lock, owner string) (history.Event, bool) {

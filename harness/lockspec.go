@@ -58,13 +58,12 @@ type LockSpec struct {
 	// Key is a key in the slot of the lock of that name; all keys of a lock share
 	// one slot of a cluster. Nil: the name itself, as the hash tag of its keys.
 	Key func(name string) string
-	// HeldOn reports whether a server says that the owner holds the lock of that
-	// name. Nil: scripts that require it learn the keys of the lock in a warm-up, and
-	// a key that is there means that the lock is held.
-	HeldOn func(ctx context.Context, server *redis.Client, name, owner string) (bool, error)
 	// HolderOn names the owner that holds the lock of that name, as a server says;
-	// empty for none. It stands for HeldOn where a key tells whose it is.
+	// empty for none. Nil: scripts that require a hold learn the keys of the lock in a warm-up, and
+	// a key that is there means that the lock is held.
 	HolderOn func(ctx context.Context, server *redis.Client, name string) (string, error)
+	// LooksLeft says that a request that was refused is to have left nothing of its owner, which HolderOn shows.
+	LooksLeft bool
 
 	// Foreign says that the lock is of another library: a run learns in a warm-up
 	// which keys and commands it uses, and aims faults at those. See [Learn].
@@ -171,10 +170,7 @@ func (l LockSpec) Connect(open Opener, options *redis.UniversalOptions, o LockOp
 // can.
 func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions) error {
 	var errs []error
-	replicas := 0
-	if t, err := topologies.New(topology, servers); err == nil {
-		replicas = t.Replicas()
-	}
+	t, _ := topologies.New(topology, servers) // what is wrong with them is told of the servers
 	if store := cmp.Or(l.Store, topologies.StoreRedis); l.InProcess == nil && l.Name != "" && store != topologies.StoreOf(topology) {
 		return fmt.Errorf("lock %s is on %s, and topology %s has %s servers: use topology %s", l.Name, store, topology,
 			topologies.StoreOf(topology), strings.Join(topologies.NamesOf(store), ", "))
@@ -199,10 +195,22 @@ func (l LockSpec) On(topology string, servers topologies.Options, o LockOptions)
 	switch {
 	case o.ReplicaAcks > 0 && l.Name != "" && !l.ReplicaAcks:
 		errs = append(errs, fmt.Errorf("lock %s asks no replicas for an acknowledgement", l.Name))
-	case o.ReplicaAcks > replicas:
-		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, replicas))
+	case o.ReplicaAcks > t.Replicas():
+		errs = append(errs, fmt.Errorf("%d replica acks can't come: topology %s has %d replicas", o.ReplicaAcks, topology, t.Replicas()))
 	}
 	return errors.Join(append(errs, lock.Config{Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks}.Validate())...)
+}
+
+// Declared is what the history says that the lock promises under a name, with so many permits if it is a semaphore.
+func (l LockSpec) Declared(name string, permits int) history.Event {
+	e := history.Event{
+		Process: history.NoProcess, Op: history.Declare, Type: history.OK,
+		Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Reentrant: l.Reentrant, Fair: l.Place,
+	}
+	if l.Kind == history.KindSemaphore {
+		e.Capacity = permits
+	}
+	return e
 }
 
 // Unpromised are the names of what the lock does not promise. Of locks that are not [LockSpec.Foreign] it is
@@ -228,9 +236,6 @@ func (l LockSpec) onRedis() bool {
 // Exclusive reports whether one owner at a time holds the lock, in whatever way it
 // is asked for.
 func (l LockSpec) Exclusive() bool { return cmp.Or(l.Kind, history.KindMutex) == history.KindMutex }
-
-// Tells reports whether servers can be asked which owner holds the lock.
-func (l LockSpec) Tells() bool { return l.HeldOn != nil || l.HolderOn != nil }
 
 // KeyOf is a key in the slot of the lock of that name.
 func (l LockSpec) KeyOf(name string) string {
@@ -328,13 +333,20 @@ func (ls Locks) Names() []string {
 	return names.Of(ls, func(l LockSpec) string { return l.Name })
 }
 
-// ByName returns the lock with that name. The error for one that is not there
+// ByName is InFile of a lock that the user names.
+func (ls Locks) ByName(name string) (LockSpec, error) { return ls.InFile(name, true) }
+
+// InFile returns the lock with the name that a file gives. The error for one that is not there
 // lists those that are.
 //
-// A name that begins with [ProgramPrefix] is a driver's command: see [Program].
-func (ls Locks) ByName(name string) (LockSpec, error) {
-	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok {
+// A name that begins with [ProgramPrefix] is a driver's command: see [Program]. A file may come from anywhere: its
+// command is run, here and in a run, only if this invocation allows it.
+func (ls Locks) InFile(name string, allowExec bool) (LockSpec, error) {
+	switch command, ok := strings.CutPrefix(name, ProgramPrefix); {
+	case ok && allowExec:
 		return Program(command, nil)
+	case ok:
+		return LockSpec{}, fmt.Errorf("its lock is a command, %q: what a file names is run only with --allow-exec", command)
 	}
 	for _, l := range ls {
 		if l.Name == name {
@@ -347,13 +359,4 @@ func (ls Locks) ByName(name string) (LockSpec, error) {
 		hint = "did you mean " + nearest + "? " + hint
 	}
 	return LockSpec{}, fmt.Errorf("unknown lock %q (%s; a lock of your own: %sCOMMAND, a driver)", name, hint, ProgramPrefix)
-}
-
-// InFile is ByName of a lock that a file names. A file may come from anywhere: its command is run, here and in
-// a run, only if this invocation allows it.
-func (ls Locks) InFile(name string, allowExec bool) (LockSpec, error) {
-	if command, ok := strings.CutPrefix(name, ProgramPrefix); ok && !allowExec {
-		return LockSpec{}, fmt.Errorf("its lock is a command, %q: what a file names is run only with --allow-exec", command)
-	}
-	return ls.ByName(name)
 }

@@ -24,46 +24,34 @@ func Impossible(reasons ...error) error {
 	return nil
 }
 
-// A reason is why something can't be done.
+// A reason is why something can't be done, or would break something.
 type reason struct{ what, why string }
 
-// impossible joins them, each with all that it is the reason of, in order of name.
+// joined are reasons, each with all that it is the reason of, in order of name.
+func joined(found []reason) (all []reason) {
+	by := map[string][]string{}
+	for _, r := range found {
+		by[r.why] = append(by[r.why], r.what)
+	}
+	for why, what := range by {
+		slices.Sort(what)
+		all = append(all, reason{strings.Join(slices.Compact(what), ", "), why})
+	}
+	slices.SortFunc(all, func(a, b reason) int { return cmp.Compare(a.what+a.why, b.what+b.why) })
+	return all
+}
+
 func impossible(found []reason) error {
 	var errs []error
-	found = slices.SortedStableFunc(slices.Values(found), func(a, b reason) int { return cmp.Compare(a.what, b.what) })
-	for len(found) > 0 {
-		why := found[0].why
-		var what []string
-		found = slices.DeleteFunc(found, func(r reason) bool {
-			if r.why == why && !slices.Contains(what, r.what) {
-				what = append(what, r.what)
-			}
-			return r.why == why
-		})
-		errs = append(errs, fmt.Errorf("%s %w: %s", strings.Join(what, ", "), ErrImpossible, why))
+	for _, r := range joined(found) {
+		errs = append(errs, fmt.Errorf("%s %w: %s", r.what, ErrImpossible, r.why))
 	}
 	return errors.Join(errs...)
 }
 
-// Possible refuses faults that a deployment can't have, before anything is
-// done to it.
-func Possible(d topologies.Deployment, asked []string) error {
-	var cant []reason
-	for _, name := range asked {
-		if err := lack(d, name); err != nil {
-			cant = append(cant, reason{name, err.Error()})
-		}
-	}
-	return impossible(cant)
-}
-
-// lack is what a deployment lacks for a fault; an unknown one is reported where it is asked for.
-func lack(d topologies.Deployment, fault string) error {
-	spec, err := faults.ByName(fault)
-	if err != nil {
-		return nil //nolint:nilerr // see above
-	}
-	return spec.Lacks(d)
+// Possible refuses steps that a deployment can't have, before anything is done to it.
+func Possible(d topologies.Deployment, steps ...faults.Step) error {
+	return impossible(cant(d, steps...))
 }
 
 // checkPlan joins what is wrong with a plan that was given.
@@ -106,7 +94,7 @@ func (r RandomRun) asked(x resolved) (names []string) {
 func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run *history.Run) (faults.Schedule, error) {
 	e := x.draws
 	e.Topology = d.Topology()
-	run.Faults = r.mix(e)
+	run.Faults = cmp.Or(r.Faults, e.DefaultMix())
 	if r.Plan != nil {
 		return r.Plan, cmp.Or(Impossible(checkPlan(e, r.Plan)), impossible(cant(d, r.Plan...)))
 	}
@@ -181,11 +169,14 @@ func unlike(e faults.Environment, ours, here []faults.Candidate) error {
 	return impossible(cant)
 }
 
-// cant says which steps a deployment can't have, and why.
+// cant says which steps a deployment can't have, and why. The links of the protected resource are no links of it.
 func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 	for _, step := range plan {
-		err := lack(d, step.Fault)
+		spec, err := faults.ByName(step.Fault)
 		if err == nil {
+			err = spec.Lacks(d)
+		}
+		if _, other := toResource(step.Target); err == nil && !other && spec.Target != faults.AtClient {
 			step.Target = faults.SomeTarget(d.Topology(), step.Target)
 			_, err = faults.New(site(d), step)
 		}
@@ -194,27 +185,6 @@ func cant(d topologies.Deployment, plan ...faults.Step) (found []reason) {
 		}
 	}
 	return found
-}
-
-// startable refuses a resource on a server of its own where none can be started.
-func (p ResourceConfig) startable(backend string) error {
-	if p.Kind != ResourceRedis || backend != attached {
-		return nil
-	}
-	return errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start")
-}
-
-// CheckLinks refuses a fault of links of which none can be broken.
-func CheckLinks(d topologies.Deployment, step faults.Step) error {
-	spec, err := faults.ByName(step.Fault)
-	if err != nil || !spec.OnLinks() {
-		return err
-	}
-	links, err := concerned(d.Topology(), spec, step)
-	if err == nil && !slices.ContainsFunc(links, func(l topologies.Link) bool { return d.Proxy(l.Name()) != nil }) {
-		err = fmt.Errorf("%s: nothing can be done to %s here", step.Fault, step.Target)
-	}
-	return err
 }
 
 // CheckServers refuses servers that are not as was asked for: fewer replicas than are to acknowledge a grant, or other
@@ -229,22 +199,18 @@ func CheckServers(acks int, want topologies.Options, t topologies.Topology) erro
 			break
 		}
 	}
-	note := func(option string, want, have any) {
-		if want != have {
-			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", option, want, have))
+	for _, o := range []struct {
+		option           string
+		none, want, have any
+	}{
+		{"nodes", 0, want.Nodes, len(t.Servers())},
+		{"persistence", "", want.Persistence, cmp.Or(have.Persistence, "one that they do not tell (they must permit CONFIG GET)")},
+		{"min-replicas", 0, want.MinReplicas, have.MinReplicas},
+		{"node-timeout", time.Duration(0), want.NodeTimeout, have.NodeTimeout},
+	} {
+		if o.want != o.none && o.want != o.have {
+			errs = append(errs, fmt.Errorf("%s %v was asked for, and the servers have %v", o.option, o.want, o.have))
 		}
-	}
-	if want.Nodes != 0 {
-		note("nodes", want.Nodes, len(t.Servers()))
-	}
-	if want.Persistence != "" {
-		note("persistence", want.Persistence, cmp.Or(have.Persistence, "one that they do not tell (they must permit CONFIG GET)"))
-	}
-	if want.MinReplicas != 0 {
-		note("min-replicas", want.MinReplicas, have.MinReplicas)
-	}
-	if want.NodeTimeout != 0 {
-		note("node-timeout", want.NodeTimeout, have.NodeTimeout)
 	}
 	return errors.Join(errs...)
 }

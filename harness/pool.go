@@ -32,10 +32,9 @@ func Pool(b topologies.Backend) (topologies.Backend, func() error) {
 type pool struct {
 	inner topologies.Backend
 
-	mu       sync.Mutex
-	idle     []*pooled
-	stopping sync.WaitGroup // those that no run wanted
-	errs     []error        // of their ends
+	mu   sync.Mutex
+	idle []*pooled
+	errs []error // of the ends of those that no run wanted
 }
 
 // A pooled deployment waits for the next run.
@@ -63,15 +62,11 @@ func (i *instrumentedPool) Instrumented() topologies.Backend { return i.with }
 // Start returns an idle deployment, or a new one.
 func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Deployment, error) {
 	r.mu.Lock()
-	at := slices.IndexFunc(r.idle, func(d *pooled) bool { return d.wanted.Name == t.Name && d.wanted.Options == t.Options })
-	if at >= 0 {
-		defer r.mu.Unlock()
-		d := r.idle[at]
-		d.unused.Stop()
-		r.idle = slices.Delete(r.idle, at, at+1)
-		return d.Deployment, nil
-	}
+	idle := r.take(func(d *pooled) bool { return d.wanted.Name == t.Name && d.wanted.Options == t.Options })
 	r.mu.Unlock()
+	if idle != nil {
+		return idle.Deployment, nil
+	}
 	d, err := r.inner.Start(ctx, t)
 	if err == nil {
 		d.Reuse(func() error { return r.put(&pooled{Deployment: d, wanted: t}) }) //nolint:contextcheck // a run closes its deployment after its context has ended
@@ -79,35 +74,34 @@ func (r *pool) Start(ctx context.Context, t topologies.Topology) (topologies.Dep
 	return d, err
 }
 
-func (r *pool) close() error {
-	r.mu.Lock()
-	idle := r.idle
-	r.idle = nil
-	r.mu.Unlock()
-	r.stopping.Wait()
-	errs := r.errs
-	for _, d := range idle {
-		d.unused.Stop()
-		errs = append(errs, d.stop())
+// take takes a deployment that waits out of the pool; nil if there is none of those.
+func (r *pool) take(is func(*pooled) bool) *pooled {
+	at := slices.IndexFunc(r.idle, is)
+	if at < 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	d := r.idle[at]
+	d.unused.Stop()
+	r.idle = slices.Delete(r.idle, at, at+1)
+	return d
 }
 
-// expire stops a deployment that still waits.
-func (r *pool) expire(d *pooled) {
+// end stops one of those that wait, if it still does.
+func (r *pool) end(is func(*pooled) bool) (there bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := slices.Index(r.idle, d)
-	if at < 0 {
-		return
+	d := r.take(is)
+	if d != nil {
+		r.errs = append(r.errs, d.stop())
 	}
-	r.idle = slices.Delete(r.idle, at, at+1)
-	r.stopping.Go(func() {
-		err := d.stop()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.errs = append(r.errs, err)
-	})
+	return d != nil
+}
+
+func (r *pool) close() error {
+	for there := true; there; {
+		there = r.end(func(*pooled) bool { return true })
+	}
+	return errors.Join(r.errs...)
 }
 
 // stop closes the deployment.
@@ -130,7 +124,7 @@ func (r *pool) put(d *pooled) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle = append(r.idle, d)
-	d.unused = time.AfterFunc(idleFor, func() { r.expire(d) })
+	d.unused = time.AfterFunc(idleFor, func() { r.end(func(other *pooled) bool { return other == d }) })
 	return nil
 }
 

@@ -180,24 +180,23 @@ func ServeLock(ctx context.Context, l LockSpec, version string) error {
 	if l.InProcess != nil || l.Together || l.Connects || l.Kind == history.KindSemaphore {
 		return fmt.Errorf("lock %s can't be a driver: it is in memory, a driver already, of several locks or of permits", l.Name)
 	}
-	return serve(ctx, l, version, func(s driver.Session) workerSetup {
-		setup := workerSetup{
-			LockOptions: LockOptions{Watchdog: s.Watchdog}, Cluster: topologies.ShapeOf(s.Topology).Slots, Retries: -1,
-			Place: Place{Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.Master, Timeout: s.Timeout},
-		}
-		for _, server := range s.Servers {
-			setup.Addresses = append(setup.Addresses, server.Addr)
-		}
-		return setup
-	})
+	return serve(ctx, l, version, workerSetup{Retries: -1})
 }
 
-func serve(ctx context.Context, l LockSpec, version string, setup func(driver.Session) workerSetup) error {
+func serve(ctx context.Context, l LockSpec, version string, w workerSetup) error {
 	promised := l.Promises
 	promised.Watchdog, promised.Cancel = promised.Watchdog || !l.Foreign || l.Endless, true
 	hello := driver.Hello{Name: l.Name, Version: version, Language: "go", Parallel: 64, Promises: promised}
 	return driver.Serve(ctx, hello, func(_ context.Context, s driver.Session) (lock.Locker, func(), error) {
-		locker, end, err := setup(s).open(l)
+		dialer := net.Dialer{Timeout: s.Timeout}
+		at := Place{Zone: s.Zone, Topology: s.Topology, Servers: s.Servers, Master: s.Master, Timeout: s.Timeout, Dial: dialer.DialContext}
+		options := topologies.OnceOptions(s.Timeout)
+		options.MasterName, options.IsClusterMode, options.Dialer = s.Master, topologies.ShapeOf(s.Topology).Slots, at.Dial
+		options.MaxRetries, options.PoolSize = w.Retries, w.PoolSize
+		for _, server := range s.Servers {
+			options.Addrs = append(options.Addrs, server.Addr)
+		}
+		locker, end, err := l.Connect(l.Begin(), options, LockOptions{ReplicaAcks: w.Acks, Permits: w.Permits, Watchdog: s.Watchdog, At: &at})
 		return asked{locker}, end, err
 	})
 }

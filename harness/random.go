@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,14 +73,14 @@ func (r RandomRun) resolve() (resolved, error) {
 	var x resolved
 	var topology, workloads error
 	x.topology, topology = topologies.New(r.Topology, r.Servers)
-	x.kinds, workloads = parseWorkload(r.kind())
+	x.kinds, workloads = workload.Parse(r.kind())
 	errs := []error{r.Workload.Validate(), topology, r.Lock.Validate(), workloads, r.Resource.Validate(r.Lock)}
 	if topology == nil && workloads == nil {
 		x.draws = r.environment(x)
 		var err error
 		switch {
 		case r.Plan == nil:
-			x.chosen, err = x.draws.Choose(r.mix(x.draws))
+			x.chosen, err = x.draws.Choose(cmp.Or(r.Faults, x.draws.DefaultMix()))
 		case !r.foreign:
 			err = checkPlan(x.draws, r.Plan)
 		}
@@ -104,15 +102,15 @@ func (r RandomRun) Breaks() []string {
 	if err != nil {
 		return nil
 	}
-	by := map[string][]string{}
+	var found []reason
 	for _, c := range x.chosen {
-		if c.Breaks != "" && !slices.Contains(by[c.Breaks], c.Fault) {
-			by[c.Breaks] = append(by[c.Breaks], c.Fault)
+		if c.Breaks != "" {
+			found = append(found, reason{c.Fault, c.Breaks})
 		}
 	}
 	var all []string
-	for _, why := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, strings.Join(by[why], ", ")+": "+why)
+	for _, r := range joined(found) {
+		all = append(all, r.what+": "+r.why)
 	}
 	return all
 }
@@ -125,8 +123,6 @@ func (r RandomRun) Lease() time.Duration {
 	}
 	return r.Lock.LeaseOf(withLock(r.Workload, r.Lock, x.kinds).Lease, r.Options.Watchdog)
 }
-
-func (r RandomRun) mix(e faults.Environment) string { return cmp.Or(r.Faults, e.DefaultMix()) }
 
 // environment is what the run's faults are drawn for, in the topology's usual form.
 func (r RandomRun) environment(x resolved) faults.Environment {
@@ -253,7 +249,7 @@ func (st *Session) zones(locks []string) (zones []workload.Zone, err error) {
 		if zone.Locker, err = st.locker(name); err != nil {
 			return nil, err
 		}
-		if st.lock.LooksLeft() {
+		if st.lock.LooksLeft {
 			zone.Refused = st.refused
 		}
 		zone.Granted = st.grants.in(name)

@@ -258,48 +258,6 @@ func TestTheWarmUpIsNotRecorded(t *testing.T) {
 	require.False(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Lock != "" && e.Lock != "lock-1" }))
 }
 
-// The master's role moves as planned, and the name follows it. No kind of lock is blamed.
-func TestANameFollowsPlannedFailovers(t *testing.T) {
-	for pubsub, of := range map[string][]string{"keep": {"mutex-fair", "mutex"}, "close": {"mutex-fenced", "rwmutex-write"}} {
-		for _, lock := range of {
-			t.Run(pubsub+" "+lock, func(t *testing.T) {
-				t.Parallel()
-				setup := runtest.Setup(t)
-				r := harness.RandomRun{
-					Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock(lock), Length: 2 * time.Second,
-					Plan: faults.Schedule{
-						{At: 500 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"pubsub": pubsub}},
-						{At: 1200 * time.Millisecond, Fault: "planned-failover", Params: map[string]string{"pubsub": pubsub}},
-					},
-				}
-				r.Workload.Wait = r.Wait() // those who wait subscribe
-				run, h, _ := runtest.Until(t, r, setup, checker.Valid, nil)
-				given, err := harness.Replay(run, locks.All(), false)
-				require.NoError(t, err)
-				require.Equal(t, r.Servers, given.Servers, "the record says how clients find the master")
-				var effects, leads []string
-				for _, e := range h.Events {
-					switch {
-					case e.Op == history.Inject && e.Type == history.OK:
-						effects = append(effects, e.Target+": "+e.Value)
-					case e.Op == history.Observe && e.Node == topologies.Primary:
-						leads = append(leads, e.What+" "+e.Value)
-					}
-				}
-				require.NotEmpty(t, effects) // a slow machine has no time for the second
-				require.Len(t, leads, len(effects)+1, "%v", leads)
-				fate := map[string]string{"keep": "left open", "close": "closed"}[pubsub]
-				require.Regexp(t, `^redis-1: redis-[23] took over from redis-1, [1-9][0-9]* connections of subscribers `+fate+`$`, effects[0])
-				require.Equal(t, "master redis-1", leads[0])
-				for i, effect := range effects {
-					require.NotEqual(t, leads[i], leads[i+1])
-					require.Contains(t, effect, strings.TrimPrefix(leads[i+1], "master ")+" took over")
-				}
-			})
-		}
-	}
-}
-
 // A record is enough to run a run again, with the plan that it followed.
 func TestARunIsReplayedFromItsRecord(t *testing.T) {
 	t.Parallel()

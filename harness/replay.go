@@ -33,7 +33,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length, Recorded: s.Recorded,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
 		Plan:     append(faults.Schedule{}, run.Plan...),
-		foreign:  run.Backend == attached,
+		foreign:  run.Backend == history.Attached,
 	}
 	if unknown != nil {
 		return r, unknown
@@ -45,7 +45,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 // same workload and the same servers. Its error says why that lock can't have it.
 func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error) {
 	r.Kind = r.kind()
-	kinds, _ := parseWorkload(r.Kind) // which is validated below
+	kinds, _ := workload.Parse(r.Kind) // which is validated below
 	watched := slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched })
 	control.Watchdog = control.Watchdog || watched && !control.Foreign && !control.Endless // as all of ours have
 	control.Foreign = true                                                                 // faults of commands are aimed at what it sends

@@ -8,13 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/scenarios"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload"
 )
 
 // wrapped is a backend whose deployments are others than those that it starts.
@@ -32,6 +30,17 @@ func (w wrapped) Start(ctx context.Context, t topologies.Topology) (topologies.D
 // with a bug may break other rules before.
 func twiceGranted(_ *history.History, report checker.Report) bool {
 	return violations(report)[checker.DoubleGrant]
+}
+
+// accepted are the operations of that kind that came to something.
+func accepted(h *history.History, op history.Op) []history.Event {
+	var all []history.Event
+	for _, e := range h.Events {
+		if e.Op == op && e.Type == history.OK {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func TestASplitBrainIsFoundByARandomRun(t *testing.T) {
@@ -59,23 +68,4 @@ func TestAnInterruptedRunKeepsWhatWasRecorded(t *testing.T) {
 	require.True(t, run.Interrupted)
 	require.NotEmpty(t, h.Events)
 	require.Equal(t, checker.Unknown, report.Verdict, "%+v", report)
-}
-
-func TestARandomRunCanHaveFaultsOfClocks(t *testing.T) {
-	t.Parallel()
-	setup := runtest.Setup(t)
-	runtest.NeedCompiler(t)
-	r := harness.RandomRun{
-		Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: 4 * time.Second,
-		Options: harness.LockOptions{Watchdog: 500 * time.Millisecond}, Workload: workload.Config{Clients: 4},
-	}
-	run, h, _ := runtest.Until(t, r, setup, "", func(h *history.History, report checker.Report) bool {
-		return report.Verdict != checker.Unknown && len(accepted(h, history.Inject)) > 0
-	})
-	require.Empty(t, runtest.FailedFaults(h))
-	require.Equal(t, "clock", run.Faults)
-	for _, e := range accepted(h, history.Inject) {
-		require.Regexp(t, "^clock-", e.Fault)
-		require.Equal(t, "redis-1", e.Target)
-	}
 }

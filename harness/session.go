@@ -95,7 +95,7 @@ type Session struct {
 	options    LockOptions
 	open       Opener           // of that lock, in this run
 	before     map[string]int64 // requests over the links of clients, before that lock was opened
-	footprint  *Footprint       // of that lock, where the run learnt it; else nil
+	footprint  Footprint        // of that lock
 	stopWatch  func()
 	closers    []func()
 	apart      map[string]faults.ClientProcess // clients that are processes of their own
@@ -138,15 +138,19 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	if s.Backend, err = instrumented(s.Backend, begin.Faults); err != nil {
 		return nil, err
 	}
-	st := &Session{Config: s, retries: begin.Retries, stopWatch: func() {}}
+	st := &Session{
+		Config: s, retries: begin.Retries, stopWatch: func() {}, keys: map[string]string{}, apart: map[string]faults.ClientProcess{},
+	}
 	st.Log.InfoContext(ctx, "starting topology", "topology", t.Name, "backend", s.BackendName)
 	started := time.Now()
 	if st.deployment, err = s.Backend.Start(ctx, t); err != nil {
 		return nil, err
 	}
 	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, st.deployment.Product(), st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
-	err = Impossible(begin.Resource.startable(s.BackendName))
-	if err == nil && begin.Prepare != nil {
+	switch {
+	case begin.Resource.Kind == ResourceRedis && s.BackendName == history.Attached:
+		err = Impossible(errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start"))
+	case begin.Prepare != nil:
 		err = begin.Prepare(st.deployment, &run)
 	}
 	if err != nil {
@@ -158,8 +162,14 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	run.Backend, run.Topology = s.BackendName, drawing(st.deployment.Topology())
 	run.Servers = map[string]string{st.deployment.Product(): st.deployment.Version()}
 	run.Machine = thisMachine()
+	run.Clients = map[string]string{}
 	st.run = run
-	if err := st.openRecord(); err != nil {
+	if st.file, err = history.Dir(st.Dir).Create(); err == nil {
+		st.recorder = history.NewRecorder(st.file)
+		st.run.Started = st.recorder.Start()
+		err = st.writeRun()
+	}
+	if err != nil {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
@@ -221,16 +231,6 @@ func (st *Session) Unsuit(why error) { st.run.Unsuited = why.Error() }
 // Spare records at which step the lock did not show the bug that a script is about.
 func (st *Session) Spare(why error) { st.run.Spared = why.Error() }
 
-func (st *Session) openRecord() error {
-	var err error
-	if st.file, err = history.Dir(st.Dir).Create(); err != nil {
-		return err
-	}
-	st.recorder = history.NewRecorder(st.file)
-	st.run.Started = st.recorder.Start()
-	return st.writeRun()
-}
-
 // writeRun writes the record of the run: at the start, so that a run that is cut
 // short can be read, and at the end.
 func (st *Session) writeRun() error { return history.Dir(st.Dir).WriteRun(st.run) }
@@ -250,6 +250,7 @@ func (st *Session) watch(ctx context.Context) {
 // SetLock puts a lock with its options under test.
 func (st *Session) SetLock(l LockSpec, o LockOptions) {
 	st.lock, st.options, st.open = l, o, l.Begin()
+	st.footprint.Commands = sent(usual, sent(l.Sends, nil))
 	st.before, _ = Requests(st.deployment)
 	if l.Lease > 0 || !l.Connects { // else a driver has another one than it is told of
 		st.run.Watchdog = l.LeaseOf(0, o.Watchdog)
@@ -259,23 +260,13 @@ func (st *Session) SetLock(l LockSpec, o LockOptions) {
 
 // Declare records what the lock under test promises under these names.
 func (st *Session) Declare(names ...string) {
-	l, capacity := st.lock, 0
-	if l.Kind == history.KindSemaphore {
-		capacity = st.options.Permits
-	}
 	st.locks = append(st.locks, names...)
-	if st.keys == nil {
-		st.keys = map[string]string{}
-	}
 	for _, name := range names {
-		st.keys[name] = l.KeyOf(name)
-		if st.footprint != nil {
-			st.keys[name] = st.footprint.KeysOf(name)[0]
+		st.keys[name] = st.lock.KeyOf(name)
+		if keys := st.footprint.KeysOf(name); len(keys) > 0 {
+			st.keys[name] = keys[0]
 		}
-		st.recorder.Record(history.Event{
-			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: cmp.Or(l.Kind, history.KindMutex), Capacity: capacity, Reentrant: l.Reentrant, Fair: l.Place,
-		})
+		st.recorder.Record(st.lock.Declared(name, st.options.Permits))
 	}
 }
 

@@ -2,13 +2,11 @@ package harness
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/workload"
 )
 
@@ -18,25 +16,7 @@ const DefaultWait = 500 * time.Millisecond
 
 // Wait is how long clients wait for a lock in a run whose user does not say it.
 func (r RandomRun) Wait() time.Duration {
-	kinds, err := parseWorkload(r.kind())
-	if err != nil {
-		return DefaultWait
-	}
-	return cmp.Or(withLock(workload.Config{}, LockSpec{}, kinds).Wait, DefaultWait)
-}
-
-// parseWorkload finds the kinds of a comma list.
-func parseWorkload(list string) ([]workload.Kind, error) {
-	var kinds []workload.Kind
-	var errs []error
-	for name := range strings.SplitSeq(list, ",") {
-		if k := workload.KindByName(name); k != nil {
-			kinds = append(kinds, *k)
-		} else {
-			errs = append(errs, names.Unknown("workload", name, workload.Names()))
-		}
-	}
-	return kinds, errors.Join(errs...)
+	return cmp.Or(workload.Config{Kinds: strings.Split(r.kind(), ",")}.WithDefaults().Wait, DefaultWait)
 }
 
 // programShort is the lease of workloads that need one, of a lock behind a driver. A driver

@@ -126,7 +126,7 @@ func (m Mutant) Spec() harness.LockSpec {
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
 		Promises: m.promises(), Independent: m.Topology == topologies.Independent,
-		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, Open: m.open(m.bug),
+		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, LooksLeft: true, Open: m.open(m.bug),
 	}
 }
 

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,9 +17,6 @@ import (
 // that was started for it is as the script was validated for; a deployment of
 // the user has other servers, links and settings.
 func (s Scenario) fits(d topologies.Deployment) error {
-	if err := harness.Possible(d, s.faults()); err != nil {
-		return err
-	}
 	t := d.Topology()
 	errs := []error{harness.CheckServers(s.ReplicaAcks, s.Servers, t), s.forgets(t)}
 	for _, client := range slices.Sorted(maps.Keys(s.Clients)) {
@@ -26,16 +24,16 @@ func (s Scenario) fits(d topologies.Deployment) error {
 			errs = append(errs, fmt.Errorf("client %s: %w", client, names.Unknown("zone", s.Clients[client], zones)))
 		}
 	}
+	var injected []faults.Step
 	for i, step := range s.Steps {
-		err := step.validate(s, t)
-		if err == nil && step.Inject != "" {
-			err = harness.CheckLinks(d, step.fault())
-		}
-		if err != nil {
+		if err := step.validate(s, t); err != nil {
 			errs = append(errs, stepError{i, err})
 		}
+		if step.Inject != "" {
+			injected = append(injected, step.fault())
+		}
 	}
-	return harness.Impossible(errs...)
+	return cmp.Or(harness.Impossible(errs...), harness.Possible(d, injected...))
 }
 
 // forgets refuses servers that keep their data, where the script kills some that

@@ -16,7 +16,7 @@ func (step ScriptStep) ofServers() bool { return step.Require != "" && !step.ofL
 // the script can't be played without. It returns the scenario with the names of locks
 // that have their keys where the script expects them.
 func (s Scenario) learned(ctx context.Context, st *harness.Session) (Scenario, error) {
-	asksServers := !s.Lock.Tells() && slices.ContainsFunc(s.Steps, ScriptStep.ofServers)
+	asksServers := s.Lock.HolderOn == nil && slices.ContainsFunc(s.Steps, ScriptStep.ofServers)
 	aims := s.Lock.Foreign && slices.ContainsFunc(s.Steps, func(step ScriptStep) bool {
 		return step.Params[harness.ParamCommand] != "" || step.Params[harness.ParamKey] != ""
 	})

@@ -121,7 +121,7 @@ func TestUnder_OtherLockAnswersOtherwise(t *testing.T) {
 		t.Run(strings.ReplaceAll(tc.scenario, "/", "-")+"-"+tc.lock, func(t *testing.T) {
 			t.Parallel()
 			l := runtest.Lock(tc.lock)
-			l.Name, l.Foreign, l.HeldOn = "theirs", true, nil
+			l.Name, l.Foreign = "theirs", true
 			s, err := under(t, tc.scenario, l)
 			require.NoError(t, err)
 			run, _, report := play(t, s)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
@@ -133,7 +131,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 			break
 		}
 	}
-	for _, name := range p.owners.locks() { // what a lock was left as tells why no client was granted it
+	for _, name := range p.lockNames() { // what a lock was left as tells why no client was granted it
 		p.lookForKey(ctx, name)
 	}
 	return nil
@@ -197,7 +195,6 @@ type scriptRun struct {
 	scenario Scenario
 	clients  map[string]*harness.Client
 	attempts map[string]attempt // the latest of each client
-	owners   owners
 	// background is where the end of what each client does there is told.
 	background map[string]pending
 	busy       sync.WaitGroup
@@ -337,9 +334,6 @@ func (p *scriptRun) request(ctx context.Context, c *harness.Client, step ScriptS
 		a.Do = workload.DoReleaseFirst
 	}
 	outcome, _ := c.Do(ctx, a, r) // an error is of a read
-	if a.Do == workload.DoAsk && outcome != history.Fail {
-		p.owners.add(step.Acquire, c.Owner())
-	}
 	if a.Do == workload.DoAsk && outcome != history.Info {
 		p.lookForKey(ctx, step.Acquire)
 	}
@@ -437,50 +431,14 @@ func (p *scriptRun) await(ctx context.Context, step ScriptStep) error {
 	}
 }
 
-// owners are those whose requests for a lock were not refused, by lock: a server may have
-// a key of any of them.
-type owners struct {
-	mu  sync.Mutex
-	all map[string][]string
-}
-
-// maxOwners is how many owners, the latest, a look at a server asks for.
-const maxOwners = 4
-
-func (o *owners) add(name, owner string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[string][]string{}
-	}
-	o.all[name] = append(o.all[name], owner)
-}
-
-// of are the owners of a lock, the latest first.
-func (o *owners) of(name string) []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	latest := slices.Clone(o.all[name])
-	slices.Reverse(latest)
-	return latest
-}
-
-// locks are the locks that any of them asked for.
-func (o *owners) locks() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Sorted(maps.Keys(o.all))
-}
-
-// lookForKey records which owner holds the lock, as each server says. Those
-// that do not answer say nothing, and so do those of which too few owners were asked for.
+// lookForKey records which owner holds the lock, as each server says. Those that do not answer say nothing.
 func (p *scriptRun) lookForKey(ctx context.Context, name string) {
-	if !p.scenario.Lock.Tells() {
+	if p.scenario.Lock.HolderOn == nil {
 		return
 	}
 	for _, server := range p.Deployment().Topology().Of(topologies.Redis) {
-		holder, answered := p.holderOn(ctx, p.Deployment().Server(server).Observer(), name)
-		if !answered {
+		holder, err := p.scenario.Lock.HolderOn(ctx, p.Deployment().Server(server).Observer(), name)
+		if err != nil {
 			continue
 		}
 		p.Record(history.Event{
@@ -488,25 +446,6 @@ func (p *scriptRun) lookForKey(ctx context.Context, name string) {
 			Node: server, What: history.ObserveKey, Value: strings.TrimSpace(name + " " + holder),
 		})
 	}
-}
-
-// holderOn is the owner that holds a lock, as a server says; empty for none. It reports
-// false where the server does not say so.
-func (p *scriptRun) holderOn(ctx context.Context, server *redis.Client, name string) (holder string, answered bool) {
-	if p.scenario.Lock.HolderOn != nil {
-		holder, err := p.scenario.Lock.HolderOn(ctx, server, name)
-		return holder, err == nil
-	}
-	owners := p.owners.of(name)
-	for _, owner := range owners[:min(len(owners), maxOwners)] {
-		switch held, err := p.scenario.Lock.HeldOn(ctx, server, name, owner); {
-		case err != nil:
-			return "", false
-		case held:
-			return owner, true
-		}
-	}
-	return "", len(owners) > 0 && len(owners) <= maxOwners // an older one may have it
 }
 
 // require waits until servers say of a client's latest grant what the script
@@ -522,7 +461,7 @@ func (p *scriptRun) require(ctx context.Context, step ScriptStep) error {
 	if p.scenario.other && step.Require == requireHeld && p.beliefs.refused(step.Of) {
 		return differentError{fmt.Errorf("client %s was refused, and a server should have its grant", step.Of), false}
 	}
-	if p.scenario.other && !p.scenario.Lock.Tells() && step.Require == requireAbsent && p.beliefs.others(step.Of) {
+	if p.scenario.other && p.scenario.Lock.HolderOn == nil && step.Require == requireAbsent && p.beliefs.others(step.Of) {
 		return differentError{errors.New("another client holds the lock, and its keys do not tell whose a grant is"), false}
 	}
 	for _, server := range step.On {

@@ -138,12 +138,10 @@ func (c Case) Validate(l harness.LockSpec) error {
 	if max(c.Clients, c.Locks) > mostClients || c.Servers < 1 || c.Servers > mostServers {
 		errs = append(errs, fmt.Errorf("want at most %d clients and locks, and 1 to %d servers", mostClients, mostServers))
 	}
-	for name := range strings.SplitSeq(c.Workload, ",") {
-		if k := workload.KindByName(name); k != nil {
-			errs = append(errs, l.Suits(*k))
-		} else {
-			errs = append(errs, names.Unknown("workload", name, workload.Names()))
-		}
+	kinds, err := workload.Parse(c.Workload)
+	errs = append(errs, err)
+	for _, k := range kinds {
+		errs = append(errs, l.Suits(k))
 	}
 	return errors.Join(append(errs, c.config(l).Validate())...)
 }

@@ -76,7 +76,7 @@ func unplayable(s scenarios.Scenario) string {
 		return "the lock waits for the network with a mutex locked"
 	case s.Retries > 0:
 		return "a Redis client that repeats requests"
-	case s.Lock.HeldOn == nil && slices.ContainsFunc(s.Steps, func(step scenarios.ScriptStep) bool { return step.Require != "" }):
+	case s.Lock.HolderOn == nil && slices.ContainsFunc(s.Steps, func(step scenarios.ScriptStep) bool { return step.Require != "" }):
 		return "the lock does not say whether it is held"
 	case s.Resource != "" && s.Resource != "register":
 		return "resource " + s.Resource
@@ -282,12 +282,12 @@ func (s *player) require(ctx context.Context, step scenarios.ScriptStep) error {
 	c := s.clients[step.Of]
 	for _, server := range step.On {
 		for {
-			held, err := s.scenario.Lock.HeldOn(ctx, s.observers[server], s.asked[step.Of], c.Owner())
-			if err == nil && held == (step.Require == "held") {
+			holder, err := s.scenario.Lock.HolderOn(ctx, s.observers[server], s.asked[step.Of])
+			if err == nil && (holder == c.Owner()) == (step.Require == "held") {
 				break
 			}
 			if !workload.Pause(ctx, 5*time.Millisecond) {
-				return fmt.Errorf("%s: %t, %w", server, held, err)
+				return fmt.Errorf("%s: %q, %w", server, holder, err)
 			}
 		}
 	}

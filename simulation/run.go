@@ -224,19 +224,8 @@ func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
 
 // declare records what the lock promises.
 func (d *deployment) declare(config workload.Config) {
-	capacity := 0
-	if d.lock.Kind == history.KindSemaphore {
-		capacity = config.Permits
-	}
-	kind := d.lock.Kind
-	if kind == "" {
-		kind = history.KindMutex
-	}
 	for _, name := range config.LockNames() {
-		d.recorder.Record(history.Event{
-			Process: history.NoProcess, Op: history.Declare, Type: history.OK,
-			Lock: name, Kind: kind, Capacity: capacity, Reentrant: d.lock.Reentrant, Fair: d.lock.Place,
-		})
+		d.recorder.Record(d.lock.Declared(name, config.Permits))
 	}
 }
 
@@ -265,7 +254,7 @@ func (d *deployment) open(open harness.Opener, config workload.Config) ([]worklo
 			resources[name] = reached{r, z}
 		}
 		zone := workload.Zone{Name: z.Name(), Locker: locker, NodeName: d.NodeName, Resources: resources}
-		if d.lock.LooksLeft() {
+		if d.lock.LooksLeft {
 			zone.Refused = d.refused
 		}
 		zones = append(zones, zone)

@@ -2,12 +2,15 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
+	"github.com/lockchaos/lockchaos/promises"
 )
 
 // Contended is the kind of workload that every lock can have.
@@ -134,6 +137,36 @@ func KindByName(name string) *Kind {
 		return &all[at]
 	}
 	return nil
+}
+
+// Parse finds the kinds of a comma list.
+func Parse(list string) ([]Kind, error) {
+	var found []Kind
+	var errs []error
+	for name := range strings.SplitSeq(list, ",") {
+		if k := KindByName(name); k != nil {
+			found = append(found, *k)
+		} else {
+			errs = append(errs, names.Unknown("workload", name, Names()))
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// Meets are what a run of the kinds of a comma list has to meet to show anything, each of several, with a lock that does not
+// promise some things. Kinds that another version knew ask for nothing.
+func Meets(list string, unpromised []string) (all []string) {
+	found, _ := Parse(list)
+	for _, k := range found {
+		for _, m := range k.Meets {
+			// A lock that never says that it is not held can't meet a refused release, for instance.
+			without := map[string]string{history.MetNotHeld: promises.NoReleaseTells, history.MetDowngrades: promises.NoDowngrades}[m]
+			if without == "" || !slices.Contains(unpromised, without) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // accesses is how many times the resource is used in one hold.

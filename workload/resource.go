@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/lockchaos/lockchaos/lock/fence"
 )
 
 // ErrRefused is what a resource answers to a stale token.
@@ -46,6 +48,7 @@ type Register struct {
 	// Ledger has it keep each change, with its owner and token.
 	Ledger bool
 
+	guard   fence.Guard
 	mu      sync.Mutex
 	value   int64
 	changes []Change

@@ -24,7 +24,7 @@ func ours(name, about string, p promises.Promises, open harness.Opener) harness.
 // own are the locks of package lock and its reference in memory.
 func own() harness.Locks {
 	again := promises.Promises{Reentrant: true, ReplicaAcks: true}
-	asked := func(l harness.LockSpec) harness.LockSpec { l.HeldOn = heldOn; return l }
+	asked := func(l harness.LockSpec) harness.LockSpec { l.HolderOn = holderOn; return l }
 	sets := func(l harness.LockSpec) harness.LockSpec { l.Commands = keyAndScript(); return l }
 	polls := func(l harness.LockSpec) harness.LockSpec { l.Subscribes = false; return l }
 	memory := polls(ours("memory", "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it", promises.Promises{Reentrant: true, Token: true}, nil))
@@ -112,9 +112,9 @@ func with(open func(*lock.Client, redis.UniversalClient, harness.LockOptions) lo
 	}
 }
 
-// heldOn reports whether a server says that the owner holds the mutex: its key is a string for one grant, or a hash (free.lua
+// holderOn is the owner that holds the mutex, as a server says: its key is a string for one grant, or a hash (free.lua
 // and hash.lua of package lock).
-func heldOn(ctx context.Context, server *redis.Client, name, owner string) (bool, error) {
+func holderOn(ctx context.Context, server *redis.Client, name string) (string, error) {
 	conn := server.Conn()
 	defer conn.Close()
 	_ = conn.ReadOnly(ctx).Err() // only a cluster's nodes know it: a replica then says what it knows, and names no master
@@ -128,9 +128,9 @@ func heldOn(ctx context.Context, server *redis.Client, name, owner string) (bool
 		of = of[strings.LastIndexByte(of, ' ')+1:]
 	}
 	if errors.Is(err, redis.Nil) {
-		return false, nil
+		return "", nil
 	}
-	return of == owner, err
+	return of, err
 }
 
 // unnamed are the callers of a lock who name no owner to it. The history has the

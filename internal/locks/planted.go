@@ -15,7 +15,7 @@ import (
 // the mutants and of other stores.
 func planted() harness.Locks {
 	twin := func(name, about string, p promises.Promises, subscribes bool, of func(broken.Setup) *broken.Lock) harness.LockSpec {
-		return harness.LockSpec{Name: name, About: about, Promises: promises.Full(p), HolderOn: broken.HolderOn, Commands: []string{"EVAL"}, Subscribes: subscribes, Open: mutants.OpenBroken(of)}
+		return harness.LockSpec{Name: name, About: about, Promises: promises.Full(p), HolderOn: broken.HolderOn, LooksLeft: !p.Place, Commands: []string{"EVAL"}, Subscribes: subscribes, Open: mutants.OpenBroken(of)}
 	}
 	all := harness.Locks{
 		ours("broken-first-member", "of several locks that are requested together, only the first is acquired", promises.Promises{},
