@@ -39,11 +39,11 @@ func Span(d time.Duration) string {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < 10*time.Millisecond:
-		return TrimZeros(strconv.FormatFloat(float64(d.Truncate(100*time.Microsecond))/1e6, 'f', 1, 64)) + " ms"
+		return strconv.FormatFloat(float64(d/(100*time.Microsecond))/10, 'f', -1, 64) + " ms"
 	case d < 10*time.Second:
 		return Thousands(d.Milliseconds()) + " ms"
 	default:
-		return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
+		return Length(d)
 	}
 }
 
@@ -52,15 +52,7 @@ func Length(d time.Duration) string {
 	if d < time.Second {
 		return Span(d)
 	}
-	return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
-}
-
-// TrimZeros drops the zeros behind the last decimal that counts: "1.50" is "1.5".
-func TrimZeros(s string) string {
-	if !strings.Contains(s, ".") {
-		return s
-	}
-	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	return strconv.FormatFloat(float64(d.Milliseconds())/1e3, 'f', -1, 64) + " s"
 }
 
 // Thousands writes 28698 as "28,698".
