@@ -31,9 +31,6 @@ type Injection struct {
 	// when the context ends, or the fault is healed, before that. It may be
 	// called once. Nil: the fault is in effect.
 	AwaitFiring func(ctx context.Context) (effect string, err error)
-	// OneShot says that the fault is over once it fired, so that the heal ends
-	// nothing but the wait.
-	OneShot bool
 	// Heal ends the fault, waits until that was observed and says what was.
 	// It is nil for a fault that has no duration. A second call does nothing.
 	Heal Heal

@@ -23,13 +23,12 @@ const anyZone = "zone-a>redis|zone-b>redis|zone>redis"
 // messageSpecs are the faults of one command, reply or message, for which they lie in
 // wait.
 func messageSpecs() []Spec {
-	nth := number("nth", "").otherwise("1").drawn("1-8")
-	nth.About = "of those, from 1"
+	nth := Param{Name: "nth", About: "of those, from 1", Least: 1, Most: most, Default: "1", Draw: "1-8"}
 	command := Param{
 		Name: "command", About: "the name of a command or script, or a script's SHA-1, and words of its arguments",
 		Ask: "which command", Default: "",
 	}
-	lateBy := number("for", "ms").required("for how many ms").drawn("100-1500")
+	lateBy := Param{Name: "for", Unit: "ms", Least: 1, Most: most, Ask: "for how many ms", Draw: "100-1500"}
 	then := Param{Name: "then", Values: []string{"reset", "silent"}, Default: "reset", Draw: "reset|silent", About: "what becomes of the connection"}
 	words := Param{Name: "command", About: "words of its channel or text"}
 	fewer := nth
@@ -145,24 +144,11 @@ func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Ste
 		}
 		t := &trigger{
 			name: s.Fault, links: links, kind: kind,
-			pattern: pattern{Words: strings.Fields(s.Params["command"]), Nth: whole(s, "nth"), Scripts: site.Scripts},
+			words: strings.Fields(s.Params["command"]), nth: whole(s, "nth"), scripts: site.Scripts,
 		}
 		fate(t, s)
 		return t.inject, nil
 	}
-}
-
-// pattern says which commands a fault is aimed at.
-type pattern struct {
-	// Words are what a command must have: first its name, or the name or SHA-1 of the
-	// script that it runs, in any case of letters; the others are each a part of one of
-	// its arguments, or the script's name. Of a published message they are parts
-	// of its channel or its text.
-	Words []string
-	// Nth is which of those that match; below 2 the first.
-	Nth int
-	// Scripts are the names of scripts, by their SHA-1 as EVALSHA has it.
-	Scripts map[string]string
 }
 
 // ScriptDigest is the name that Redis gives to a script.
@@ -172,12 +158,12 @@ func ScriptDigest(source string) string {
 }
 
 // matches reports whether a command is one of those.
-func (p pattern) matches(words []string) bool {
-	if len(words) == 0 || len(p.Words) == 0 {
+func (t *trigger) matches(words []string) bool {
+	if len(words) == 0 || len(t.words) == 0 {
 		return false
 	}
-	script, digest := p.script(words)
-	for i, want := range p.Words {
+	script, digest := t.script(words)
+	for i, want := range t.words {
 		switch {
 		case script != "" && strings.EqualFold(want, script):
 		case i == 0 && digest != "" && strings.EqualFold(want, digest):
@@ -192,7 +178,7 @@ func (p pattern) matches(words []string) bool {
 
 // script is the name of the script that a command runs, empty if it has none, and its
 // SHA-1.
-func (p pattern) script(words []string) (name, digest string) {
+func (t *trigger) script(words []string) (name, digest string) {
 	if len(words) < 2 {
 		return "", ""
 	}
@@ -202,12 +188,12 @@ func (p pattern) script(words []string) (name, digest string) {
 	case "EVAL", "EVAL_RO":
 		digest = ScriptDigest(words[1])
 	}
-	return p.Scripts[digest], digest
+	return t.scripts[digest], digest
 }
 
 // announces reports whether a published message is one of those.
-func (p pattern) announces(words []string) bool {
-	for _, want := range p.Words {
+func (t *trigger) announces(words []string) bool {
+	for _, want := range t.words {
 		if len(words) == 0 || !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
 			return false
 		}
@@ -215,23 +201,20 @@ func (p pattern) announces(words []string) bool {
 	return len(words) > 0
 }
 
-// of is the message in words: "second SET orders", with what it is behind the number.
-func (p pattern) of(what string) string {
-	nth := fmt.Sprintf("%dth", p.Nth)
-	if at := max(p.Nth, 1); at < len(ordinals) {
-		nth = ordinals[at]
-	}
-	return strings.Join(append(strings.Fields(nth+" "+what), p.Words...), " ")
-}
-
 var ordinals = [...]string{"", "first", "second", "third"} //nolint:gochecknoglobals // a constant
 
 // A trigger waits on some links for one message.
 type trigger struct {
-	name    string
-	links   []topologies.Proxy // each a [topologies.Interceptor]
-	kind    traffic.Kind
-	pattern pattern
+	name  string
+	links []topologies.Proxy // each a [topologies.Interceptor]
+	kind  traffic.Kind
+	// words are what a command must have: first its name, or the name or SHA-1 of the script that it runs, in any case of
+	// letters; the others are each a part of one of its arguments, or the script's name. Of a published message they are
+	// parts of its channel or its text. It is the nth, from 1, of those that match. Scripts are the names of scripts, by
+	// their SHA-1 as EVALSHA has it.
+	words   []string
+	nth     int
+	scripts map[string]string
 	// fate is what becomes of it until it is freed, and did says that.
 	fate  func(freed context.Context) traffic.Action
 	did   string
@@ -248,21 +231,24 @@ func (t *trigger) wanted(m traffic.Message) bool {
 		return false
 	}
 	if t.kind == traffic.Published {
-		return t.pattern.announces(m.Words)
+		return t.announces(m.Words)
 	}
-	return t.pattern.matches(m.Words)
+	return t.matches(m.Words)
 }
 
-// what says what the message is.
+// what says what the message is: "reply to the second SET orders".
 func (t *trigger) what() string {
+	nth := fmt.Sprintf("%dth", t.nth)
+	if t.nth < len(ordinals) {
+		nth = ordinals[t.nth]
+	}
 	switch t.kind {
 	case traffic.Reply:
-		return "reply to the " + t.pattern.of("")
+		nth = "reply to the " + nth
 	case traffic.Published:
-		return t.pattern.of("message")
-	default:
-		return t.pattern.of("")
+		nth += " message"
 	}
+	return strings.Join(append([]string{nth}, t.words...), " ")
 }
 
 // inject arms the trigger, and fails if no link answers before: nothing could pass
@@ -285,7 +271,6 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 	return Injection{
 		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
 		AwaitFiring: s.awaitFiring,
-		OneShot:     t.after >= 0,
 		Heal: Once(func(ctx context.Context) (string, error) {
 			s.disarm()
 			kept, err := s.delivered(ctx)
@@ -321,7 +306,7 @@ func (s *armed) judge(link string, m traffic.Message) traffic.Action {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen++; s.seen != max(s.pattern.Nth, 1) || s.freed.Err() != nil {
+	if s.seen++; s.seen != s.nth || s.freed.Err() != nil {
 		return traffic.Action{}
 	}
 	s.fired <- link

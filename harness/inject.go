@@ -220,7 +220,7 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 	}
 	st.landed(ctx, e, observed(a.target, effect))
 	st.recordRequests(a.step, 1)
-	if injection.OneShot {
+	if a.spec.OneShot() {
 		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
 	}
 }
