@@ -143,18 +143,6 @@ func FailedFaults(h *history.History) []history.Event {
 	})
 }
 
-// VerdictOf is what a report says of a property.
-func VerdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
-	t.Helper()
-	for _, r := range report.Results {
-		if r.Name == property {
-			return r.Verdict
-		}
-	}
-	t.Fatalf("%s was not judged: %+v", property, report)
-	return ""
-}
-
 // Backend starts local processes afresh: for a test that counts starts or changes what is started.
 type Backend = process.Backend
 
