@@ -142,12 +142,16 @@ func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Ste
 		if err != nil {
 			return nil, err
 		}
-		t := &trigger{
-			name: s.Fault, links: links, kind: kind,
-			words: strings.Fields(s.Params["command"]), nth: whole(s, "nth"), scripts: site.Scripts,
-		}
-		fate(t, s)
-		return t.inject, nil
+		return func(ctx context.Context) (Injection, error) {
+			t := &trigger{
+				name: s.Fault, links: links, kind: kind,
+				words: strings.Fields(s.Params["command"]), nth: whole(s, "nth"), scripts: site.Scripts,
+				fired: make(chan string, 1), passed: make(chan bool, 1),
+			}
+			t.freed, t.free = context.WithCancel(context.WithoutCancel(ctx))
+			fate(t, s)
+			return t.inject(ctx)
+		}, nil
 	}
 }
 
@@ -155,25 +159,6 @@ func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Ste
 func ScriptDigest(source string) string {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // it is how Redis names scripts
 	return hex.EncodeToString(sum[:])
-}
-
-// matches reports whether a command is one of those.
-func (t *trigger) matches(words []string) bool {
-	if len(words) == 0 || len(t.words) == 0 {
-		return false
-	}
-	script, digest := t.script(words)
-	for i, want := range t.words {
-		switch {
-		case script != "" && strings.EqualFold(want, script):
-		case i == 0 && digest != "" && strings.EqualFold(want, digest):
-		case i == 0 && strings.EqualFold(want, words[0]):
-		case i > 0 && slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }):
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // script is the name of the script that a command runs, empty if it has none, and its
@@ -189,16 +174,6 @@ func (t *trigger) script(words []string) (name, digest string) {
 		digest = ScriptDigest(words[1])
 	}
 	return t.scripts[digest], digest
-}
-
-// announces reports whether a published message is one of those.
-func (t *trigger) announces(words []string) bool {
-	for _, want := range t.words {
-		if len(words) == 0 || !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
-			return false
-		}
-	}
-	return len(words) > 0
 }
 
 var ordinals = [...]string{"", "first", "second", "third"} //nolint:gochecknoglobals // a constant
@@ -222,18 +197,38 @@ type trigger struct {
 	// after is how long it takes from then until the fault is over; negative: it
 	// lasts until the heal.
 	after time.Duration
+
+	stops  []func()
+	fired  chan string     // told once, on which link
+	passed chan bool       // told whether what was kept was passed on
+	freed  context.Context //nolint:containedctx // it is how long the trigger is set
+	free   context.CancelFunc
+
+	mu   sync.Mutex
+	seen int
+	over bool // it fired
+	lost bool // a heal was told that what was kept is lost
 }
 
 // wanted reports whether a message is one of those. A reply that says that the server does not know the script is none:
 // nothing was carried out.
 func (t *trigger) wanted(m traffic.Message) bool {
-	if m.Kind != t.kind || strings.HasPrefix(m.Error, "NOSCRIPT") {
+	if m.Kind != t.kind || len(m.Words) == 0 || strings.HasPrefix(m.Error, "NOSCRIPT") {
 		return false
 	}
-	if t.kind == traffic.Published {
-		return t.announces(m.Words)
+	script, digest := t.script(m.Words)
+	for i, want := range t.words {
+		names := i == 0 && t.kind != traffic.Published
+		switch {
+		case script != "" && strings.EqualFold(want, script):
+		case names && digest != "" && strings.EqualFold(want, digest):
+		case names && strings.EqualFold(want, m.Words[0]):
+		case !names && slices.ContainsFunc(m.Words[1:], func(word string) bool { return strings.Contains(word, want) }):
+		default:
+			return false
+		}
 	}
-	return t.matches(m.Words)
+	return true
 }
 
 // what says what the message is: "reply to the second SET orders".
@@ -258,22 +253,20 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 	if len(working) == 0 {
 		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
 	}
-	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1)}
-	s.freed, s.free = context.WithCancel(context.WithoutCancel(ctx))
 	for _, l := range t.links {
-		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
+		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return t.judge(l.Name(), m) })
 		if err != nil {
-			s.disarm()
+			t.disarm()
 			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
 		}
-		s.stops = append(s.stops, stop)
+		t.stops = append(t.stops, stop)
 	}
 	return Injection{
 		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
-		AwaitFiring: s.awaitFiring,
+		AwaitFiring: t.awaitFiring,
 		Heal: Once(func(ctx context.Context) (string, error) {
-			s.disarm()
-			kept, err := s.delivered(ctx)
+			t.disarm()
+			kept, err := t.delivered(ctx)
 			if err != nil {
 				return "", fmt.Errorf("heal %s: %w", t.name, err)
 			}
@@ -283,99 +276,83 @@ func (t *trigger) inject(ctx context.Context) (Injection, error) {
 	}, nil
 }
 
-// armed is a trigger that was set.
-type armed struct {
-	*trigger
-
-	stops  []func()
-	fired  chan string     // told once, on which link
-	passed chan bool       // told whether what was kept was passed on
-	freed  context.Context //nolint:containedctx // it is how long the trigger is set
-	free   context.CancelFunc
-
-	mu   sync.Mutex
-	seen int
-	over bool // it fired
-	lost bool // a heal was told that what was kept is lost
-}
-
 // judge lets everything pass but the one message.
-func (s *armed) judge(link string, m traffic.Message) traffic.Action {
-	if !s.wanted(m) {
+func (t *trigger) judge(link string, m traffic.Message) traffic.Action {
+	if !t.wanted(m) {
 		return traffic.Action{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.seen++; s.seen != s.nth || s.freed.Err() != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen++; t.seen != t.nth || t.freed.Err() != nil {
 		return traffic.Action{}
 	}
-	s.fired <- link
-	s.over = true
-	fate := s.fate(s.freed)
-	if s.keeps {
-		fate.Passed = s.passed
+	t.fired <- link
+	t.over = true
+	fate := t.fate(t.freed)
+	if t.keeps {
+		fate.Passed = t.passed
 	}
 	return fate
 }
 
 // disarm lets go what is kept, and everything after it.
-func (s *armed) disarm() {
-	s.mu.Lock()
-	s.free()
-	s.mu.Unlock()
-	for _, stop := range s.stops {
+func (t *trigger) disarm() {
+	t.mu.Lock()
+	t.free()
+	t.mu.Unlock()
+	for _, stop := range t.stops {
 		stop()
 	}
 }
 
 // awaitFiring waits for the message. Of a fault that is over by itself it waits for
 // that, too.
-func (s *armed) awaitFiring(ctx context.Context) (string, error) {
+func (t *trigger) awaitFiring(ctx context.Context) (string, error) {
 	link := ""
 	select {
-	case link = <-s.fired:
+	case link = <-t.fired:
 	case <-ctx.Done():
-		return "", fmt.Errorf("%s never fired: %w", s.name, ctx.Err())
-	case <-s.freed.Done():
-		s.mu.Lock() // no judge is at it any more
-		defer s.mu.Unlock()
-		if !s.over {
-			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what(), s.seen)
+		return "", fmt.Errorf("%s never fired: %w", t.name, ctx.Err())
+	case <-t.freed.Done():
+		t.mu.Lock() // no judge is at it any more
+		defer t.mu.Unlock()
+		if !t.over {
+			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", t.name, t.what(), t.seen)
 		}
-		link = <-s.fired
+		link = <-t.fired
 	}
-	if s.after > 0 {
-		over, cancel := context.WithTimeout(s.freed, s.after)
+	if t.after > 0 {
+		over, cancel := context.WithTimeout(t.freed, t.after)
 		defer cancel()
 		select {
 		case <-over.Done():
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Sprintf("the %s on %s was %s", s.what(), link, s.did), nil
+	return fmt.Sprintf("the %s on %s was %s", t.what(), link, t.did), nil
 }
 
 // delivered waits until what was kept was passed on, if it can be.
-func (s *armed) delivered(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	waits := s.keeps && s.over
-	s.mu.Unlock()
+func (t *trigger) delivered(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	waits := t.keeps && t.over
+	t.mu.Unlock()
 	if !waits {
 		return "", nil
 	}
 	select {
-	case passed := <-s.passed:
-		s.passed <- passed // a heal may be tried again
-		again := s.lost
-		switch s.lost = !passed; {
+	case passed := <-t.passed:
+		t.passed <- passed // a heal may be tried again
+		again := t.lost
+		switch t.lost = !passed; {
 		case passed:
-			return "the " + s.what() + " was delivered, ", nil
-		case s.kind == traffic.Command && s.after < 0 && !again: // a second heal can do no more
-			return "", fmt.Errorf("the %s is lost with its connection", s.what())
+			return "the " + t.what() + " was delivered, ", nil
+		case t.kind == traffic.Command && t.after < 0 && !again: // a second heal can do no more
+			return "", fmt.Errorf("the %s is lost with its connection", t.what())
 		}
-		return "the " + s.what() + " is lost with its connection, ", nil
+		return "the " + t.what() + " is lost with its connection, ", nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("the %s was not delivered: %w", s.what(), ctx.Err())
+		return "", fmt.Errorf("the %s was not delivered: %w", t.what(), ctx.Err())
 	}
 }
 
