@@ -2,6 +2,8 @@ package checker_test
 
 import (
 	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,14 +11,14 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/checker/oracle"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/internal/race"
 )
 
 // cases is how many random histories each differential test judges: a twentieth with the
 // race detector or -short, and more where LOCKCHAOS_CASES says so.
 func cases(t *testing.T, usual int) int {
 	t.Helper()
-	if race.Enabled || testing.Short() {
+	info, _ := debug.ReadBuildInfo()
+	if testing.Short() || slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		usual = max(usual/20, 20)
 	}
 	return fromEnv(t, "LOCKCHAOS_CASES", usual)

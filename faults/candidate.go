@@ -102,6 +102,8 @@ type Candidate struct {
 	Cant string
 	// Breaks says which promise of a correct lock it may break here; empty: none.
 	Breaks string
+
+	place float64 // in its deck
 }
 
 // An Environment is what random faults are drawn for.
@@ -285,8 +287,11 @@ func (e Environment) Validate(s Step) error {
 	if err != nil {
 		return err
 	}
-	if spec.Target == AtClient || spec.Family == Client && !e.Lock.Process {
+	switch {
+	case spec.Target == AtClient:
 		return e.nothing(s.Fault, nil)
+	case spec.Family == Client && !e.Lock.Process:
+		return e.nothing(s.Fault, []string{e.noClientClocks()})
 	}
 	s.Target = SomeTarget(e.Topology, s.Target)
 	return spec.Validate(e.Topology, s)
@@ -318,27 +323,13 @@ func (e Environment) Choose(list string) ([]Candidate, error) {
 	var chosen []Candidate
 	var errs []error
 	for name := range strings.SplitSeq(list, ",") {
-		var of func(Candidate) bool
-		switch name {
-		case MixNone, MixAll, MixSafe:
-			if list != name {
-				errs = append(errs, fmt.Errorf("faults %q stands alone, and not in a list", name))
-			}
-			of = func(c Candidate) bool {
-				switch {
-				case name == MixNone, c.Mix == string(Clock), c.Mix == string(Disk):
-					return false
-				default:
-					return name == MixAll || c.Breaks == ""
-				}
-			}
-		default:
-			of = func(c Candidate) bool { return c.Mix == name || c.Fault == name }
+		if slices.Contains([]string{MixNone, MixAll, MixSafe}, name) && list != name {
+			errs = append(errs, fmt.Errorf("faults %q stands alone, and not in a list", name))
 		}
 		found, whyNot := 0, []string{}
 		for _, c := range all {
 			switch {
-			case !of(c):
+			case !c.in(name):
 			case c.Cant != "":
 				whyNot = append(whyNot, c.Cant)
 			default:
@@ -358,6 +349,16 @@ func (e Environment) Choose(list string) ([]Candidate, error) {
 	return chosen, nil
 }
 
+// in reports whether the candidate is of a mix, or a fault, of that name.
+func (c Candidate) in(name string) bool {
+	switch name {
+	case MixAll, MixSafe:
+		return c.Mix != string(Clock) && c.Mix != string(Disk) && (name == MixAll || c.Breaks == "")
+	default:
+		return c.Mix == name || c.Fault == name
+	}
+}
+
 // same reports whether two candidates are the same one, named twice.
 func (c Candidate) same(other Candidate) bool {
 	return c.Mix == other.Mix && c.Fault == other.Fault && c.Target == other.Target && maps.Equal(c.Params, other.Params)
@@ -365,20 +366,12 @@ func (c Candidate) same(other Candidate) bool {
 
 // nothing says why a name in a list of faults means none here.
 func (e Environment) nothing(name string, whyNot []string) error {
-	spec, err := ByName(name)
+	_, err := ByName(name)
 	switch {
-	case name == string(Failover) && !e.replicated():
-		return fmt.Errorf("topology %s has nothing to fail over to", e.Topology.Name)
-	case name == string(Cluster):
-		return fmt.Errorf("topology %s has no slots", e.Topology.Name)
-	case err == nil && spec.Target == AtClient:
-		return fmt.Errorf("%s: the clients of a random run are no processes of their own, so that this fault is for scenarios only", name)
-	case err == nil && spec.Family == Client && len(whyNot) == 0:
-		return fmt.Errorf("%s: %s", name, e.noClientClocks())
 	case len(whyNot) > 0:
 		return fmt.Errorf("%s: %s", name, whyNot[0])
 	case err == nil:
-		return fmt.Errorf("%s: is for scenarios only", name)
+		return fmt.Errorf("%s: the clients of a random run are no processes of their own, so that this fault is for scenarios only", name)
 	default:
 		return names.Unknown("mix of faults", name, append(Mixes(), Names(All())...))
 	}

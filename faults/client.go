@@ -36,7 +36,7 @@ func clientSpecs() []Spec {
 		{
 			Name: "throttle-client", Summary: "stop a client of a script and let it run, over and over, as a limit of its processor time does",
 			Life:     history.Repeating,
-			Params:   []Param{number("stopped", "ms").otherwise("400"), number("runs", "ms").otherwise("100")},
+			Params:   []Param{{Name: "stopped", Unit: "ms", Least: 1, Most: most, Default: "400"}, {Name: "runs", Unit: "ms", Least: 1, Most: most, Default: "100"}},
 			Observed: "the kernel says that it stands still, and that it goes on", Healed: "it goes on",
 			Pitfall: "it does everything late, and its clock goes on: its watchdog can miss the end of a lease",
 			New: onClient(func(p ClientProcess, s Step) change {

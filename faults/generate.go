@@ -142,21 +142,12 @@ func (d *deck) draw(rng *rand.Rand) Candidate {
 }
 
 func shuffled(rng *rand.Rand, candidates []Candidate) []Candidate {
-	type card struct {
-		Candidate
-
-		place float64
+	deck := slices.Clone(candidates)
+	for i := range deck {
+		deck[i].place = rng.ExpFloat64() / float64(deck[i].Weight)
 	}
-	var deck []card
-	for _, c := range candidates {
-		deck = append(deck, card{c, rng.ExpFloat64() / float64(c.Weight)})
-	}
-	slices.SortStableFunc(deck, func(a, b card) int { return cmp.Compare(a.place, b.place) })
-	var order []Candidate
-	for _, c := range deck {
-		order = append(order, c.Candidate)
-	}
-	return order
+	slices.SortStableFunc(deck, func(a, b Candidate) int { return cmp.Compare(a.place, b.place) })
+	return deck
 }
 
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {

@@ -23,13 +23,12 @@ const anyZone = "zone-a>redis|zone-b>redis|zone>redis"
 // messageSpecs are the faults of one command, reply or message, for which they lie in
 // wait.
 func messageSpecs() []Spec {
-	nth := number("nth", "").otherwise("1").drawn("1-8")
-	nth.About = "of those, from 1"
+	nth := Param{Name: "nth", About: "of those, from 1", Least: 1, Most: most, Default: "1", Draw: "1-8"}
 	command := Param{
 		Name: "command", About: "the name of a command or script, or a script's SHA-1, and words of its arguments",
 		Ask: "which command", Default: "",
 	}
-	lateBy := number("for", "ms").required("for how many ms").drawn("100-1500")
+	lateBy := Param{Name: "for", Unit: "ms", Least: 1, Most: most, Ask: "for how many ms", Draw: "100-1500"}
 	then := Param{Name: "then", Values: []string{"reset", "silent"}, Default: "reset", Draw: "reset|silent", About: "what becomes of the connection"}
 	words := Param{Name: "command", About: "words of its channel or text"}
 	fewer := nth
@@ -143,26 +142,17 @@ func onMessages(kind traffic.Kind, fate func(t *trigger, s Step)) func(Site, Ste
 		if err != nil {
 			return nil, err
 		}
-		t := &trigger{
-			name: s.Fault, links: links, kind: kind,
-			pattern: pattern{Words: strings.Fields(s.Params["command"]), Nth: whole(s, "nth"), Scripts: site.Scripts},
-		}
-		fate(t, s)
-		return t.inject, nil
+		return func(ctx context.Context) (Injection, error) {
+			t := &trigger{
+				name: s.Fault, links: links, kind: kind,
+				words: strings.Fields(s.Params["command"]), nth: whole(s, "nth"), scripts: site.Scripts,
+				fired: make(chan string, 1), passed: make(chan bool, 1),
+			}
+			t.freed, t.free = context.WithCancel(context.WithoutCancel(ctx))
+			fate(t, s)
+			return t.inject(ctx)
+		}, nil
 	}
-}
-
-// pattern says which commands a fault is aimed at.
-type pattern struct {
-	// Words are what a command must have: first its name, or the name or SHA-1 of the
-	// script that it runs, in any case of letters; the others are each a part of one of
-	// its arguments, or the script's name. Of a published message they are parts
-	// of its channel or its text.
-	Words []string
-	// Nth is which of those that match; below 2 the first.
-	Nth int
-	// Scripts are the names of scripts, by their SHA-1 as EVALSHA has it.
-	Scripts map[string]string
 }
 
 // ScriptDigest is the name that Redis gives to a script.
@@ -171,28 +161,9 @@ func ScriptDigest(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// matches reports whether a command is one of those.
-func (p pattern) matches(words []string) bool {
-	if len(words) == 0 || len(p.Words) == 0 {
-		return false
-	}
-	script, digest := p.script(words)
-	for i, want := range p.Words {
-		switch {
-		case script != "" && strings.EqualFold(want, script):
-		case i == 0 && digest != "" && strings.EqualFold(want, digest):
-		case i == 0 && strings.EqualFold(want, words[0]):
-		case i > 0 && slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }):
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // script is the name of the script that a command runs, empty if it has none, and its
 // SHA-1.
-func (p pattern) script(words []string) (name, digest string) {
+func (t *trigger) script(words []string) (name, digest string) {
 	if len(words) < 2 {
 		return "", ""
 	}
@@ -202,36 +173,23 @@ func (p pattern) script(words []string) (name, digest string) {
 	case "EVAL", "EVAL_RO":
 		digest = ScriptDigest(words[1])
 	}
-	return p.Scripts[digest], digest
-}
-
-// announces reports whether a published message is one of those.
-func (p pattern) announces(words []string) bool {
-	for _, want := range p.Words {
-		if len(words) == 0 || !slices.ContainsFunc(words[1:], func(word string) bool { return strings.Contains(word, want) }) {
-			return false
-		}
-	}
-	return len(words) > 0
-}
-
-// of is the message in words: "second SET orders", with what it is behind the number.
-func (p pattern) of(what string) string {
-	nth := fmt.Sprintf("%dth", p.Nth)
-	if at := max(p.Nth, 1); at < len(ordinals) {
-		nth = ordinals[at]
-	}
-	return strings.Join(append(strings.Fields(nth+" "+what), p.Words...), " ")
+	return t.scripts[digest], digest
 }
 
 var ordinals = [...]string{"", "first", "second", "third"} //nolint:gochecknoglobals // a constant
 
 // A trigger waits on some links for one message.
 type trigger struct {
-	name    string
-	links   []topologies.Proxy // each a [topologies.Interceptor]
-	kind    traffic.Kind
-	pattern pattern
+	name  string
+	links []topologies.Proxy // each a [topologies.Interceptor]
+	kind  traffic.Kind
+	// words are what a command must have: first its name, or the name or SHA-1 of the script that it runs, in any case of
+	// letters; the others are each a part of one of its arguments, or the script's name. Of a published message they are
+	// parts of its channel or its text. It is the nth, from 1, of those that match. Scripts are the names of scripts, by
+	// their SHA-1 as EVALSHA has it.
+	words   []string
+	nth     int
+	scripts map[string]string
 	// fate is what becomes of it until it is freed, and did says that.
 	fate  func(freed context.Context) traffic.Action
 	did   string
@@ -239,67 +197,6 @@ type trigger struct {
 	// after is how long it takes from then until the fault is over; negative: it
 	// lasts until the heal.
 	after time.Duration
-}
-
-// wanted reports whether a message is one of those. A reply that says that the server does not know the script is none:
-// nothing was carried out.
-func (t *trigger) wanted(m traffic.Message) bool {
-	if m.Kind != t.kind || strings.HasPrefix(m.Error, "NOSCRIPT") {
-		return false
-	}
-	if t.kind == traffic.Published {
-		return t.pattern.announces(m.Words)
-	}
-	return t.pattern.matches(m.Words)
-}
-
-// what says what the message is.
-func (t *trigger) what() string {
-	switch t.kind {
-	case traffic.Reply:
-		return "reply to the " + t.pattern.of("")
-	case traffic.Published:
-		return t.pattern.of("message")
-	default:
-		return t.pattern.of("")
-	}
-}
-
-// inject arms the trigger, and fails if no link answers before: nothing could pass
-// there.
-func (t *trigger) inject(ctx context.Context) (Injection, error) {
-	working, _ := probed(ctx, t.links)
-	if len(working) == 0 {
-		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
-	}
-	s := &armed{trigger: t, fired: make(chan string, 1), passed: make(chan bool, 1)}
-	s.freed, s.free = context.WithCancel(context.WithoutCancel(ctx))
-	for _, l := range t.links {
-		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return s.judge(l.Name(), m) })
-		if err != nil {
-			s.disarm()
-			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
-		}
-		s.stops = append(s.stops, stop)
-	}
-	return Injection{
-		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
-		AwaitFiring: s.awaitFiring,
-		Heal: Once(func(ctx context.Context) (string, error) {
-			s.disarm()
-			kept, err := s.delivered(ctx)
-			if err != nil {
-				return "", fmt.Errorf("heal %s: %w", t.name, err)
-			}
-			again, err := answerAgain(ctx, t.name, working)
-			return kept + say.Count(len(working), "link") + " let everything pass, " + again, err
-		}),
-	}, nil
-}
-
-// armed is a trigger that was set.
-type armed struct {
-	*trigger
 
 	stops  []func()
 	fired  chan string     // told once, on which link
@@ -313,83 +210,149 @@ type armed struct {
 	lost bool // a heal was told that what was kept is lost
 }
 
+// wanted reports whether a message is one of those. A reply that says that the server does not know the script is none:
+// nothing was carried out.
+func (t *trigger) wanted(m traffic.Message) bool {
+	if m.Kind != t.kind || len(m.Words) == 0 || strings.HasPrefix(m.Error, "NOSCRIPT") {
+		return false
+	}
+	script, digest := t.script(m.Words)
+	for i, want := range t.words {
+		names := i == 0 && t.kind != traffic.Published
+		switch {
+		case script != "" && strings.EqualFold(want, script):
+		case names && digest != "" && strings.EqualFold(want, digest):
+		case names && strings.EqualFold(want, m.Words[0]):
+		case !names && slices.ContainsFunc(m.Words[1:], func(word string) bool { return strings.Contains(word, want) }):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// what says what the message is: "reply to the second SET orders".
+func (t *trigger) what() string {
+	nth := fmt.Sprintf("%dth", t.nth)
+	if t.nth < len(ordinals) {
+		nth = ordinals[t.nth]
+	}
+	switch t.kind {
+	case traffic.Reply:
+		nth = "reply to the " + nth
+	case traffic.Published:
+		nth += " message"
+	}
+	return strings.Join(append([]string{nth}, t.words...), " ")
+}
+
+// inject arms the trigger, and fails if no link answers before: nothing could pass
+// there.
+func (t *trigger) inject(ctx context.Context) (Injection, error) {
+	working, _ := probed(ctx, t.links)
+	if len(working) == 0 {
+		return Injection{}, fmt.Errorf("%s can't be set: no link answered before it", t.name)
+	}
+	for _, l := range t.links {
+		stop, err := l.(topologies.Interceptor).Judge(func(m traffic.Message) traffic.Action { return t.judge(l.Name(), m) })
+		if err != nil {
+			t.disarm()
+			return Injection{}, fmt.Errorf("%s: %w", t.name, err)
+		}
+		t.stops = append(t.stops, stop)
+	}
+	return Injection{
+		Effect:      "waits for the " + t.what() + " on " + say.Count(len(t.links), "link"),
+		AwaitFiring: t.awaitFiring,
+		Heal: Once(func(ctx context.Context) (string, error) {
+			t.disarm()
+			kept, err := t.delivered(ctx)
+			if err != nil {
+				return "", fmt.Errorf("heal %s: %w", t.name, err)
+			}
+			again, err := answerAgain(ctx, t.name, working)
+			return kept + say.Count(len(working), "link") + " let everything pass, " + again, err
+		}),
+	}, nil
+}
+
 // judge lets everything pass but the one message.
-func (s *armed) judge(link string, m traffic.Message) traffic.Action {
-	if !s.wanted(m) {
+func (t *trigger) judge(link string, m traffic.Message) traffic.Action {
+	if !t.wanted(m) {
 		return traffic.Action{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.seen++; s.seen != max(s.pattern.Nth, 1) || s.freed.Err() != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen++; t.seen != t.nth || t.freed.Err() != nil {
 		return traffic.Action{}
 	}
-	s.fired <- link
-	s.over = true
-	fate := s.fate(s.freed)
-	if s.keeps {
-		fate.Passed = s.passed
+	t.fired <- link
+	t.over = true
+	fate := t.fate(t.freed)
+	if t.keeps {
+		fate.Passed = t.passed
 	}
 	return fate
 }
 
 // disarm lets go what is kept, and everything after it.
-func (s *armed) disarm() {
-	s.mu.Lock()
-	s.free()
-	s.mu.Unlock()
-	for _, stop := range s.stops {
+func (t *trigger) disarm() {
+	t.mu.Lock()
+	t.free()
+	t.mu.Unlock()
+	for _, stop := range t.stops {
 		stop()
 	}
 }
 
 // awaitFiring waits for the message. Of a fault that is over by itself it waits for
 // that, too.
-func (s *armed) awaitFiring(ctx context.Context) (string, error) {
+func (t *trigger) awaitFiring(ctx context.Context) (string, error) {
 	link := ""
 	select {
-	case link = <-s.fired:
+	case link = <-t.fired:
 	case <-ctx.Done():
-		return "", fmt.Errorf("%s never fired: %w", s.name, ctx.Err())
-	case <-s.freed.Done():
-		s.mu.Lock() // no judge is at it any more
-		defer s.mu.Unlock()
-		if !s.over {
-			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", s.name, s.what(), s.seen)
+		return "", fmt.Errorf("%s never fired: %w", t.name, ctx.Err())
+	case <-t.freed.Done():
+		t.mu.Lock() // no judge is at it any more
+		defer t.mu.Unlock()
+		if !t.over {
+			return "", fmt.Errorf("%s never fired: the %s never came (%d of that kind passed)", t.name, t.what(), t.seen)
 		}
-		link = <-s.fired
+		link = <-t.fired
 	}
-	if s.after > 0 {
-		over, cancel := context.WithTimeout(s.freed, s.after)
+	if t.after > 0 {
+		over, cancel := context.WithTimeout(t.freed, t.after)
 		defer cancel()
 		select {
 		case <-over.Done():
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Sprintf("the %s on %s was %s", s.what(), link, s.did), nil
+	return fmt.Sprintf("the %s on %s was %s", t.what(), link, t.did), nil
 }
 
 // delivered waits until what was kept was passed on, if it can be.
-func (s *armed) delivered(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	waits := s.keeps && s.over
-	s.mu.Unlock()
+func (t *trigger) delivered(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	waits := t.keeps && t.over
+	t.mu.Unlock()
 	if !waits {
 		return "", nil
 	}
 	select {
-	case passed := <-s.passed:
-		s.passed <- passed // a heal may be tried again
-		again := s.lost
-		switch s.lost = !passed; {
+	case passed := <-t.passed:
+		t.passed <- passed // a heal may be tried again
+		again := t.lost
+		switch t.lost = !passed; {
 		case passed:
-			return "the " + s.what() + " was delivered, ", nil
-		case s.kind == traffic.Command && s.after < 0 && !again: // a second heal can do no more
-			return "", fmt.Errorf("the %s is lost with its connection", s.what())
+			return "the " + t.what() + " was delivered, ", nil
+		case t.kind == traffic.Command && t.after < 0 && !again: // a second heal can do no more
+			return "", fmt.Errorf("the %s is lost with its connection", t.what())
 		}
-		return "the " + s.what() + " is lost with its connection, ", nil
+		return "the " + t.what() + " is lost with its connection, ", nil
 	case <-ctx.Done():
-		return "", fmt.Errorf("the %s was not delivered: %w", s.what(), ctx.Err())
+		return "", fmt.Errorf("the %s was not delivered: %w", t.what(), ctx.Err())
 	}
 }
 

@@ -52,8 +52,8 @@ func (e Environment) outlastingSessions(c Candidate) Candidate {
 }
 
 // stream is the parameter that says in which direction data passes.
-func stream() Param {
-	return Param{Name: "stream", Values: []string{topologies.Upstream, topologies.Downstream, topologies.Both}, Default: topologies.Both}
+func stream(draw string) Param {
+	return Param{Name: "stream", Values: []string{topologies.Upstream, topologies.Downstream, topologies.Both}, Default: topologies.Both, Draw: draw}
 }
 
 // networkSpecs are the faults of links, and of everything that passes them.
@@ -63,7 +63,7 @@ func networkSpecs() []Spec {
 			Name: "bandwidth", Summary: "let only so many kilobytes a second pass",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
 			Needs:      []topologies.Capability{topologies.Bandwidth},
-			Params:     []Param{number("rate", "kB/s").required("how many kB a second").drawn("2-20"), stream().drawn("upstream|downstream|both")},
+			Params:     []Param{{Name: "rate", Unit: "kB/s", Least: 1, Most: most, Ask: "how many kB a second", Draw: "2-20"}, stream("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a burst of a twentieth of that takes 50 ms or longer", Healed: "full speed",
 			Pitfall: "a request of a lock has some 200 bytes: at 1 kB/s each is 200 ms late",
@@ -80,7 +80,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "flap", Summary: "cut and mend, over and over",
 			Target: AtLinks, Life: history.Repeating, Effects: []history.Effect{history.Cuts},
-			Params:     []Param{number("down", "ms").otherwise("200").drawn("50-300"), number("up", "ms").otherwise("200").drawn("50-300")},
+			Params:     []Param{{Name: "down", Unit: "ms", Least: 1, Most: most, Default: "200", Draw: "50-300"}, {Name: "up", Unit: "ms", Least: 1, Most: most, Default: "200", Draw: "50-300"}},
 			Candidates: ofOneZone(1),
 			Observed:   "one round: refused, and answered again", Healed: "the links answer",
 			Pitfall: "a run in which it is cut at each request shows no more than `cut`",
@@ -89,7 +89,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "latency", Summary: "delay the data",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
-			Params: []Param{number("latency", "ms").required("how many ms").drawn("10-50"), {Name: "jitter", Unit: "ms", Most: most, Draw: "5"}, stream().drawn(topologies.Both)},
+			Params: []Param{{Name: "latency", Unit: "ms", Least: 1, Most: most, Ask: "how many ms", Draw: "10-50"}, {Name: "jitter", Unit: "ms", Most: most, Draw: "5"}, stream(topologies.Both)},
 			Check: func(_ topologies.Topology, s Step) error {
 				if latency, jitter := millis(s, "latency"), millis(s, "jitter"); jitter >= latency {
 					return fmt.Errorf("want a latency above its jitter, not %v and %v", latency, jitter)
@@ -112,7 +112,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "slow-close", Summary: "pass the end of a connection on late",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Delays},
-			Params:     []Param{number("by", "ms").required("by how many ms").drawn("100-500"), stream().drawn("upstream|downstream|both")},
+			Params:     []Param{{Name: "by", Unit: "ms", Least: 1, Most: most, Ask: "by how many ms", Draw: "100-500"}, stream("upstream|downstream|both")},
 			Candidates: ofOneZone(1),
 			Observed:   "a connection that its caller ended is open for so much longer", Healed: "connections end at once",
 			Pitfall: "a reset is not delayed: it is no end in order",
@@ -121,7 +121,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "stall", Summary: "let nothing through, and deliver it all at the heal; on one stream, a one-way cut",
 			Target: AtLinks, Life: history.Lasting, Effects: []history.Effect{history.Stalls},
-			Params: []Param{stream().drawn("upstream|downstream|both")},
+			Params: []Param{stream("upstream|downstream|both")},
 			Candidates: func(e Environment) []Candidate {
 				all := awayFromServers(4)(e)
 				if all[0].Least > leastFor { // a session lives on where replies alone are lost
@@ -147,14 +147,12 @@ func networkSpecs() []Spec {
 	return specs
 }
 
+// How links are kept apart by a partition: they are cut, or stall.
+const howParam, stalls = "how", "stall"
+
 // partitionSpecs are the faults that keep parties apart.
 func partitionSpecs() []Spec {
-	how := Param{
-		Name: "how", Values: []string{"cut", "stall"}, Default: "cut", Draw: "cut|stall",
-		Instead: map[string]map[history.Effect]history.Effect{
-			"stall": {history.Cuts: history.Stalls},
-		},
-	}
+	how := Param{Name: howParam, Values: []string{"cut", stalls}, Default: "cut", Draw: "cut|stall"}
 	specs := []Spec{
 		{
 			Name: "partition", Summary: "cut some parties, as a group, off from all others", Target: AtParties,
@@ -198,17 +196,13 @@ func partitionSpecs() []Spec {
 		s.Links = func(t topologies.Topology, step Step) ([]topologies.Link, error) {
 			return divided(t, name, step.Target)
 		}
-		s.Check = func(t topologies.Topology, step Step) error {
-			_, err := divided(t, name, step.Target)
-			return err
-		}
 		s.New = func(site Site, step Step) (inject, error) {
 			chosen, err := divided(site.Deployment.Topology(), name, step.Target)
 			if err != nil {
 				return nil, err
 			}
 			f := cutting()
-			if step.Params["how"] == "stall" {
+			if step.Params[howParam] == stalls {
 				f = stalling(topologies.Both)
 			}
 			links, err := wires(site.Deployment, chosen, "those")
@@ -231,16 +225,16 @@ func amongServers(e Environment, c Candidate) Candidate {
 func divided(t topologies.Topology, fault, target string) ([]topologies.Link, error) {
 	apart, err := separation(t, fault, target)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", fault, err)
 	}
 	links := slices.DeleteFunc(slices.Clone(t.Links), func(l topologies.Link) bool { return !apart(l.From, l.To) })
 	if len(links) == 0 {
-		return nil, fmt.Errorf("topology %s has no links between those", t.Name)
+		return nil, fmt.Errorf("%s: topology %s has no links between those", fault, t.Name)
 	}
 	for _, a := range t.Nodes {
 		for _, b := range t.Nodes {
 			if apart(a.Name, b.Name) && t.Unlinked(a.Name, b.Name) {
-				return nil, fmt.Errorf("%s and %s reach each other past lockchaos' proxies, and can't be kept apart", a.Name, b.Name)
+				return nil, fmt.Errorf("%s: %s and %s reach each other past lockchaos' proxies, and can't be kept apart", fault, a.Name, b.Name)
 			}
 		}
 	}
@@ -431,22 +425,20 @@ func answerAgain(ctx context.Context, fault string, links []topologies.Proxy) (s
 
 // probed are the links that answer, and how long each took.
 func probed(ctx context.Context, links []topologies.Proxy) (working []topologies.Proxy, took map[topologies.Proxy]time.Duration) {
-	took = map[topologies.Proxy]time.Duration{}
-	var mu sync.Mutex
+	answered := make([]time.Duration, len(links)) // 0 for no answer
 	var all sync.WaitGroup
-	for _, l := range links {
+	for i, l := range links {
 		all.Go(func() {
 			if t, err := works(ctx, l, probeTimeout); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				took[l] = t
+				answered[i] = max(t, 1)
 			}
 		})
 	}
 	all.Wait()
-	for _, l := range links {
-		if _, answered := took[l]; answered {
-			working = append(working, l)
+	took = map[topologies.Proxy]time.Duration{}
+	for i, l := range links {
+		if answered[i] > 0 {
+			working, took[l] = append(working, l), answered[i]
 		}
 	}
 	return working, took

@@ -68,6 +68,9 @@ func TestATrapWaitsForTheNthAndCountsWhatWasCarriedOut(t *testing.T) {
 	injection, err := f.Inject(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "waits for the reply to the second count key on 1 link", injection.Effect)
+	spec, err := faults.ByName(f.Name)
+	require.NoError(t, err)
+	require.True(t, spec.OneShot())
 
 	// The server learns the script by the first: it is asked twice, and answers
 	// once that it does not know it.

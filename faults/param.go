@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 )
 
@@ -30,8 +29,6 @@ type Param struct {
 	Valid func(value string) error
 	// Values are the choices; none: any.
 	Values []string
-	// Instead are the effects that a choice has in place of the fault's own.
-	Instead map[string]map[history.Effect]history.Effect
 	// Draw is what a random run draws: a whole number of a range "10-50", or one of
 	// "a|b"; empty: nothing, unless the [Candidate] says.
 	Draw string
@@ -39,27 +36,6 @@ type Param struct {
 
 // most is the greatest number that a parameter may have: 24 days in milliseconds.
 const most = 1<<31 - 1
-
-// number is a whole number from 1.
-func number(name, unit string) Param { return Param{Name: name, Unit: unit, Least: 1, Most: most} }
-
-// required is a parameter that must be there.
-func (p Param) required(ask string) Param {
-	p.Ask = ask
-	return p
-}
-
-// drawn is a parameter that a random run draws.
-func (p Param) drawn(choices string) Param {
-	p.Draw = choices
-	return p
-}
-
-// otherwise is a parameter with a default.
-func (p Param) otherwise(value string) Param {
-	p.Default = value
-	return p
-}
 
 // check says what is wrong with a value that is there.
 func (p Param) check(value string) error {

@@ -43,7 +43,7 @@ type Spec struct {
 	New func(site Site, s Step) (inject, error)
 	// Candidates are the ways in which a random run draws it; nil: none does.
 	Candidates func(e Environment) []Candidate
-	// Check refuses a step for a reason that Target and Params do not have; nil: none.
+	// Check refuses a step for a reason that Target, Params and Links do not have; nil: none.
 	Check func(t topologies.Topology, s Step) error
 	// Links are the links that a step concerns; nil: those that the target of a fault
 	// of links selects, and none for any other fault.
@@ -138,12 +138,8 @@ func (spec Spec) Has(e history.Effect) bool { return slices.Contains(spec.Effect
 // EffectsOf are the effects that the fault has with these parameters.
 func (spec Spec) EffectsOf(params map[string]string) []history.Effect {
 	effects := slices.Clone(spec.Effects)
-	for _, p := range spec.Params {
-		for from, to := range p.Instead[params[p.Name]] {
-			if i := slices.Index(effects, from); i >= 0 {
-				effects[i] = to
-			}
-		}
+	if i := slices.Index(effects, history.Cuts); params[howParam] == stalls && i >= 0 {
+		effects[i] = history.Stalls
 	}
 	return effects
 }
@@ -155,7 +151,7 @@ func (spec Spec) Stays() bool {
 	return spec.Family != Client && slices.ContainsFunc([]history.Effect{history.Promotes, history.Moves, history.ShiftsClock, history.Restarts, history.Forgets}, spec.Has)
 }
 
-// OneShot reports whether an armed fault is over once it fired.
+// OneShot reports whether an armed fault is over once it fired, so that the heal ends nothing but the wait.
 func (spec Spec) OneShot() bool { return spec.Life == history.Triggered && spec.Healed == bySelf }
 
 // bySelf is the heal of a fault that is over once it fired.
@@ -177,8 +173,8 @@ func (spec Spec) Validate(t topologies.Topology, s Step) error {
 	if err := spec.checkParams(s.Params); err != nil {
 		return err
 	}
-	if spec.Check == nil {
-		return nil
+	if _, err := spec.LinksOf(t, s); err != nil || spec.Check == nil {
+		return err
 	}
 	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
 		return fmt.Errorf("%s: %w", spec.Name, err)
@@ -193,11 +189,8 @@ func (spec Spec) aimed(t topologies.Topology, target string) error {
 	case AtProcess:
 		servers = append(servers, t.Of(topologies.Sentinel)...)
 	case AtServer:
-	case AtLinks, AtMessages:
-		_, err := t.Select(target)
-		return err
 	default:
-		return nil // its Check looks at it
+		return nil // its Links or its Check look at it
 	}
 	if !slices.Contains(servers, target) {
 		return names.Unknown("server", target, servers)

@@ -40,8 +40,20 @@ func TestARunWhoseCleanUpFailsIsNotValid(t *testing.T) {
 	report = harness.Judge(t.Context(), run, h, "mutual-exclusion")
 	require.Equal(t, checker.Unknown, report.Verdict)
 	require.Len(t, report.Results, 2)
-	require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, "mutual-exclusion"))
+	require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
 	run.Failed = ""
 	require.Equal(t, checker.Valid, harness.Judge(t.Context(), run, h).Verdict)
 	require.Equal(t, checker.Valid, harness.Judge(t.Context(), run, h, "mutual-exclusion").Verdict)
+}
+
+// verdictOf is what a report says of a property.
+func verdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
+	t.Helper()
+	for _, r := range report.Results {
+		if r.Name == property {
+			return r.Verdict
+		}
+	}
+	t.Fatalf("%s was not judged: %+v", property, report)
+	return ""
 }

@@ -78,7 +78,7 @@ func TestEveryKindOfLockIsJudgedByItsProperty(t *testing.T) {
 				_, _, report := runtest.Until(t, r, runtest.Setup(t), want, func(_ *history.History, r checker.Report) bool {
 					return lock == tt.lock || violations(r)[tt.violation]
 				})
-				require.Equal(t, want, runtest.VerdictOf(t, report, tt.property), "%+v", report)
+				require.Equal(t, want, verdictOf(t, report, tt.property), "%+v", report)
 			})
 		}
 	}
@@ -138,14 +138,14 @@ func TestFencingIsTheCureOfCarelessness(t *testing.T) {
 				require.NoError(t, r.Run(t.Context(), setup))
 				run, h, report = runtest.Judged(t, setup.Dir)
 				dir = setup.Dir
-				if tt.Fencing && refusedAccesses(h) > 0 || !tt.Fencing && runtest.VerdictOf(t, report, "protected-resource") == checker.Invalid {
+				if tt.Fencing && refusedAccesses(h) > 0 || !tt.Fencing && verdictOf(t, report, "protected-resource") == checker.Invalid {
 					break
 				}
 			}
-			require.Equal(t, tt.want, runtest.VerdictOf(t, report, "protected-resource"), "%+v", report)
-			require.Equal(t, checker.Valid, runtest.VerdictOf(t, report, "mutual-exclusion"))
+			require.Equal(t, tt.want, verdictOf(t, report, "protected-resource"), "%+v", report)
+			require.Equal(t, checker.Valid, verdictOf(t, report, "mutual-exclusion"))
 			if !tt.Fencing { // which refuses some of it
-				require.Equal(t, checker.Invalid, runtest.VerdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
+				require.Equal(t, checker.Invalid, verdictOf(t, report, "use-within-lease"), "what careless clients do on purpose")
 			}
 			require.Equal(t, tt.Fencing, refusedAccesses(h) > 0)
 			require.Equal(t, tt.Fencing, run.Fencing)

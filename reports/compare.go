@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -223,9 +224,9 @@ func number(r float64) string {
 	case r >= 100:
 		return say.Thousands(int64(math.Round(r)))
 	case r >= 10:
-		return say.TrimZeros(fmt.Sprintf("%.1f", r))
+		return strconv.FormatFloat(math.Round(r*10)/10, 'f', -1, 64)
 	case r >= 0.1 || r == 0:
-		return say.TrimZeros(fmt.Sprintf("%.2f", r))
+		return strconv.FormatFloat(math.Round(r*100)/100, 'f', -1, 64)
 	default:
 		return fmt.Sprintf("%.2g", r)
 	}

@@ -189,7 +189,7 @@ func (m *model) violationRows(told *checker.Violation) []violationRow {
 
 // at writes an instant as the page's address has it: in seconds.
 func at(t time.Duration) string {
-	return say.TrimZeros(strconv.FormatFloat(t.Truncate(time.Microsecond).Seconds(), 'f', 6, 64))
+	return strconv.FormatFloat(float64(t.Microseconds())/1e6, 'f', -1, 64)
 }
 
 // around is the part of the page's address that shows a violation.

@@ -26,38 +26,26 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// foreign is a lock of another project that is tested by what it says of itself.
-func foreign(name, about string, p promises.Promises, open harness.Opener) harness.LockSpec {
-	return harness.LockSpec{Name: name, About: about, Promises: p, Foreign: true, Open: open}
+// foreign is a lock of another project that is tested by what it says of itself. It has what those of its library have.
+func foreign(of harness.LockSpec, name, about string, open harness.Opener) harness.LockSpec {
+	of.Name, of.About, of.Open, of.Foreign = name, about, open, true
+	return of
 }
 
 // others are the locks of other projects, on Redis.
-func others() (all harness.Locks) {
-	full, quorum := promises.Full(promises.Promises{}), promises.Full(promises.Promises{Quorum: true})
-	waits := promises.Promises{Extend: true, Lost: true, Wait: true}
+func others() harness.Locks {
+	ofRedislock := harness.LockSpec{Promises: promises.Full(promises.Promises{}), Key: redislock.Key, Lease: redislock.DefaultLease}
+	ofRedsync := harness.LockSpec{Promises: promises.Full(promises.Promises{Quorum: true}), Key: redsync.Key, Lease: redsync.DefaultLease, Commands: keyAndScript()}
+	ofRueidis := harness.LockSpec{Promises: promises.Promises{Extend: true, Lost: true, Wait: true}, Single: true, Caches: true}
 	backoff := func() bsm.RetryStrategy { return bsm.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond) }
-	for _, l := range (harness.Locks{
-		foreign("redislock", "github.com/bsm/redislock: one key, with waiters that poll every 100ms", full, openRedislock(nil)),
-		foreign("redislock-backoff", "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)", full, openRedislock(backoff)),
-	}) {
-		l.Key, l.Lease = redislock.Key, redislock.DefaultLease
-		all = append(all, l)
+	return harness.Locks{
+		foreign(ofRedislock, "redislock", "github.com/bsm/redislock: one key, with waiters that poll every 100ms", openRedislock(nil)),
+		foreign(ofRedislock, "redislock-backoff", "as redislock, with waiters whose pauses double from 16ms to 512ms (its ExponentialBackoff)", openRedislock(backoff)),
+		foreign(ofRedsync, "redsync", "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms", openRedsync(redsync.Config{})),
+		foreign(ofRedsync, "redsync-failfast", "as redsync, but it continues as soon as a majority has answered", openRedsync(redsync.Config{FailFast: true})),
+		foreign(ofRueidis, "rueidislock", "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching", openRueidislock(false)),
+		foreign(ofRueidis, "rueidislock-noloop", "as rueidislock, without notifications of its own changes", openRueidislock(true)),
 	}
-	for _, l := range (harness.Locks{
-		foreign("redsync", "github.com/go-redsync/redsync: one key on each server, with waiters that poll every 50 to 250ms", quorum, openRedsync(redsync.Config{})),
-		foreign("redsync-failfast", "as redsync, but it continues as soon as a majority has answered", quorum, openRedsync(redsync.Config{FailFast: true})),
-	}) {
-		l.Key, l.Lease, l.Commands = redsync.Key, redsync.DefaultLease, keyAndScript()
-		all = append(all, l)
-	}
-	for _, l := range (harness.Locks{
-		foreign("rueidislock", "github.com/redis/rueidis/rueidislock: one key, with waiters that are notified by client-side caching", waits, openRueidislock(false)),
-		foreign("rueidislock-noloop", "as rueidislock, without notifications of its own changes", waits, openRueidislock(true)),
-	}) {
-		l.Single, l.Caches = true, true
-		all = append(all, l)
-	}
-	return all
 }
 
 // keyAndScript are the commands of a lock that sets a key and runs scripts.
@@ -109,11 +97,11 @@ func openRueidislock(noLoop bool) harness.Opener {
 
 // onEtcd are the locks on etcd; that which is deaf has a planted bug.
 func onEtcd() harness.Locks {
-	p := promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true})
+	of := harness.LockSpec{Promises: promises.Full(promises.Promises{Store: topologies.StoreEtcd, Token: true})}
 	return harness.Locks{
-		foreign("etcd-mutex", "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL", p, openEtcd(etcd.New, false)),
-		foreign("etcd-mutex-leased", "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last", p, openEtcd(etcd.NewLeased, true)),
-		foreign("broken-etcd-deaf", "planted bug: as etcd-mutex, but a holder does not heed that its session has ended", p, openEtcd(etcd.NewDeaf, false)),
+		foreign(of, "etcd-mutex", "the mutex of go.etcd.io/etcd/client/v3/concurrency: held until its session says that it is lost; --watchdog is the session's TTL", openEtcd(etcd.New, false)),
+		foreign(of, "etcd-mutex-leased", "as etcd-mutex, but a holder stops by its own clock, a TTL after it sent the renewal that was acknowledged last", openEtcd(etcd.NewLeased, true)),
+		foreign(of, "broken-etcd-deaf", "planted bug: as etcd-mutex, but a holder does not heed that its session has ended", openEtcd(etcd.NewDeaf, false)),
 	}
 }
 
@@ -160,12 +148,12 @@ func sessionLock(l lock.Locker, leased bool) lock.Locker {
 
 // onZooKeeper are the locks on ZooKeeper; that which is hasty has a planted bug.
 func onZooKeeper() harness.Locks {
-	p := promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true})
+	of := harness.LockSpec{Promises: promises.Full(promises.Promises{Store: topologies.StoreZooKeeper, Token: true})}
 	return harness.Locks{
-		foreign("zookeeper-lock", "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout", p, openZooKeeper(zookeeper.Disconnected, zookeeper.Open)),
-		foreign("zookeeper-lock-expired", "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired", p, openZooKeeper(zookeeper.Expired, zookeeper.Open)),
-		foreign("zookeeper-lock-leased", "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last", p, openZooKeeper(zookeeper.Leased, zookeeper.Open)),
-		foreign("broken-zookeeper-hasty", "planted bug: as zookeeper-lock, but a waiter takes the lock when the node before its own is gone, though it may not be the lowest", p, openZooKeeper(zookeeper.Disconnected, zookeeper.OpenHasty)),
+		foreign(of, "zookeeper-lock", "the lock recipe of ZooKeeper with github.com/go-zookeeper/zk: held until the client is disconnected; --watchdog is the session's timeout", openZooKeeper(zookeeper.Disconnected, zookeeper.Open)),
+		foreign(of, "zookeeper-lock-expired", "as zookeeper-lock, but a holder that is disconnected goes on until it is told that its session has expired", openZooKeeper(zookeeper.Expired, zookeeper.Open)),
+		foreign(of, "zookeeper-lock-leased", "as zookeeper-lock, but a holder stops also by its own clock, a timeout after it sent the renewal that was acknowledged last", openZooKeeper(zookeeper.Leased, zookeeper.Open)),
+		foreign(of, "broken-zookeeper-hasty", "planted bug: as zookeeper-lock, but a waiter takes the lock when the node before its own is gone, though it may not be the lowest", openZooKeeper(zookeeper.Disconnected, zookeeper.OpenHasty)),
 	}
 }
 

@@ -30,32 +30,32 @@ func own() harness.Locks {
 	memory := polls(ours("memory", "a correct lock in the memory of the harness, which no fault reaches: no checker may reject it", promises.Promises{Reentrant: true, Token: true}, nil))
 	memory.InProcess = func() lock.Locker { return inmemory.New() }
 	several := sets(ours("multilock", "lockchaos' own: several mutexes as one lock, all of them or none", again,
-		serves(func(c *lock.Client, _ harness.LockOptions) service { return severalOf(c) })))
+		locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return severalOf(c) })))
 	several.Together = true
 	redlock := polls(asked(ours("redlock", "lockchaos' own on independent servers: held by the client that has the votes of a majority", promises.Promises{Reentrant: true, Quorum: true}, openRedlock)))
 	redlock.Independent = true
 	endless := ours("semaphore", "lockchaos' own semaphore, whose permits are held until they are released", promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true},
-		serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).plain) }))
+		locker(func(c *lock.Client, o harness.LockOptions) lock.Locker { return permitted(newSemaphores(c, o).plain) }))
 	endless.Endless = true
 	return harness.Locks{
 		memory, several, redlock, endless,
 		asked(sets(ours("mutex", "lockchaos' own: re-entrant, renewed by a watchdog, with waiters that are notified by pub/sub", again,
-			locker(func(c *lock.Client) lock.Locker { return c })))),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return c })))),
 		ours("mutex-fair", "lockchaos' own, served in the order of arrival", promises.Promises{Reentrant: true, ReplicaAcks: true, Fair: true, Place: true},
-			locker(func(c *lock.Client) lock.Locker { return c.Fair() })),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return c.Fair() })),
 		asked(ours("mutex-fenced", "lockchaos' own, with fencing tokens: --fencing makes the resource refuse stale tokens", promises.Promises{Reentrant: true, ReplicaAcks: true, Token: true},
-			locker(func(c *lock.Client) lock.Locker { return c.Fenced() }))),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return c.Fenced() }))),
 		polls(asked(sets(ours("mutex-spin", "lockchaos' own, whose waiters poll and do not subscribe", again,
-			locker(func(c *lock.Client) lock.Locker { return c.Spin(lock.Backoff{}) }))))),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return c.Spin(lock.Backoff{}) }))))),
 		sets(ours("mutex-unnamed", "as mutex, with clients that name no owner: clients of one process hand it over in memory", promises.Promises{ReplicaAcks: true, HandsOver: true}, openUnnamed)),
 		ours("rwmutex", "lockchaos' own read-write lock: many readers, or one writer", promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true, ReplicaAcks: true},
-			serves(func(c *lock.Client, _ harness.LockOptions) service {
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker {
 				return readWrite(c.Readers(lock.RWOptions{}), c.Writers(lock.RWOptions{}))
 			})),
 		ours("rwmutex-write", "lockchaos' own: the write side of a read-write lock", again,
-			locker(func(c *lock.Client) lock.Locker { return c.Writers(lock.RWOptions{}) })),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return c.Writers(lock.RWOptions{}) })),
 		ours("semaphore-permit", "lockchaos' own semaphore, whose permits return when their lease ends", promises.Promises{Kind: history.KindSemaphore, Several: true, ReplicaAcks: true},
-			serves(func(c *lock.Client, o harness.LockOptions) service { return permitted(newSemaphores(c, o).leased) })),
+			locker(func(c *lock.Client, o harness.LockOptions) lock.Locker { return permitted(newSemaphores(c, o).leased) })),
 	}
 }
 
@@ -68,9 +68,9 @@ func openRedlock(servers []redis.UniversalClient, o harness.LockOptions) (lock.L
 }
 
 func openUnnamed(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-	callers := newUnnamed(o.Observer)
+	callers := &unnamed{observer: o.Observer}
 	o.Observer = callers
-	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return callers.of(c) })(servers, o)
+	return locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return callers.of(c) })(servers, o)
 }
 
 // ackTimeout is how long a grant waits for its replicas; less than the clients
@@ -92,23 +92,13 @@ func config(o harness.LockOptions) lock.Config {
 }
 
 // locker opens a lock that a client of package lock makes.
-func locker(of func(*lock.Client) lock.Locker) harness.Opener {
-	return with(func(c *lock.Client, _ redis.UniversalClient, _ harness.LockOptions) lock.Locker { return of(c) })
-}
-
-// serves opens a service that a client of package lock makes.
-func serves(serve func(*lock.Client, harness.LockOptions) service) harness.Opener {
-	return with(func(c *lock.Client, _ redis.UniversalClient, o harness.LockOptions) lock.Locker { return serve(c, o) })
-}
-
-// with opens a lock that is made of a client of package lock and of its server.
-func with(open func(*lock.Client, redis.UniversalClient, harness.LockOptions) lock.Locker) harness.Opener {
+func locker(of func(*lock.Client, harness.LockOptions) lock.Locker) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 		c, err := lock.New(servers[0], config(o))
 		if err != nil {
 			return nil, nil, err
 		}
-		return open(c, servers[0], o), c.Close, nil
+		return of(c, o), c.Close, nil
 	}
 }
 
@@ -137,24 +127,12 @@ func holderOn(ctx context.Context, server *redis.Client, name string) (string, e
 // owners that they claim, and renewals are told under those.
 type unnamed struct {
 	observer lock.Observer // nil: none
-
-	mu     sync.Mutex
-	claims map[string]*claimed // by the owner in a lease, of all that were ever granted; for the observer
-}
-
-// claimed is the owner that a caller claims.
-type claimed struct {
-	owner string
-	known chan struct{} // closed once it is
+	claims   sync.Map      // by the owner in a lease, of all that were ever granted: a channel that has what its caller claims
 }
 
 // claimLimit is how long the owner of a renewal is awaited. The call that was
 // granted the lock returns at once, unless the lock is broken.
 const claimLimit = 5 * time.Second
-
-func newUnnamed(o lock.Observer) *unnamed {
-	return &unnamed{observer: o, claims: map[string]*claimed{}}
-}
 
 // of asks l for locks without an owner.
 func (u *unnamed) of(l lock.Locker) lock.LockerFunc {
@@ -163,22 +141,16 @@ func (u *unnamed) of(l lock.Locker) lock.LockerFunc {
 		o.Owner = ""
 		h, err := l.Acquire(ctx, name, o)
 		if err == nil && u.observer != nil && owner != "" {
-			c := u.claim(h.Lease().Owner)
-			c.owner = owner
-			close(c.known)
+			u.claim(h.Lease().Owner) <- owner
 		}
 		return h, err
 	}
 }
 
-// claim is what was claimed, or will be, for the owner in a lease.
-func (u *unnamed) claim(name string) *claimed {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.claims[name] == nil {
-		u.claims[name] = &claimed{known: make(chan struct{})}
-	}
-	return u.claims[name]
+// claim has what was claimed, or will be, for the owner in a lease.
+func (u *unnamed) claim(name string) chan string {
+	c, _ := u.claims.LoadOrStore(name, make(chan string, 1))
+	return c.(chan string) //nolint:forcetypeassert // no other is stored
 }
 
 // Observe tells of renewals under the owner that was claimed.
@@ -192,10 +164,11 @@ func (u *unnamed) Observe(e lock.Event) {
 // owner is what was claimed for the owner in a lease. A renewal may come before the
 // call that was granted the lock has returned, which is awaited.
 func (u *unnamed) owner(name string) string {
-	c := u.claim(name)
+	claim := u.claim(name)
 	select {
-	case <-c.known:
-		return c.owner
+	case owner := <-claim:
+		claim <- owner
+		return owner
 	case <-time.After(claimLimit):
 		return name
 	}

@@ -19,19 +19,19 @@ func planted() harness.Locks {
 	}
 	all := harness.Locks{
 		ours("broken-first-member", "of several locks that are requested together, only the first is acquired", promises.Promises{},
-			serves(func(c *lock.Client, _ harness.LockOptions) service { return together(broken.FirstMember(c)) })),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return together(broken.FirstMember(c)) })),
 		ours("broken-one-more-permit", "a semaphore that hands out one permit more than it has", promises.Promises{Kind: history.KindSemaphore, Several: true},
-			serves(func(c *lock.Client, o harness.LockOptions) service {
+			locker(func(c *lock.Client, o harness.LockOptions) lock.Locker {
 				return permitted(broken.OneMorePermit(c, capacity(o)))
 			})),
 		ours("broken-queue-jumping", "requests are numbered in order of arrival, but granted in another order", promises.Promises{Fair: true, Place: true},
-			with(func(c *lock.Client, server redis.UniversalClient, _ harness.LockOptions) lock.Locker {
-				return broken.QueueJumping(server, c)
-			})),
+			func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+				return locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return broken.QueueJumping(servers[0], c) })(servers, o)
+			}),
 		ours("broken-uncounted-reentry", "the first release of a re-entrant lock ends all grants of its owner", promises.Promises{Reentrant: true},
-			locker(func(c *lock.Client) lock.Locker { return broken.UncountedReentry(c) })),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return broken.UncountedReentry(c) })),
 		ours("broken-unseen-readers", "a writer is granted the lock while other clients read", promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true},
-			serves(func(c *lock.Client, _ harness.LockOptions) service { return readWrite(broken.UnseenReaders(c)) })),
+			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return readWrite(broken.UnseenReaders(c)) })),
 	}
 	for i := range all {
 		all[i].About = "planted bug: " + all[i].About

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lockchaos/lockchaos/harness"
@@ -17,25 +17,13 @@ import (
 // A service is a lock under test that can be asked for in more than one way.
 type service = workload.ServiceFunc
 
-// single is the one lock that a request is for.
-func single(r workload.Request) (string, error) {
-	if len(r.Locks) != 1 {
-		return "", fmt.Errorf("%d locks in one request: this lock grants one at a time", len(r.Locks))
-	}
-	return r.Locks[0], nil
-}
-
 // readWrite serves both sides of a read-write lock. Who asks for neither writes.
 func readWrite(read, write lock.Locker) service {
 	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-		name, err := single(r)
-		if err != nil {
-			return nil, err
-		}
 		if r.Mode == history.Read {
-			return read.Acquire(ctx, name, o)
+			return read.Acquire(ctx, r.Locks[0], o)
 		}
-		return write.Acquire(ctx, name, o)
+		return write.Acquire(ctx, r.Locks[0], o)
 	}
 }
 
@@ -64,11 +52,7 @@ func severalOf(l lock.Locker) service {
 // permitted serves permits.
 func permitted(ask func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error)) service {
 	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
-		name, err := single(r)
-		if err != nil {
-			return nil, err
-		}
-		return ask(ctx, name, max(r.Permits, 1), o)
+		return ask(ctx, r.Locks[0], max(r.Permits, 1), o)
 	}
 }
 
@@ -82,30 +66,22 @@ func capacity(o harness.LockOptions) int {
 type semaphores struct {
 	client  *lock.Client
 	permits int
-
-	turn chan struct{} // is full while a client sets permits
-	set  map[string]bool
+	set     sync.Map // the names of those whose permits are set
 }
 
 func newSemaphores(c *lock.Client, o harness.LockOptions) *semaphores {
-	return &semaphores{client: c, permits: capacity(o), turn: make(chan struct{}, 1), set: map[string]bool{}}
+	return &semaphores{client: c, permits: capacity(o)}
 }
 
 func (s *semaphores) prepare(ctx context.Context, name string) error {
-	select { // and no mutex, which a client would wait for beyond its context
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.turn }()
-	if s.set[name] {
+	if _, set := s.set.Load(name); set {
 		return nil
 	}
-	if _, err := s.client.Semaphore(name).TrySetPermits(ctx, s.permits); err != nil {
-		return err
+	_, err := s.client.Semaphore(name).TrySetPermits(ctx, s.permits)
+	if err == nil {
+		s.set.Store(name, true)
 	}
-	s.set[name] = true
-	return nil
+	return err
 }
 
 func (s *semaphores) leased(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error) {

@@ -21,7 +21,7 @@ func TestRenewalAwaitsItsOwner(t *testing.T) {
 		seen := make(told, 2)
 		renewal := lock.Event{Lease: lock.Lease{Name: "orders", Owner: "unnamed"}}
 		var asked []string
-		callers := newUnnamed(seen)
+		callers := &unnamed{observer: seen}
 		locker := callers.of(lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
 			asked = append(asked, o.Owner)
 			go func() {

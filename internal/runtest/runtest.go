@@ -4,10 +4,10 @@ package runtest
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -24,8 +24,8 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/locks"
-	"github.com/lockchaos/lockchaos/internal/race"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 	"github.com/lockchaos/lockchaos/topologies/shim"
@@ -42,9 +42,19 @@ func Main(m *testing.M) {
 		}
 		return
 	}
-	// Processes are started from threads, for as long as there are tests.
+	code := m.Run()
+	_, stop := servers()
+	// Processes are started from threads, for as long as there are tests. What ends behind them has a minute for that, more
+	// than goleak gives it.
 	threads := goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1")
-	goleak.VerifyTestMain(settled{m, threads}, threads)
+	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
+	err := errors.Join(stop(), await.Until(limited, func() error { return goleak.Find(threads) }))
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
 }
 
 // FewAtOnce has no more than that many tests a processor run at the same time, and half as
@@ -58,35 +68,12 @@ func FewAtOnce(each int) {
 	if err != nil {
 		panic(err)
 	}
-	if race.Enabled {
+	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		each /= 2
 	}
 	if err := parallel.Value.Set(strconv.Itoa(min(given, each*runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
-}
-
-// settled gives what ends behind the tests the time to do so, which on a busy
-// machine is more than goleak gives it.
-type settled struct {
-	*testing.M
-
-	threads goleak.Option
-}
-
-// Run runs the tests.
-func (m settled) Run() int {
-	code := m.M.Run()
-	_, stop := servers()
-	if err := stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	end := time.Now().Add(time.Minute)
-	for left := goleak.Find(m.threads); left != nil && time.Now().Before(end); {
-		left = goleak.Find(m.threads)
-	}
-	return code
 }
 
 // Setup prepares a run, or skips the test where servers can't be run.
@@ -156,18 +143,6 @@ func FailedFaults(h *history.History) []history.Event {
 	})
 }
 
-// VerdictOf is what a report says of a property.
-func VerdictOf(t *testing.T, report checker.Report, property string) checker.Verdict {
-	t.Helper()
-	for _, r := range report.Results {
-		if r.Name == property {
-			return r.Verdict
-		}
-	}
-	t.Fatalf("%s was not judged: %+v", property, report)
-	return ""
-}
-
 // Backend starts local processes afresh: for a test that counts starts or changes what is started.
 type Backend = process.Backend
 
@@ -189,7 +164,6 @@ func Servers() topologies.Backend {
 const (
 	requireVariable    = "LOCKCHAOS_TEST_REQUIRE"    // 1: a missing program is a failure, and so is a missing image of an engine that answers
 	containersVariable = "LOCKCHAOS_TEST_CONTAINERS" // 1: so is a Docker engine that does not answer, and a missing Compose
-	skippedVariable    = "LOCKCHAOS_TEST_SKIPPED"    // a file that gets a line for each test that is skipped: its package and why
 )
 
 // Start boots a topology until the test ends, which shows the servers' logs then if it has failed. It is skipped where there
@@ -268,27 +242,5 @@ func end(tb testing.TB, why error, required string) {
 	if os.Getenv(required) == "1" {
 		tb.Fatalf("%s is 1, and: %v", required, why)
 	}
-	if file := os.Getenv(skippedVariable); file != "" {
-		if err := noteSkipped(file, why); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	tb.Skip(why)
-}
-
-// noteSkipped appends a line, with one write: those of packages that run side by side do not mix.
-func noteSkipped(file string, why error) error {
-	of := filepath.Base(os.Args[0])
-	if info, ok := debug.ReadBuildInfo(); ok {
-		of = strings.TrimPrefix(strings.TrimSuffix(info.Path, ".test"), info.Main.Path+"/")
-	}
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("note a skipped test: %w", err)
-	}
-	defer f.Close()
-	if _, err := fmt.Fprintf(f, "%s: %s\n", of, strings.Join(strings.Fields(why.Error()), " ")); err != nil {
-		return fmt.Errorf("note a skipped test: %w", err)
-	}
-	return nil
+	tb.Skipf("this machine lacks: %s", strings.Join(strings.Fields(why.Error()), " "))
 }

@@ -39,11 +39,11 @@ func Span(d time.Duration) string {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < 10*time.Millisecond:
-		return TrimZeros(strconv.FormatFloat(float64(d.Truncate(100*time.Microsecond))/1e6, 'f', 1, 64)) + " ms"
+		return strconv.FormatFloat(float64(d/(100*time.Microsecond))/10, 'f', -1, 64) + " ms"
 	case d < 10*time.Second:
 		return Thousands(d.Milliseconds()) + " ms"
 	default:
-		return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
+		return Length(d)
 	}
 }
 
@@ -52,15 +52,7 @@ func Length(d time.Duration) string {
 	if d < time.Second {
 		return Span(d)
 	}
-	return TrimZeros(strconv.FormatFloat(d.Truncate(time.Millisecond).Seconds(), 'f', 3, 64)) + " s"
-}
-
-// TrimZeros drops the zeros behind the last decimal that counts: "1.50" is "1.5".
-func TrimZeros(s string) string {
-	if !strings.Contains(s, ".") {
-		return s
-	}
-	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	return strconv.FormatFloat(float64(d.Milliseconds())/1e3, 'f', -1, 64) + " s"
 }
 
 // Thousands writes 28698 as "28,698".
@@ -127,15 +119,6 @@ func Natural(a, b string) int {
 	return cmp.Or(cmp.Compare(as, bs), cmp.Compare(an, bn), cmp.Compare(a, b))
 }
 
-// prints reports whether a character stands for itself where people read. Not so
-// control characters, which a terminal obeys; formats, which hide or turn around
-// what is beside them; and what XML forbids. A name in a history is data, and
-// any program may have written it.
-func prints(r rune) bool {
-	return r >= ' ' && r < 0x7f ||
-		r > 0x9f && !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Noncharacter_Code_Point)
-}
-
 // shownAs writes a character that does not print by its number, as JSON and
 // JavaScript do.
 func shownAs(r rune) string {
@@ -159,15 +142,13 @@ func OneLine(s string) string {
 	}, s), "")
 }
 
-// plain is s without what does not print and is not among the characters kept.
+// plain is s without what is not graphic and not among the characters kept: control characters, which a terminal obeys;
+// formats, which hide or turn around what is beside them; and what XML forbids. A name in a history is data, and any
+// program may have written it.
 func plain(s, kept string) string {
-	shows := func(r rune) bool { return prints(r) || strings.ContainsRune(kept, r) }
-	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !shows(r) }) < 0 {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
-		if shows(r) {
+		if unicode.IsGraphic(r) || strings.ContainsRune(kept, r) {
 			b.WriteRune(r)
 		} else {
 			b.WriteString(shownAs(r))

@@ -22,11 +22,8 @@ import (
 
 // A Family is a process with all that it starts: also what forks twice, leads a session of its own and
 // clears its environment. It is a control group (version 2) of the kernel, which no process can leave
-// that has no right to write to others.
-type Family struct {
-	path string
-	dir  *os.File
-}
+// that has no right to write to others. Its text is the group's folder.
+type Family string
 
 // NewFamily makes a family without processes, which Kill ends. Its error says why this machine has
 // none: see [Families].
@@ -39,31 +36,28 @@ func NewFamily() (*Family, error) {
 
 // Start starts the first process of the family as [Start] does.
 func (f *Family) Start(cmd *exec.Cmd) error {
+	dir, err := os.Open(string(*f))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	cmd.SysProcAttr = attributes()
-	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.dir.Fd())
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	return start(cmd)
 }
 
 // endLimit bounds how long the kernel may take to end the processes of a family.
 const endLimit = 10 * time.Second
 
-// Kill ends all processes of the family, and the family.
+// Kill ends all processes of the family, and the family once they have ended.
 func (f *Family) Kill() error {
-	err := errors.Join(end(f.path), f.dir.Close())
-	if err != nil {
+	err := os.WriteFile(filepath.Join(string(*f), "cgroup.kill"), []byte("1"), 0)
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit) // what ends a driver must not be called off
+	defer cancel()
+	if err = errors.Join(err, await.Until(ctx, func() error { return syscall.Rmdir(string(*f)) })); err != nil {
 		return fmt.Errorf("end all processes of a family: %w", err)
 	}
 	return nil
-}
-
-// end kills the processes of a control group, and removes it once they have ended.
-func end(path string) error {
-	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), endLimit) // what ends a driver must not be called off
-	defer cancel()
-	return await.Until(ctx, func() error { return syscall.Rmdir(path) })
 }
 
 // Families says why this machine has no families of processes; nil if it has. They need Linux 5.14, and a
@@ -91,28 +85,22 @@ func newFamily() (*Family, error) {
 		return nil, err
 	}
 	endOrphaned(parent)
-	path := filepath.Join(parent, fmt.Sprintf("%s%d-%d", familyPrefix, os.Getpid(), families.Add(1)))
-	if err := os.Mkdir(path, 0o755); err != nil {
+	f := Family(filepath.Join(parent, fmt.Sprintf("%s%d-%d", familyPrefix, os.Getpid(), families.Add(1))))
+	if err := os.Mkdir(string(f), 0o755); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); err != nil {
-		return nil, errors.Join(fmt.Errorf("the kernel can't end a control group: %w", err), syscall.Rmdir(path))
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, errors.Join(err, syscall.Rmdir(path))
-	}
-	return &Family{path, dir}, nil
+	return &f, nil
 }
 
 // endOrphaned ends the families of a process that was killed.
 func endOrphaned(parent string) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
-		number, _, _ := strings.Cut(strings.TrimPrefix(e.Name(), familyPrefix), "-")
-		pid, err := strconv.Atoi(number)
-		if err == nil && strings.HasPrefix(e.Name(), familyPrefix) && Gone(pid) {
-			_ = end(filepath.Join(parent, e.Name()))
+		number, ours := strings.CutPrefix(e.Name(), familyPrefix)
+		number, _, _ = strings.Cut(number, "-")
+		if pid, err := strconv.Atoi(number); ours && err == nil && Gone(pid) {
+			f := Family(filepath.Join(parent, e.Name()))
+			_ = f.Kill()
 		}
 	}
 }

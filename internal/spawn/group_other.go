@@ -20,9 +20,6 @@ func stop(int) error { return unsupported() }
 // goOn lets the processes of a group go on, which this system can't.
 func goOn(int) error { return unsupported() }
 
-// Gone reports whether there is no process of that number, which this system does not tell.
-func Gone(int) bool { return false }
-
 func unsupported() error {
 	return fmt.Errorf("groups of processes on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

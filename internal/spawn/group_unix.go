@@ -22,8 +22,5 @@ func stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
 // goOn lets the processes of a group go on.
 func goOn(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }
 
-// Gone reports whether there is no process of that number.
-func Gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
-
 // Detach has cmd, which was not started yet, survive the end of our terminal.
 func Detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 )
@@ -45,6 +46,12 @@ func thread() chan<- func() {
 		select {} // the thread must outlive its children
 	}()
 	return s
+}
+
+// Gone reports whether there is no process of that number.
+func Gone(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // Pause has all processes of a group stand still, and waits until the kernel says so of each thread of the one that

@@ -21,11 +21,15 @@ type value struct {
 
 // parse reads the message with which b begins. It is not ok if b is nothing in RESP.
 func parse(b []byte) (v value, ok bool) {
-	if len(b) > 0 && bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), b[0]) < 0 {
-		v.length, ok = inline(b)
-		return v, ok
+	switch c := b[0]; {
+	case 'a' <= c|' ' && c|' ' <= 'z' || c == '\r' || c == '\n': // a command in a line of its own, as people type it
+		v.length = bytes.IndexByte(b, '\n') + 1
+		return v, v.length > 0 || len(b) < longestLine
+	case bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), c) < 0:
+		return v, false
+	default:
+		return parseAt(b, deepest)
 	}
-	return parseAt(b, deepest)
 }
 
 func parseAt(b []byte, depth int) (v value, ok bool) {
@@ -71,23 +75,6 @@ func parseAt(b []byte, depth int) (v value, ok bool) {
 	}
 	v.length = n
 	return v, err == nil
-}
-
-// inline is the length of a command in a line of its own, as people type it. The
-// line may be empty.
-func inline(b []byte) (n int, ok bool) {
-	if !printable(b[:1]) && b[0] != '\r' && b[0] != '\n' {
-		return 0, false
-	}
-	i := bytes.IndexByte(b, '\n')
-	if i < 0 {
-		return 0, len(b) < longestLine
-	}
-	return i + 1, printable(bytes.TrimSuffix(b[:i], []byte("\r")))
-}
-
-func printable(line []byte) bool {
-	return bytes.IndexFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
 // all are the strings and numbers in an array.
