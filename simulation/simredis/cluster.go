@@ -14,8 +14,7 @@ type Cluster struct {
 	Slot func(slot int) Slot
 	// Shards are all, with their slots and nodes.
 	Shards func() []Shard
-	// Down tells whether the cluster serves no keys, since it lacks a slot or a
-	// majority; nil: it does serve.
+	// Down tells whether the cluster serves no keys, since it lacks a slot or a majority.
 	Down func() bool
 }
 
@@ -92,7 +91,7 @@ func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 		return Error("CLUSTERDOWN Hash slot not served")
 	case crossed:
 		return errCrossSlot
-	case s.host.Cluster.Down != nil && s.host.Cluster.Down():
+	case s.host.Cluster.Down():
 		return Error("CLUSTERDOWN The cluster is down")
 	}
 	if where.Mine && (!s.replica || c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi) {

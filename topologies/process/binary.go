@@ -81,9 +81,6 @@ func (f file) find() (path string, named bool, err error) {
 	return path, chosen != "", err
 }
 
-// FindBinary is [Find] for Redis.
-func FindBinary(ctx context.Context) (Binary, error) { return Find(ctx, topologies.StoreRedis) }
-
 // Find looks for the server program of a store, one of those that topologies name: the one that a
 // variable names, else the first in PATH. It fails with [topologies.ErrMissing] if there is none,
 // with [topologies.ErrTooOld] if it is older than [topologies.MinRedis], [topologies.MinEtcd] or

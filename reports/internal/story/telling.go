@@ -379,7 +379,7 @@ func (t *telling) outlasted() string {
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {
 	nodes := t.r.Run.Topology.Nodes
-	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == facts.Replica })
+	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == topologies.Replica })
 }
 
 // wrongClient reports whether the clock of a client was wrong.

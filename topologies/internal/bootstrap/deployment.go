@@ -168,16 +168,8 @@ func uninstrumented(p Parts) map[topologies.Capability]string {
 	return without
 }
 
-// Clock returns a server's clock, or nil.
-func (d *deployment) Clock(server string) topologies.Clock {
-	if d.parts.Instruments == nil {
-		return nil
-	}
-	return d.parts.Instruments(server)
-}
-
-// Disk returns a server's disk, or nil.
-func (d *deployment) Disk(server string) topologies.Disk {
+// Instruments returns a server's clock and disk, or nil.
+func (d *deployment) Instruments(server string) topologies.Instruments {
 	if d.parts.Instruments == nil {
 		return nil
 	}
