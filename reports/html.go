@@ -50,7 +50,7 @@ func writePage(w io.Writer, name string, data map[string]any, scripts ...string)
 	js := asset(scripts...)
 	data["CSS"], data["JS"], data["Script"] = template.CSS(asset("palette.css", "drawing.css", "page.css")), template.JS(js), scriptHash(js) //nolint:gosec // ours
 	t, err := template.New(name).Funcs(functions()).Funcs(template.FuncMap{
-		"cap": story.KindWords, "indices": indices, "at": at, "wall": wall,
+		"cap": story.KindWords, "indices": indices, "at": at, "wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"link": func(name, file string) string { return "./" + url.PathEscape(name) + "/" + url.PathEscape(file) },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")

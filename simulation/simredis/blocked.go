@@ -171,13 +171,6 @@ func (s *Server) popFor(key string, v *value, left bool) any {
 	return []any{key, e}
 }
 
-// ready notes that a key may have what a session waits for.
-func (s *Server) ready(key string) {
-	if len(s.popping[key]) > 0 {
-		s.pushed = append(s.pushed, key)
-	}
-}
-
 // serveLists gives elements to sessions that wait for them, the longest waiting first.
 func (s *Server) serveLists() {
 	for len(s.pushed) > 0 {

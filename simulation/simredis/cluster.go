@@ -3,7 +3,6 @@ package simredis
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/traffic"
 )
@@ -101,12 +100,6 @@ func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 }
 
 const errCrossSlot = Error("CROSSSLOT Keys in request don't hash to the same slot")
-
-// isRedirection tells whether a node says that the keys are elsewhere, or nowhere.
-func isRedirection(e Error) bool {
-	code, _, _ := strings.Cut(string(e), " ")
-	return slices.Contains([]string{"MOVED", "CLUSTERDOWN", "CROSSSLOT"}, code)
-}
 
 func clusterCommands() []command {
 	return []command{

@@ -67,14 +67,11 @@ func (r *Facts) RoleAt(node string, at time.Duration) string {
 	return role
 }
 
-// IsServer reports whether a node holds locks.
-func IsServer(n history.Node) bool { return n.Kind == string(topologies.Redis) || n.Role != "" }
-
 // Servers are the nodes that hold locks, and those of which a role was observed.
 func (r *Facts) Servers() []string {
 	var names []string
 	for _, n := range r.Run.Topology.Nodes {
-		if IsServer(n) {
+		if n.Kind == string(topologies.Redis) || n.Role != "" {
 			names = append(names, n.Name)
 		}
 	}

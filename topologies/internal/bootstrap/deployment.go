@@ -338,7 +338,10 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 		}
 		look(name, "role", func() (string, error) { return d.role(ctx, name) })
 		if d.topology.HasSlots() {
-			look(name, "epoch", func() (string, error) { return d.epoch(ctx, name) })
+			look(name, "epoch", func() (string, error) { // of its shard: each promotion has a higher one
+				info, err := d.info(ctx, name)
+				return info["cluster_my_epoch"], err
+			})
 		}
 	}
 	if d.name != nil {
