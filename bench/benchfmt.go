@@ -28,11 +28,12 @@ func (r Results) WriteBenchfmt(out io.Writer) error {
 			if s.Unfit != "" || s.Broken() {
 				continue
 			}
+			name := strings.Join(strings.Fields(s.Name), "_") // a space ends a name in that format
 			for i, round := range s.Rounds {
 				if round.metric(w.Metric) == 0 {
 					continue
 				}
-				fmt.Fprintf(&b, "BenchmarkLock/workload=%s/lock=%s %d %g %s", w.Name, benchName(s.Name), max(round.Cycles, 1), round.metric(w.Metric), unit)
+				fmt.Fprintf(&b, "BenchmarkLock/workload=%s/lock=%s %d %g %s", w.Name, name, max(round.Cycles, 1), round.metric(w.Metric), unit)
 				if i < len(base) && base[i].metric(w.Metric) > 0 {
 					fmt.Fprintf(&b, " %g %s", round.metric(w.Metric)/base[i].metric(w.Metric), ratio)
 				}
@@ -43,6 +44,3 @@ func (r Results) WriteBenchfmt(out io.Writer) error {
 	_, err := io.WriteString(out, b.String())
 	return err
 }
-
-// benchName is a name without what ends a name in that format.
-func benchName(name string) string { return strings.Join(strings.Fields(name), "_") }

@@ -12,7 +12,6 @@ import (
 
 // A cost is what was spent so far: by this process, and by all servers together.
 type cost struct {
-	at       time.Time
 	client   time.Duration // processor time
 	server   time.Duration
 	commands int64 // that the servers ran, those of scripts included
@@ -22,7 +21,7 @@ type cost struct {
 
 func (c cost) minus(before cost) cost {
 	return cost{
-		c.at, c.client - before.client, c.server - before.server, c.commands - before.commands,
+		c.client - before.client, c.server - before.server, c.commands - before.commands,
 		c.requests - before.requests, c.in - before.in, c.out - before.out,
 	}
 }
@@ -41,7 +40,6 @@ func spent(ctx context.Context, servers []*redis.Client) (cost, error) {
 	if c.client, err = processorTime(); err != nil {
 		return c, fmt.Errorf("ask for the processor time: %w", err)
 	}
-	c.at = time.Now()
 	return c, nil
 }
 

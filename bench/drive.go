@@ -94,7 +94,11 @@ func (d *driver) work(ctx context.Context, seed uint64) {
 					}
 					return
 				}
-				d.once(ctx, releasing, i, d.lockOf(i, rng), begin)
+				lock := i
+				if d.workload.Locks > 0 {
+					lock = rng.IntN(d.workload.Locks)
+				}
+				d.once(ctx, releasing, i, lock, begin)
 			}
 		})
 	}
@@ -139,13 +143,6 @@ func (d *driver) next(ctx context.Context) (begin time.Time, ok bool) {
 
 // due is how many operations of an open loop should have begun by then.
 func (d *driver) due(t time.Time) int64 { return int64(t.Sub(d.start).Seconds() * d.workload.Rate) }
-
-func (d *driver) lockOf(worker int, rng *rand.Rand) int {
-	if d.workload.Locks == 0 {
-		return worker
-	}
-	return rng.IntN(d.workload.Locks)
-}
 
 // once acquires and releases a lock. begin is when that should have begun.
 func (d *driver) once(ctx, releasing context.Context, worker, n int, begin time.Time) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -13,7 +14,7 @@ func NeedsRedis(tb testing.TB) {
 	if testing.Short() {
 		tb.Skip("needs real servers; -short leaves them out")
 	}
-	if _, err := process.FindBinary(tb.Context()); err != nil {
+	if _, err := process.Find(tb.Context(), topologies.StoreRedis); err != nil {
 		if os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
 			tb.Fatal(err)
 		}

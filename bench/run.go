@@ -252,8 +252,10 @@ func (p Plan) untilNarrow(result *WorkloadResult, budget time.Duration) func() b
 
 // slice is one turn of one system.
 func (p Plan) slice(ctx context.Context, g *testServers, w Workload, s System, seed uint64) (Slice, error) {
-	if err := g.sweep(ctx); err != nil {
-		return Slice{}, err
+	for _, rdb := range g.live { // what the last slice left, the next one would pay for
+		if err := rdb.FlushAll(ctx).Err(); err != nil {
+			return Slice{}, fmt.Errorf("sweep the servers: %w", err)
+		}
 	}
 	instances, stay := g.kept[s.Name]
 	if !stay {

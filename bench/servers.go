@@ -37,7 +37,9 @@ func prepare(ctx context.Context, d topologies.Deployment, w Workload) (*testSer
 	}
 	for _, name := range d.Topology().Of(topologies.Redis) {
 		if n, _ := d.Topology().Node(name); name != victim && n.Role == topologies.Master {
-			g.live = append(g.live, patient(d.Server(name)))
+			o := direct(d.Server(name), 1) // which may be busy with what is measured
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = serverLimit, serverLimit, serverLimit, serverLimit
+			g.live = append(g.live, redis.NewClient(o))
 		}
 	}
 	var err error
@@ -89,23 +91,6 @@ func (g *testServers) heal(ctx context.Context) error {
 		errs = append(errs, rdb.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// patient connects to a server that may be busy with what is measured.
-func patient(s topologies.Server) *redis.Client {
-	o := direct(s, 1)
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = serverLimit, serverLimit, serverLimit, serverLimit
-	return redis.NewClient(o)
-}
-
-// sweep removes what the last slice left, so that the next one doesn't pay for it.
-func (g *testServers) sweep(ctx context.Context) error {
-	for _, rdb := range g.live {
-		if err := rdb.FlushAll(ctx).Err(); err != nil {
-			return fmt.Errorf("sweep the servers: %w", err)
-		}
-	}
-	return nil
 }
 
 // clients connects an instance: by the links where there is a delay, else directly

@@ -155,14 +155,10 @@ func (r SystemResult) note() string {
 		notes = append(notes, fmt.Sprintf("%d refused", refused))
 	}
 	if errs > 0 {
-		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, firstLine(slices.Sorted(maps.Keys(r.Errors))[0])))
+		first, _, _ := strings.Cut(slices.Sorted(maps.Keys(r.Errors))[0], "\n")
+		notes = append(notes, fmt.Sprintf("%d errors, such as %q", errs, say.Shorten(first, 120)))
 	}
 	return strings.Join(notes, "; ")
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return say.Shorten(s, 120)
 }
 
 // median is that of a figure over the rounds.

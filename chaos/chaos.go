@@ -153,7 +153,7 @@ func begin(t *testing.T) {
 		t.Skip("it starts servers; -short leaves them out")
 	}
 	silence()
-	_, err := process.FindBinary(t.Context())
+	_, err := process.Find(t.Context(), topologies.StoreRedis)
 	switch {
 	case err == nil:
 	case os.Getenv(RequireVariable) == "1":

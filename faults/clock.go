@@ -86,7 +86,7 @@ type wrong struct {
 // that is wrong already is an error, and is left as it is.
 func onClock(of func(s Step) wrong) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
-		server, c, w := site.Deployment.Server(s.Target), site.Deployment.Clock(s.Target), of(s)
+		server, c, w := site.Deployment.Server(s.Target), site.Deployment.Instruments(s.Target), of(s)
 		if server == nil || c == nil {
 			return nil, fmt.Errorf("%s has its machine's clock", s.Target)
 		}

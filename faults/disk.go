@@ -70,7 +70,7 @@ func withFile(of func(Environment) []Candidate) func(Environment) []Candidate {
 // onDisk makes a fault of the disk of the server that a step's target names.
 func onDisk(of func(topologies.Server, topologies.Disk) change) func(Site, Step) (inject, error) {
 	return func(site Site, s Step) (inject, error) {
-		server, disk := site.Deployment.Server(s.Target), site.Deployment.Disk(s.Target)
+		server, disk := site.Deployment.Server(s.Target), site.Deployment.Instruments(s.Target)
 		if server == nil || disk == nil {
 			return nil, fmt.Errorf("%s has its machine's disk", s.Target)
 		}

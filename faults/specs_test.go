@@ -23,9 +23,10 @@ type stub struct {
 func (s stub) Topology() topologies.Topology                 { return s.topology }
 func (s stub) Unsupported() map[topologies.Capability]string { return nil }
 func (s stub) Proxy(string) topologies.Proxy                 { return stubWire{} }
-func (s stub) Clock(string) topologies.Clock                 { return struct{ topologies.Clock }{} }
-func (s stub) Disk(string) topologies.Disk                   { return struct{ topologies.Disk }{} }
-func (s stub) Server(string) topologies.Server               { return struct{ topologies.Server }{} }
+func (s stub) Instruments(string) topologies.Instruments {
+	return struct{ topologies.Instruments }{}
+}
+func (s stub) Server(string) topologies.Server { return struct{ topologies.Server }{} }
 
 // stubWire is a link on which everything can be done.
 type stubWire struct{ topologies.Proxy }

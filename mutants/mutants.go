@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,9 +32,9 @@ type Mutant struct {
 	Name string
 	// About says in a few words what is wrong with it.
 	About string
-	// Property and Violation are what must convict it.
-	Property, Violation string
-	Topology            string
+	// Violation is what must convict it, of its [Mutant.Property].
+	Violation string
+	Topology  string
 	// Servers size the topology.
 	Servers topologies.Options
 
@@ -43,9 +44,7 @@ type Mutant struct {
 	fenced    bool
 	// other changes the options of a client into those of the lock's second way
 	// to the deployment; nil: it needs none.
-	other func(*redis.UniversalOptions)
-	// elsewhere says that the second way is a connection more to the same servers.
-	elsewhere bool
+	other     func(*redis.UniversalOptions)
 	bug, twin func(broken.Setup) *broken.Lock
 	script    func(context.Context, *mutantRun) error
 }
@@ -98,10 +97,18 @@ func (m Mutant) Run(ctx context.Context, setup harness.Config, twin bool) (err e
 	return nil
 }
 
+// Property is what must find the violation.
+func (m Mutant) Property() string {
+	return map[string]string{
+		checker.DoubleGrant: "mutual-exclusion", checker.UseAfterLease: "use-within-lease", checker.Stuck: "progress",
+		checker.FenceDuplicate: "fencing-order", checker.FenceRegress: "fencing-order",
+	}[m.Violation]
+}
+
 // Caught reports whether a report convicts the mutant by the property that must.
 func (m Mutant) Caught(report checker.Report) bool {
 	return slices.ContainsFunc(report.Results, func(r checker.Result) bool {
-		return r.Name == m.Property && slices.ContainsFunc(r.Violations, func(v checker.Violation) bool { return v.Kind == m.Violation })
+		return r.Name == m.Property() && slices.ContainsFunc(r.Violations, func(v checker.Violation) bool { return v.Kind == m.Violation })
 	})
 }
 
@@ -126,7 +133,7 @@ func (m Mutant) Spec() harness.LockSpec {
 	return harness.LockSpec{
 		Name: m.Lock(), About: about,
 		Promises: m.promises(), Independent: m.Topology == topologies.Independent,
-		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, LooksLeft: true, Open: m.open(m.bug),
+		TakesClock: true, Commands: []string{"EVAL"}, HolderOn: broken.HolderOn, LooksLeft: true, Open: OpenBroken(m.bug),
 	}
 }
 
@@ -135,32 +142,6 @@ func (m Mutant) promises() promises.Promises {
 	return promises.Full(promises.Promises{
 		Reentrant: m.reentrant, Token: m.fenced, ReplicaAcks: m.acks > 0, Quorum: m.Topology == topologies.Independent,
 	})
-}
-
-// open opens the lock, or its twin: elsewhere with a second connection to the first server.
-func (m Mutant) open(locks func(broken.Setup) *broken.Lock) harness.Opener {
-	if !m.elsewhere {
-		return OpenBroken(locks)
-	}
-	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		var other redis.UniversalClient
-		switch first := servers[0].(type) {
-		case *redis.Client:
-			other = redis.NewClient(first.Options())
-		case *redis.ClusterClient:
-			other = redis.NewClusterClient(first.Options())
-		default:
-			return nil, nil, fmt.Errorf("the lock needs a second connection, which can't be made like a %T", first)
-		}
-		l, closeLock, err := OpenBroken(func(s broken.Setup) *broken.Lock {
-			s.Other = other
-			return locks(s)
-		})(servers, o)
-		return l, func() {
-			closeLock()
-			_ = other.Close()
-		}, err
-	}
 }
 
 // OpenBroken opens a lock of package broken.
@@ -173,167 +154,149 @@ func OpenBroken(locks func(broken.Setup) *broken.Lock) harness.Opener {
 
 // Mutants lists the planted bugs, in order of name.
 func Mutants() []Mutant {
-	const (
-		exclusion = "mutual-exclusion"
-		progress  = "progress"
-		fencing   = "fencing-order"
-		inTime    = "use-within-lease"
-	)
 	three := topologies.Options{Nodes: 3}
 	all := []Mutant{
 		{
 			Name: "plain-delete", About: "a release deletes the key without checking its owner",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.PlainDelete, twin: broken.Correct, script: lateRelease,
+			Violation: checker.DoubleGrant, bug: broken.PlainDelete, twin: broken.Correct, script: lateRelease,
 		},
 		{
 			Name: "get-then-delete", About: "a release checks the owner of the key, and deletes the key in a second step",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.GetThenDelete, twin: broken.Correct, script: slowRelease,
+			Violation: checker.DoubleGrant, bug: broken.GetThenDelete, twin: broken.Correct, script: slowRelease,
 		},
 		{
 			Name: "constant-token", About: "all clients write the same token, so that each client takes another client's lock for its own",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.ConstantToken, twin: broken.Correct, script: twoAsk,
+			Violation: checker.DoubleGrant, bug: broken.ConstantToken, twin: broken.Correct, script: twoAsk,
 		},
 		{
 			Name: "retry-refused", About: "a request is repeated when its reply was lost, and the refusal of the repetition is taken for the answer",
-			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
-			bug: broken.RetryRefused, twin: broken.Correct, script: lostAnswer,
+			Violation: checker.Stuck, bug: broken.RetryRefused, twin: broken.Correct, script: lostAnswer,
 		},
 		{
 			Name: "reads-replica", About: "the client asks a replica whether it already holds the lock",
-			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, reentrant: true,
+			Topology: topologies.Sentinels, Violation: checker.DoubleGrant, reentrant: true,
 			other: func(o *redis.UniversalOptions) { o.ReadOnly = true },
 			bug:   broken.ReadReplica, twin: broken.CorrectReentrant, script: lateReplica,
 		},
 		{
 			Name: "set-then-expire", About: "the key is set in one step, and its expiry in a second step",
-			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
-			bug: broken.SetThenExpire, twin: broken.Correct, script: diesAsking,
+			Violation: checker.Stuck, bug: broken.SetThenExpire, twin: broken.Correct, script: diesAsking,
 		},
 		{
 			Name: "no-expiry", About: "the key never expires",
-			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
-			bug: broken.NoExpiry, twin: broken.Correct, script: diesHolding,
+			Violation: checker.Stuck, bug: broken.NoExpiry, twin: broken.Correct, script: diesHolding,
 		},
 		{
 			Name: "no-elapsed-check", About: "the client does not check whether the lease had ended when the grant arrived",
-			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
-			bug: broken.NoElapsedCheck, twin: broken.Correct, script: lateAnswer,
+			Violation: checker.UseAfterLease, bug: broken.NoElapsedCheck, twin: broken.Correct, script: lateAnswer,
 		},
 		{
 			Name: "wall-clock-elapsed", About: "the time that a grant took is measured by the wall clock",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.WallElapsed, twin: broken.Correct, script: lateAnswerByASteppedClock,
+			Violation: checker.DoubleGrant,
+			bug:       broken.WallElapsed, twin: broken.Correct, script: lateAnswerByASteppedClock,
 		},
 		{
 			Name: "full-validity", About: "the holder is told the whole lease, however long the grant took",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.FullValidity, twin: broken.Correct, script: slowAnswer,
+			Violation: checker.DoubleGrant, bug: broken.FullValidity, twin: broken.Correct, script: slowAnswer,
 		},
 		{
 			Name: "no-drift", About: "a lease is used to its very end, without a margin for clock drift",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.NoDrift, twin: broken.Correct, script: slowClock,
+			Violation: checker.DoubleGrant, bug: broken.NoDrift, twin: broken.Correct, script: slowClock,
 		},
 		{
 			Name: "renew-any", About: "a renewal extends the key without checking its owner",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant, watchdog: renewals,
+			Violation: checker.DoubleGrant, watchdog: renewals,
 			bug: broken.RenewAny, twin: broken.Correct, script: lateRenewal,
 		},
 		{
 			Name: "renew-recreates", About: "a renewal that finds no key sets it again",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant, watchdog: renewals,
+			Violation: checker.DoubleGrant, watchdog: renewals,
 			bug: broken.RenewRecreates, twin: broken.Correct, script: lateRenewalOfAFreeLock,
 		},
 		{
 			Name: "renew-unchecked", About: "any answer to a renewal counts as success",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant, watchdog: renewals,
+			Violation: checker.DoubleGrant, watchdog: renewals,
 			bug: broken.RenewUnchecked, twin: broken.Correct, script: lateRenewal,
 		},
 		{
 			Name: "watchdog-outlives", About: "the watchdog does not stop at the release",
-			Topology: topologies.Single, Property: progress, Violation: checker.Stuck, watchdog: outlived,
+			Violation: checker.Stuck, watchdog: outlived,
 			bug: broken.WatchdogOutlives, twin: broken.Correct, script: lostRelease,
 		},
 		{
 			Name: "retry-recounted", About: "a repeated request finds its own key, and counts the lease from the repetition",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.RetryRecounted, twin: broken.Correct, script: lateRetry,
+			Violation: checker.DoubleGrant, bug: broken.RetryRecounted, twin: broken.Correct, script: lateRetry,
 		},
 		{
 			Name: "stale-waiter", About: "a waiter whose lease has ended in the queue is granted the lock when its turn comes",
-			Topology: topologies.Single, Property: inTime, Violation: checker.UseAfterLease,
-			bug: broken.StaleWaiter, twin: broken.CorrectQueue, script: longWait,
+			Violation: checker.UseAfterLease, bug: broken.StaleWaiter, twin: broken.CorrectQueue, script: longWait,
 		},
 		{
 			Name: "abandoned-wait", About: "a client that gives up waiting stays in the queue",
-			Topology: topologies.Single, Property: progress, Violation: checker.Stuck,
-			bug: broken.AbandonedWait, twin: broken.CorrectQueue, script: givenUp,
+			Violation: checker.Stuck, bug: broken.AbandonedWait, twin: broken.CorrectQueue, script: givenUp,
 		},
 		{
 			Name: "passed-to-all", About: "a release hands the lock over, in memory, to all waiters of the process",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.PassedToAll, twin: broken.CorrectLocalQueue, script: twoInLine,
+			Violation: checker.DoubleGrant, bug: broken.PassedToAll, twin: broken.CorrectLocalQueue, script: twoInLine,
 		},
 		{
 			Name: "passed-recounted", About: "a waiter that gets the lock in memory counts the lease from the hand-over",
-			Topology: topologies.Single, Property: exclusion, Violation: checker.DoubleGrant,
-			bug: broken.PassedRecounted, twin: broken.CorrectLocalQueue, script: lateInLine,
+			Violation: checker.DoubleGrant,
+			bug:       broken.PassedRecounted, twin: broken.CorrectLocalQueue, script: lateInLine,
 		},
 		{
 			Name: "granted-by-message", About: "a waiter takes a message for a grant that the sending server did not make",
-			Topology: topologies.Single, Servers: topologies.Options{Access: topologies.AccessName},
-			Property: exclusion, Violation: checker.DoubleGrant,
+			Servers: topologies.Options{Access: topologies.AccessName}, Violation: checker.DoubleGrant,
 			bug: broken.GrantedByMessage, twin: broken.CorrectHandOver, script: movedBehindAName,
 		},
 		{
 			Name: "half-quorum", About: "half of the servers, rounded down, count as a majority",
-			Topology: topologies.Independent, Servers: three, Property: exclusion, Violation: checker.DoubleGrant,
+			Topology: topologies.Independent, Servers: three, Violation: checker.DoubleGrant,
 			bug: broken.HalfQuorum, twin: broken.CorrectQuorum, script: fewServers,
 		},
 		{
 			Name: "no-cleanup", About: "a request without a majority leaves its keys",
-			Topology: topologies.Independent, Servers: three, Property: progress, Violation: checker.Stuck,
+			Topology: topologies.Independent, Servers: three, Violation: checker.Stuck,
 			bug: broken.NoCleanup, twin: broken.CorrectQuorum, script: twoMinorities,
 		},
 		{
 			Name: "partial-cleanup", About: "a request without a majority is taken back only where it was granted",
-			Topology: topologies.Independent, Servers: three, Property: progress, Violation: checker.Stuck,
+			Topology: topologies.Independent, Servers: three, Violation: checker.Stuck,
 			bug: broken.PartialCleanup, twin: broken.CorrectQuorum, script: lostVotes,
 		},
 		{
 			Name: "wait-elsewhere", About: "WAIT is sent on another connection than the grant",
-			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
-			elsewhere: true,
-			bug:       broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
+			Topology: topologies.Sentinels, Violation: checker.DoubleGrant, acks: 1,
+			bug: broken.WaitElsewhere, twin: broken.Correct, script: silentReplicas,
 		},
 		{
 			Name: "wait-ignored", About: "the result of WAIT is ignored",
-			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1,
+			Topology: topologies.Sentinels, Violation: checker.DoubleGrant, acks: 1,
 			bug: broken.WaitIgnored, twin: broken.Correct, script: lostReplicas,
 		},
 		{
 			Name: "wait-leftover", About: "a grant that too few replicas acknowledged is refused, but its key stays",
-			Topology: topologies.Sentinels, Property: progress, Violation: checker.Stuck, acks: 1,
+			Topology: topologies.Sentinels, Violation: checker.Stuck, acks: 1,
 			bug: broken.WaitLeftover, twin: broken.Correct, script: replicasComeBack,
 		},
 		{
 			Name: "fence-unreplicated", About: "a grant waits for replicas, but the counter of its token does not",
-			Topology: topologies.Sentinels, Property: fencing, Violation: checker.FenceDuplicate, acks: 1, fenced: true,
+			Topology: topologies.Sentinels, Violation: checker.FenceDuplicate, acks: 1, fenced: true,
 			bug: broken.FenceUnreplicated, twin: broken.CorrectFenced, script: lostCount,
 		},
 		{
 			Name: "fence-wall-clock", About: "tokens are the time of the client's wall clock",
-			Topology: topologies.Single, Property: fencing, Violation: checker.FenceRegress, fenced: true,
+			Violation: checker.FenceRegress, fenced: true,
 			bug: broken.FenceWallClock, twin: broken.CorrectFenced, script: fastClock,
 		},
 		{
 			Name: "reentry-unreplicated", About: "an inner grant does not wait for replicas",
-			Topology: topologies.Sentinels, Property: exclusion, Violation: checker.DoubleGrant, acks: 1, reentrant: true,
+			Topology: topologies.Sentinels, Violation: checker.DoubleGrant, acks: 1, reentrant: true,
 			bug: broken.ReentryUnreplicated, twin: broken.CorrectReentrant, script: lostReentry,
 		},
+	}
+	for i := range all {
+		all[i].Topology = cmp.Or(all[i].Topology, topologies.Single)
 	}
 	slices.SortFunc(all, func(a, b Mutant) int { return strings.Compare(a.Name, b.Name) })
 	return all

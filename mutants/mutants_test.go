@@ -68,8 +68,8 @@ func TestCaught(t *testing.T) {
 			Name: property, Verdict: checker.Invalid, Violations: []checker.Violation{{Kind: kind}},
 		}}}
 	}
-	require.True(t, m.Caught(found(m.Property, m.Violation)))
-	require.False(t, m.Caught(found(m.Property, checker.Reentrancy)))
+	require.True(t, m.Caught(found(m.Property(), m.Violation)))
+	require.False(t, m.Caught(found(m.Property(), checker.Reentrancy)))
 	require.False(t, m.Caught(found("linearizability", m.Violation)))
 	require.False(t, m.Caught(checker.Report{Verdict: checker.Unknown}))
 }

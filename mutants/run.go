@@ -70,10 +70,8 @@ func (t *mutantRun) open(name, zone string) *testClient {
 		Servers: servers, Acks: t.mutant.acks, Watchdog: t.mutant.watchdog,
 		Observer: p, Clock: &p.clock, Gate: p.gate.pass,
 	}
-	if t.mutant.other != nil || t.mutant.elsewhere {
-		if t.mutant.other != nil {
-			t.mutant.other(o)
-		}
+	if t.mutant.other != nil {
+		t.mutant.other(o)
 		s.Other = topologies.Clients(o)[0]
 		servers = append(servers, s.Other)
 	}

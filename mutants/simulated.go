@@ -5,7 +5,7 @@ import "github.com/lockchaos/lockchaos/harness"
 // Twin is the correct twin of the lock with the bug, to be put under test like any other.
 func (m Mutant) Twin() harness.LockSpec {
 	spec := m.Spec()
-	spec.Name, spec.About, spec.Open = spec.Name+"-twin", "the correct twin of "+m.Lock(), m.open(m.twin)
+	spec.Name, spec.About, spec.Open = spec.Name+"-twin", "the correct twin of "+m.Lock(), OpenBroken(m.twin)
 	return spec
 }
 

@@ -93,7 +93,9 @@ func readDir(open opener, dir string) (Input, error) {
 			return err
 		}},
 		{HistoryFile, func(r io.Reader) (err error) {
-			in.History, err = readEvents(r)
+			if in.History, err = history.ReadAll(r); err != nil { // up to where it is damaged
+				err = fmt.Errorf("%w; %s before it can be read", err, say.Count(len(in.History.Events), "event"))
+			}
 			return err
 		}},
 		{ResultsFile, func(r io.Reader) (err error) {
@@ -120,15 +122,6 @@ func readDir(open opener, dir string) (Input, error) {
 		return in, fmt.Errorf("%s is no run directory: it has no %s, %s and %s: %w", dir, RunFile, HistoryFile, ResultsFile, os.ErrNotExist)
 	}
 	return in, errors.Join(errs...)
-}
-
-// readEvents reads a history up to its end, or up to where it is damaged.
-func readEvents(r io.Reader) (*history.History, error) {
-	h, err := history.ReadAll(r)
-	if err != nil {
-		err = fmt.Errorf("%w; %s before it can be read", err, say.Count(len(h.Events), "event"))
-	}
-	return h, err
 }
 
 // An opener opens a file to read it.

@@ -50,7 +50,7 @@ func writePage(w io.Writer, name string, data map[string]any, scripts ...string)
 	js := asset(scripts...)
 	data["CSS"], data["JS"], data["Script"] = template.CSS(asset("palette.css", "drawing.css", "page.css")), template.JS(js), scriptHash(js) //nolint:gosec // ours
 	t, err := template.New(name).Funcs(functions()).Funcs(template.FuncMap{
-		"cap": story.KindWords, "indices": indices, "at": at, "wall": wall,
+		"cap": story.KindWords, "indices": indices, "at": at, "wall": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"link": func(name, file string) string { return "./" + url.PathEscape(name) + "/" + url.PathEscape(file) },
 		"json": func(v any) (string, error) {
 			b, err := json.MarshalIndent(v, "", "  ")
@@ -85,21 +85,17 @@ func WriteHTML(w io.Writer, in Input) error {
 }
 
 // drawn are the drawings that have files of their own. There are no plots where there is too little, or nothing that plots.
-func (m *model) drawn() (plots []plotted, pictures []picture, err error) {
+func (m *model) drawn() (plots []draw.Plot, pictures []picture, err error) {
 	if m.enough() && draw.Plots != nil {
-		all, err := draw.Plots(m.facts)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, p := range all {
-			plots = append(plots, plotted{p})
-		}
+		plots, err = draw.Plots(m.facts)
 	}
-	pictures, err = m.drawPictures()
+	if err == nil {
+		pictures, err = m.drawPictures()
+	}
 	return plots, pictures, err
 }
 
-func (m *model) writeHTML(w io.Writer, plots []plotted, pictures []picture, logs []string) error {
+func (m *model) writeHTML(w io.Writer, plots []draw.Plot, pictures []picture, logs []string) error {
 	f, v := m.facts, m.facts.Told()
 	issue, err := templated(summaryMarkdown, "issue", m.Results, nil)
 	if err != nil {
@@ -230,15 +226,6 @@ func machine(m *history.Machine) string {
 		words = append(words, say.Count(m.CPUs, "CPU"))
 	}
 	return strings.Join(append(words, "built with "+m.Go), ", ")
-}
-
-// A plotted is a plot on a page.
-type plotted struct{ draw.Plot }
-
-// HTML is the plot as part of a page, which needs no name spaces. What it is drawn with escapes every text.
-func (p plotted) HTML() template.HTML {
-	inner := strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(p.SVG)
-	return template.HTML(`<div class="scroll" tabindex="0">` + inner + `</div>`) //nolint:gosec // it is escaped
 }
 
 // enough reports whether there is enough to plot.

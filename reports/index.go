@@ -127,8 +127,6 @@ func (r RunEntry) Mark() string {
 	}
 }
 
-func wall(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
-
 // WriteIndex writes the page that lists runs. It leads to each run's report,
 // in the folder of the run's name beside the page.
 func WriteIndex(w io.Writer, runs []RunEntry) error { return writeIndex(w, runs, nil) }

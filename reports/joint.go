@@ -164,7 +164,9 @@ func newJoint(runs []JointRun, planned int) Joint {
 func WriteJoint(dir string, runs []JointRun, planned int) error {
 	j := newJoint(runs, planned)
 	return writeMany(dir, map[string]func(io.Writer) error{
-		JUnitFile: j.writeJUnit, MarkdownFile: j.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, j) },
+		JUnitFile:    j.writeJUnit,
+		MarkdownFile: func(w io.Writer) error { return writeMarkdown(w, "joint", j.byTone()) },
+		ResultsFile:  func(w io.Writer) error { return WriteJSON(w, j) },
 	})
 }
 
@@ -268,11 +270,6 @@ func (j *Joint) writeJUnit(w io.Writer) error {
 		}}})
 	}
 	return writeJUnit(w, all)
-}
-
-func (j *Joint) writeMarkdown(w io.Writer) error {
-	text, err := templated(summaryMarkdown, "joint", j.byTone(), nil)
-	return write(w, "markdown", text, err)
 }
 
 // byTone is the same with the runs that are not in order first.

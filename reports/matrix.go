@@ -172,7 +172,10 @@ func NewMatrix(runs []JointRun, planned int, seeds string, length time.Duration,
 // into the folder of its run directories, and the index of that.
 func WriteMatrix(dir string, m Matrix) error {
 	return writeMany(dir, map[string]func(io.Writer) error{
-		MatrixFile: m.writeHTML, JUnitFile: m.writeJUnit, MarkdownFile: m.writeMarkdown, ResultsFile: func(w io.Writer) error { return WriteJSON(w, m) },
+		MatrixFile:   func(w io.Writer) error { return writePage(w, "matrix.html", m.table()) },
+		JUnitFile:    m.writeJUnit,
+		MarkdownFile: func(w io.Writer) error { return writeMarkdown(w, "matrix", m.table()) },
+		ResultsFile:  func(w io.Writer) error { return WriteJSON(w, m) },
 	})
 }
 
@@ -308,10 +311,3 @@ func WriteMatrixText(w io.Writer, m Matrix) error {
 	}
 	return write(w, "matrix", say.Aligned(rows)+strings.Join(append(m.why(), ""), "\n"), nil)
 }
-
-func (m *Matrix) writeMarkdown(w io.Writer) error {
-	text, err := templated(summaryMarkdown, "matrix", m.table(), nil)
-	return write(w, "markdown", text, err)
-}
-
-func (m *Matrix) writeHTML(w io.Writer) error { return writePage(w, "matrix.html", m.table()) }

@@ -81,8 +81,11 @@ func templated(text, part string, data any, more template.FuncMap) (string, erro
 // WriteMarkdown writes the summary for the page of a CI job (GitHub shows what
 // is appended to $GITHUB_STEP_SUMMARY): the verdict and its story, what was
 // checked, the figures, the faults, and the command that repeats the run.
-func WriteMarkdown(w io.Writer, r Results) error {
-	text, err := templated(summaryMarkdown, "summary", r, nil)
+func WriteMarkdown(w io.Writer, r Results) error { return writeMarkdown(w, "summary", r) }
+
+// writeMarkdown writes what a part of the template makes of data.
+func writeMarkdown(w io.Writer, part string, data any) error {
+	text, err := templated(summaryMarkdown, part, data, nil)
 	return write(w, "markdown", text, err)
 }
 

@@ -24,13 +24,6 @@ type Pool struct {
 	all []*worker
 }
 
-// workerEnvironment is that of a worker. With one processor goroutines take turns in the
-// same order each time, memory is collected between runs (and in one that needs very much),
-// since that interrupts goroutines, and math/rand takes a seed.
-func workerEnvironment() []string {
-	return append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=randseednop=0")
-}
-
 // NewPool makes a pool of so many workers, each of which is the program at path with
 // these arguments and calls [Serve] on its standard input and output. They are started
 // when they are needed.
@@ -96,7 +89,9 @@ func (p *Pool) start(w *worker) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cmd := exec.Command(p.path, p.args...) //nolint:gosec,noctx // it is this program, and ends with its input
-	cmd.Env = workerEnvironment()
+	// With one processor goroutines take turns in the same order each time, memory is collected between runs (and in one
+	// that needs very much), since that interrupts goroutines, and math/rand takes a seed.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=1GiB", "GODEBUG=randseednop=0")
 	w.said = &beginning{}
 	cmd.Stderr = w.said
 	in, err := cmd.StdinPipe()

@@ -353,15 +353,6 @@ func paramsOf(f world.Fault) map[string]string {
 	return params
 }
 
-// replicated is the server that another one replicates at first, counted from 0; -1: it
-// is a master.
-func (d *deployment) replicated(i int) int {
-	if s := topologies.ShapeOf(d.Topology); !s.Apart() && i >= s.Masters {
-		return i % s.Masters
-	}
-	return -1
-}
-
 // drawing is the deployment as reports draw it.
 func (d *deployment) drawing() history.Topology {
 	t := history.Topology{Name: d.Topology}
@@ -370,9 +361,9 @@ func (d *deployment) drawing() history.Topology {
 	}
 	for i, n := range d.servers {
 		node := history.Node{Name: n.Name(), Kind: string(topologies.Redis), Role: "master"}
-		if of := d.replicated(i); of >= 0 {
-			node.Role, node.Of = "replica", d.servers[of].Name()
-			link(n.Name(), d.servers[of].Name(), topologies.Replication)
+		if s := topologies.ShapeOf(d.Topology); !s.Apart() && i >= s.Masters {
+			node.Role, node.Of = "replica", d.servers[i%s.Masters].Name()
+			link(n.Name(), node.Of, topologies.Replication)
 		}
 		t.Nodes = append(t.Nodes, node)
 		for _, z := range d.zones {

@@ -76,10 +76,9 @@ type Deployment interface {
 	Addresses() []string
 	// Proxy returns the proxy of a link by its name; nil for any other.
 	Proxy(name string) Proxy
-	// Clock and Disk return those of a server; nil where there is none, or
-	// where it can't be interfered with.
-	Clock(server string) Clock
-	Disk(server string) Disk
+	// Instruments returns what a server sees of the clock and the disk; nil where there is
+	// none, or where it can't be interfered with.
+	Instruments(server string) Instruments
 	// ClientOptions connect clients of a zone as their services would: through
 	// the zone's links, by the name where there is one, else by sentinels where
 	// there are some. [Clients] makes the clients of them. Of servers that are no
@@ -257,6 +256,12 @@ type Instrumenter interface {
 	// Instrumented is the same backend, whose deployments have [Clocks] and
 	// [Disks].
 	Instrumented() Backend
+}
+
+// Instruments are what a server sees of the clock and the disk.
+type Instruments interface {
+	Clock
+	Disk
 }
 
 // A Clock is the wall clock that one server, or sentinel, sees.

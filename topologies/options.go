@@ -132,10 +132,6 @@ func (o Options) Validate(name string) error {
 	return errors.Join(errs...)
 }
 
-// Settable lists the options that mean something in the topology of that name, as
-// flags and scripts call them.
-func Settable(name string) []string { return ShapeOf(name).Options }
-
 // Changed are the options that are not the default of the topology of that
 // name, in words.
 func (o Options) Changed(name string) map[string]string {

@@ -83,9 +83,14 @@ func (t Topology) Consensus() bool {
 
 // Servers are the names of the servers that locks can be on, in order.
 func (t Topology) Servers() []string {
+	return t.names(func(n Node) bool { return n.Kind != Zone && n.Kind != Sentinel })
+}
+
+// names are those of some nodes, in order.
+func (t Topology) names(are func(Node) bool) []string {
 	var names []string
 	for _, n := range t.Nodes {
-		if n.Kind != Zone && n.Kind != Sentinel {
+		if are(n) {
 			names = append(names, n.Name)
 		}
 	}
@@ -273,13 +278,7 @@ func (t Topology) Members(master string) []string {
 		}
 		return nil
 	}
-	var members []string
-	for _, n := range t.Nodes {
-		if n.Kind == Redis && n.shard() == master {
-			members = append(members, n.Name)
-		}
-	}
-	return members
+	return t.names(func(n Node) bool { return n.Kind == Redis && n.shard() == master })
 }
 
 // Replicas is how many replicas the first server boots with, which may acknowledge a
@@ -293,22 +292,17 @@ func (t Topology) Replicas() int {
 
 // Of returns the names of the nodes of a kind, in order.
 func (t Topology) Of(kind Kind) []string {
-	var names []string
-	for _, n := range t.Nodes {
-		if n.Kind == kind {
-			names = append(names, n.Name)
-		}
-	}
-	return names
+	return t.names(func(n Node) bool { return n.Kind == kind })
 }
 
 // Node returns the node with that name.
 func (t Topology) Node(name string) (Node, bool) {
-	i := slices.IndexFunc(t.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return Node{}, false
+	for _, n := range t.Nodes {
+		if n.Name == name {
+			return n, true
+		}
 	}
-	return t.Nodes[i], true
+	return Node{}, false
 }
 
 // Select returns the links that a target names:

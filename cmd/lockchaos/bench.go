@@ -27,10 +27,6 @@ import (
 // etcdLock is a lock that lives on no topology of Redis servers.
 const etcdLock = "etcd"
 
-func benchLocks() []string {
-	return []string{"mutex", "redlock", "redislock", "redsync", "redsync-failfast", "rueidislock"}
-}
-
 func (a *app) benchCommand() *cobra.Command {
 	p := bench.Plan{}
 	servers := serverFlags{}
@@ -109,7 +105,8 @@ Workloads:
 	f := cmd.Flags()
 	f.StringVar(&p.Topology, "topology", topologies.Single, "the servers of the locks: single, sentinel or cluster; the workloads redlock-... have servers of their own")
 	f.StringVar(&servers.backend, "backend", autoBackend, "what the servers run in: process, container, or auto")
-	f.StringSliceVar(&locks, "lock", benchLocks(), "the locks to compare (lockchaos list locks), etcd, or exec:COMMAND, a driver of a lock of your own")
+	usual := []string{"mutex", "redlock", "redislock", "redsync", "redsync-failfast", "rueidislock"}
+	f.StringSliceVar(&locks, "lock", usual, "the locks to compare (lockchaos list locks), etcd, or exec:COMMAND, a driver of a lock of your own")
 	f.StringSliceVar(&workloads, "workload", bench.DefaultWorkloads(), "the workloads, see above, or all")
 	f.IntVar(&p.Rounds, "rounds", 0, "number of turns of each lock; without it, turns are added until all intervals are narrow or the budget is spent")
 	f.DurationVar(&p.Budget, "budget", 0, "time for all turns (default 30s for each workload)")

@@ -278,7 +278,8 @@ func (j *judging) show(report checker.Report, beside string) error {
 
 func (j *judging) explanations(report checker.Report) {
 	for _, r := range report.Results {
-		j.printf("\n%s: %s, by %s, in %s and %s\n", r.Name, r.Verdict, r.Engine, r.Took, kilobytes(r.Memory))
+		kilobytes := say.TrimZeros(fmt.Sprintf("%.1f", float64(r.Memory)/1024))
+		j.printf("\n%s: %s, by %s, in %s and %s KB\n", r.Name, r.Verdict, r.Engine, r.Took, kilobytes)
 		if len(r.Violations) == 0 {
 			j.printf("  %s\n", say.OneLine(r.Summary))
 		}
@@ -314,8 +315,4 @@ func (j *judging) explanation(v *checker.Violation) {
 		}
 		j.printf("    %s %s\n", mark, say.Plain(string(text)))
 	}
-}
-
-func kilobytes(n int64) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/1024), ".0") + " KB"
 }

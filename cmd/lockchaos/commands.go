@@ -71,8 +71,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		Long: `Print the JSON Schema (draft 2020-12) of a line of a history, for programs that
 write histories. What takes several lines to see, such as a completion without
 its invocation, lockchaos check says.`,
-		Example: `  lockchaos schema > history.schema.json`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a.printf("%s", history.Schema())
 			return nil

@@ -30,16 +30,7 @@ func (a *app) driverCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check -- COMMAND [ARGUMENT...]",
 		Short: "Check that a driver keeps the protocol, on healthy servers",
-		Example: `  lockchaos driver check -- python3 driver.py
-  lockchaos driver check -- drivers/shell/driver.sh
-  lockchaos driver check --topology sentinel -- python3 driver.py
-  lockchaos driver check --only 'late release' -- python3 driver.py`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("name the driver's command: lockchaos driver check -- python3 driver.py")
-			}
-			return nil
-		},
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.checkDriver(cmd, &servers, topology, only, args)
 		},

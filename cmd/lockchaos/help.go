@@ -52,6 +52,10 @@ lockchaos simulate --replay reports/runs/latest`,
 lockchaos bench --lock 'exec:python3 driver.py' --workload uncontended-1`,
 		"lockchaos driver": `lockchaos driver check -- python3 driver.py
 lockchaos run --lock 'exec:python3 driver.py'`,
+		"lockchaos driver check": `lockchaos driver check -- python3 driver.py
+lockchaos driver check -- drivers/shell/driver.sh
+lockchaos driver check --topology sentinel -- python3 driver.py
+lockchaos driver check --only 'late release' -- python3 driver.py`,
 		"lockchaos findings": `lockchaos findings
 lockchaos findings redlock-using --control`,
 		"lockchaos doctor":  `lockchaos doctor`,
@@ -64,14 +68,15 @@ lockchaos findings redlock-using --control`,
 // needed is what to say where a command lacks arguments, or has too many.
 func needed() map[string]string {
 	return map[string]string{
-		"lockchaos check":    "name what to judge: a file of JSON lines, a run directory, or - for standard input",
-		"lockchaos merge":    "name the folders of the shards",
-		"lockchaos campaign": "name the folders of the shards",
-		"lockchaos causes":   "name the run directory whose violations are to be explained",
-		"lockchaos report":   "name the run directories whose reports are to be written",
-		"lockchaos compare":  "name two run directories to compare",
-		"lockchaos list":     "say what to list: topologies, locks, libraries, workloads, faults, mixes, scenarios",
-		"lockchaos serve":    "name one folder with run directories, or none for " + runsDir,
+		"lockchaos driver check": "name the driver's command: lockchaos driver check -- python3 driver.py",
+		"lockchaos check":        "name what to judge: a file of JSON lines, a run directory, or - for standard input",
+		"lockchaos merge":        "name the folders of the shards",
+		"lockchaos campaign":     "name the folders of the shards",
+		"lockchaos causes":       "name the run directory whose violations are to be explained",
+		"lockchaos report":       "name the run directories whose reports are to be written",
+		"lockchaos compare":      "name two run directories to compare",
+		"lockchaos list":         "say what to list: topologies, locks, libraries, workloads, faults, mixes, scenarios",
+		"lockchaos serve":        "name one folder with run directories, or none for " + runsDir,
 	}
 }
 
@@ -101,7 +106,7 @@ func (a *app) values() map[string]func() (list []string) {
 // examples, completion of values, and messages that say what would be right.
 func (a *app) complete(cmd *cobra.Command) {
 	path := cmd.CommandPath()
-	if e := examples()[path]; e != "" && cmd.Example == "" {
+	if e := examples()[path]; e != "" {
 		cmd.Example = "  " + strings.ReplaceAll(e, "\n", "\n  ")
 	}
 	cmd.SetFlagErrorFunc(flagError)

@@ -86,7 +86,7 @@ func listTopologies() (table, error) {
 		count := func(k topologies.Kind) string { return fmt.Sprint(len(t.Of(k))) }
 		l.add(
 			name, t.Store(), fmt.Sprint(len(t.Servers())), count(topologies.Sentinel), count(topologies.Zone), fmt.Sprint(len(t.Links)),
-			strings.Join(topologies.Settable(name), ", "),
+			strings.Join(topologies.ShapeOf(name).Options, ", "),
 		)
 	}
 	return l, nil

@@ -230,12 +230,6 @@ func onTerminal(w io.Writer) (width int, ok bool) {
 	return width, err == nil
 }
 
-// colour reports whether to write colours: on a terminal that has them, unless NO_COLOR says no.
-func (a *app) colour() bool {
-	_, ok := onTerminal(a.stdout)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
 // lockNamed is the lock of that name, which may be a driver's command, or a library, which is installed: a driver that
 // says nothing at first is told of.
 func lockNamed(ctx context.Context, stderr io.Writer, known harness.Locks, name string) (harness.LockSpec, error) {

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
@@ -82,7 +83,7 @@ func scripts(t *testing.T, dir string) {
 			if cond != "servers" {
 				return false, errors.New("unknown condition " + cond)
 			}
-			_, err := process.FindBinary(t.Context())
+			_, err := process.Find(t.Context(), topologies.StoreRedis)
 			if err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "1" {
 				return false, err
 			}

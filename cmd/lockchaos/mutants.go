@@ -101,7 +101,7 @@ func (a *app) playMutants(ctx context.Context, chosen []mutants.Mutant, out stri
 }
 
 func (a *app) playMutant(ctx context.Context, m mutants.Mutant, out string) (score, error) {
-	s := score{Name: m.Name, About: m.About, Property: m.Property, Violation: m.Violation}
+	s := score{Name: m.Name, About: m.About, Property: m.Property(), Violation: m.Violation}
 	play := func(dir string, twin bool) (campaign.Played, error) {
 		r, err := a.player(&serverFlags{backend: processBackend}).Play(ctx, campaign.Run{
 			Config: harness.Config{Dir: filepath.Join(out, dir), Command: "lockchaos mutants " + m.Name}, Store: topologies.StoreRedis,

@@ -209,7 +209,8 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.seeds, "seeds", "", "one run for each of these seeds, such as 1-200 or 3,7,20-29; valid runs leave no run directory")
 	f.IntVar(&o.parallel, "parallel", 1, "with --seeds: number of runs at a time, each on its own servers")
 	o.division.register(cmd)
-	o.registerWorkers(f)
+	f.StringVar(&o.listen, "listen", "", "HOST:PORT where a worker on another machine joins for each zone of clients (lockchaos worker): the lock is used there")
+	f.StringVar(&o.key, "key", "", "with --listen: a file with 32 bytes at least that no stranger knows, which the workers have as well")
 	f.BoolVar(&o.keep, "keep", false, "with --seeds: also keep the run directories of valid runs")
 	f.StringVar(&o.out, "out", "", "the run directory (default reports/runs/TIME-TOPOLOGY-LOCK-SEED); with --seeds the folder for the run directories")
 	f.BoolVar(&o.asJSON, "json", false, "print results.json instead of the summary; with --seeds the counts and the runs that were not valid")
@@ -245,8 +246,9 @@ func (a *app) print(r reports.Results, dir string, asJSON bool) error {
 	if asJSON {
 		return asHarness(reports.WriteJSON(a.stdout, r))
 	}
-	width, _ := onTerminal(a.stdout)
-	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: a.colour(), Width: width, Dir: say.OneLine(dir)}))
+	width, coloured := onTerminal(a.stdout)
+	coloured = coloured && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return asHarness(reports.WriteText(a.stdout, r, reports.TextOptions{Color: coloured, Width: width, Dir: say.OneLine(dir)}))
 }
 
 // besideReplay are the flags that mean something beside --replay: where the

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lockchaos/lockchaos/fleet/remote"
 	"github.com/lockchaos/lockchaos/harness"
@@ -70,11 +69,6 @@ func driverOf(known harness.Locks, name string) (string, error) {
 type workers struct {
 	listen, key string
 	joined      harness.Workers // nil: there are none
-}
-
-func (w *workers) registerWorkers(f *pflag.FlagSet) {
-	f.StringVar(&w.listen, "listen", "", "HOST:PORT where a worker on another machine joins for each zone of clients (lockchaos worker): the lock is used there")
-	f.StringVar(&w.key, "key", "", "with --listen: a file with 32 bytes at least that no stranger knows, which the workers have as well")
 }
 
 // checkWorkers joins what is wrong with the flags.

@@ -231,7 +231,7 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 		}
 	}
 	for _, name := range d.Topology().Of(topologies.Redis) {
-		if d.Clock(name) == nil {
+		if d.Instruments(name) == nil {
 			continue
 		}
 		ahead, err := faults.ClockAhead(ctx, d.Server(name))
@@ -241,7 +241,7 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 		if err != nil {
 			return fmt.Errorf("clock of %s: %w", name, err)
 		}
-		if n := d.Disk(name).Stalled(); n > 0 {
+		if n := d.Instruments(name).Stalled(); n > 0 {
 			return fmt.Errorf("disk of %s: %d syncs wait", name, n)
 		}
 	}

@@ -217,10 +217,14 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 	begun := instant{time.Now(), l.Clock.Wall()}
 	unanswered := 0
 	var p *waiter
+	var passed <-chan lock.Lease // nil: no caller passes it on
 	if limit > 0 {
 		var err error
 		if p, err = l.enqueue(ctx, *lease); err != nil {
 			return false, err
+		}
+		if p != nil {
+			passed = p.passed
 		}
 		defer func() { l.dequeue(ctx, p) }()
 	}
@@ -252,7 +256,7 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 			p.refused, next = sent, min(handedPause, ttl)
 		}
 		select {
-		case grant := <-p.came():
+		case grant := <-passed:
 			if taken := l.took(p, *lease, grant); !l.late(taken) {
 				*lease = taken
 				return true, nil

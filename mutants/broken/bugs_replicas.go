@@ -8,7 +8,7 @@ import (
 
 // WaitElsewhere returns a lock that asks on another connection whether replicas
 // have its grant. There, Redis answers for what was written on that connection,
-// which is nothing. Setup.Other is that connection.
+// which is nothing.
 //
 // It is the bug of WAIT through a pool of connections; redis/redis #12439 has it in
 // the documentation of WAIT.
@@ -16,11 +16,17 @@ func WaitElsewhere(s Setup) *Lock {
 	l := Correct(s)
 	l.ask = func(ctx context.Context, lease lock.Lease) (int64, int, error) {
 		return l.insist(ctx, lease, func() (int64, int, error) {
-			answer, err := l.eval(ctx, l.rdb(), setIfFree, lease, lease.Length).Int64()
+			server, err := l.server(ctx, lease)
+			if err != nil {
+				return 0, 0, err
+			}
+			conn := server.Conn() // which no other request has until it is given back
+			defer conn.Close()
+			answer, err := l.eval(ctx, conn, setIfFree, lease, lease.Length).Int64()
 			if err != nil || answer == 0 {
 				return 0, 0, err
 			}
-			acks, err := l.Other.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds()).Int()
+			acks, err := server.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds()).Int()
 			return answer, acks, err
 		})
 	}

@@ -204,6 +204,18 @@ func (l *Lock) doubt(lease lock.Lease) {
 	l.unanswered[lease.Request] = true
 }
 
+// server is the one that has the lock: a client of a cluster would send WAIT, which has no key, to any.
+func (l *Lock) server(ctx context.Context, lease lock.Lease) (*redis.Client, error) {
+	switch to := l.rdb().(type) {
+	case *redis.Client:
+		return to, nil
+	case *redis.ClusterClient:
+		return to.MasterForKey(ctx, Key(lease.Name))
+	default:
+		return nil, fmt.Errorf("a %T says of no write how many replicas have it", to)
+	}
+}
+
 // commit runs a script, and waits on the same connection until enough replicas
 // have what it wrote.
 func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease, d time.Duration) (answer int64, acks int, err error) {
@@ -211,18 +223,17 @@ func (l *Lock) commit(ctx context.Context, script string, lease lock.Lease, d ti
 		answer, err = l.eval(ctx, l.rdb(), script, lease, d).Int64()
 		return answer, 0, err
 	}
-	to, moved := l.rdb(), func() {}
-	if cluster, is := to.(*redis.ClusterClient); is { // which would send WAIT, that has no key, to any server
-		if to, err = cluster.MasterForKey(ctx, Key(lease.Name)); err != nil {
-			return 0, 0, err
-		}
-		moved = func() { cluster.ReloadState(ctx) }
+	server, err := l.server(ctx, lease)
+	if err != nil {
+		return 0, 0, err
 	}
-	pipe := to.Pipeline()
+	pipe := server.Pipeline()
 	asked := l.eval(ctx, pipe, script, lease, d)
 	waited := pipe.Do(ctx, "WAIT", l.Acks, l.Timeout.Milliseconds())
 	if _, err := pipe.Exec(ctx); err != nil {
-		moved()
+		if cluster, is := l.rdb().(*redis.ClusterClient); is {
+			cluster.ReloadState(ctx)
+		}
 		return 0, 0, err
 	}
 	if acks, err = waited.Int(); err != nil {

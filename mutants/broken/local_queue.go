@@ -106,14 +106,6 @@ func (l *Lock) enqueue(ctx context.Context, lease lock.Lease) (*waiter, error) {
 	return p, nil
 }
 
-// came is the channel on which a caller is passed the lock.
-func (p *waiter) came() <-chan lock.Lease {
-	if p == nil {
-		return nil
-	}
-	return p.passed
-}
-
 // dequeue takes a caller out of the queue that did not take what it was passed, if it
 // was: that goes on to the next.
 func (l *Lock) dequeue(ctx context.Context, p *waiter) {

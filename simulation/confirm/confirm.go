@@ -20,7 +20,7 @@ import (
 
 // A Script is a scenario that may show on real servers what a simulated run showed.
 type Script struct {
-	// Form says which operations of the run it has: the [Forms].
+	// Form says which operations of the run it has.
 	Form string
 	// YAML is the scenario as lockchaos reproduce reads it, and Scenario what it says.
 	YAML     []byte
@@ -40,11 +40,8 @@ const (
 	Full = "full"
 )
 
-// Forms lists them.
-func Forms() []string { return []string{Held, Core, Window, Full} }
-
 // Scripts writes the scenarios of a simulated run that shows the violation, in the order of
-// [Forms] and without those that are the same. The error says what a scenario has no step for.
+// their forms and without those that are the same. The error says what a scenario has no step for.
 func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v checker.Violation) ([]Script, error) {
 	if !slices.Contains(topologies.Names(), c.Topology) {
 		return nil, fmt.Errorf("no servers are of topology %s", c.Topology)
@@ -55,7 +52,7 @@ func Scripts(c simulation.Case, l harness.LockSpec, o simulation.Outcome, v chec
 	}
 	var all []Script
 	var errs []error
-	for _, form := range Forms() {
+	for _, form := range []string{Held, Core, Window, Full} {
 		w := newWriter(c, l, o, h, v)
 		w.choose(form)
 		yaml, err := w.write()
@@ -126,16 +123,11 @@ func newWriter(c simulation.Case, l harness.LockSpec, o simulation.Outcome, h *h
 	return w
 }
 
-// proves reports whether the operation is part of what proves the violation.
-func (w *writer) proves(o *operation) bool {
-	return slices.ContainsFunc(o.events, func(i int64) bool { return w.proof[i] })
-}
-
 // choose says which operations the script has.
 func (w *writer) choose(form string) {
 	begin := w.end
 	for _, o := range w.ops {
-		o.keep = w.proves(o)
+		o.keep = slices.ContainsFunc(o.events, func(i int64) bool { return w.proof[i] })
 		if o.keep {
 			begin = min(begin, o.from)
 		}

@@ -22,9 +22,6 @@ type incident struct {
 	nth     int
 }
 
-// delivered is when a message that was late arrived.
-func (i *incident) delivered() time.Duration { return i.began + i.By }
-
 // incidents are the faults that began, in order.
 func incidents(c simulation.Case, o simulation.Outcome, h *history.History, ops []*operation) []*incident {
 	var all []*incident
@@ -35,7 +32,10 @@ func incidents(c simulation.Case, o simulation.Outcome, h *history.History, ops 
 		}
 		switch e.Op {
 		case history.Inject:
-			if at := slices.IndexFunc(left, func(f world.Fault) bool { return same(f, e) }); at >= 0 {
+			at := slices.IndexFunc(left, func(f world.Fault) bool {
+				return f.Name == e.Fault && (f.Target == e.Target || f.Target == world.TheMaster || f.Target == "")
+			})
+			if at >= 0 {
 				i := &incident{Fault: left[at], began: e.Time, ended: never}
 				i.Target = e.Target
 				left = slices.Delete(left, at, at+1)
@@ -53,11 +53,6 @@ func incidents(c simulation.Case, o simulation.Outcome, h *history.History, ops 
 		}
 	}
 	return all
-}
-
-// same reports whether an event is the beginning of a fault.
-func same(f world.Fault, e history.Event) bool {
-	return f.Name == e.Fault && (f.Target == e.Target || f.Target == world.TheMaster || f.Target == "")
 }
 
 // stamps is by how much the stamp of an event may be after its instant: no two events of

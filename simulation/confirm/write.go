@@ -353,7 +353,7 @@ func (w *writer) message(i *incident, target string) {
 	if i.struck != nil {
 		w.mark(i.began, "await: %s, target: %q", name, target)
 	}
-	if at := i.delivered(); at <= w.end {
+	if at := i.began + i.By; at <= w.end { // when the late message arrived
 		w.mark(at, "heal: %s", name)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Server) block(b *blocked, wait time.Duration, timeout func() any) any {
 	} else {
 		s.waiting = append(s.waiting, b)
 	}
-	if wait > 0 && s.host.After != nil {
+	if wait > 0 {
 		b.stop = s.host.After(wait, func() {
 			if c.blocked == b && !c.closed {
 				s.unblock(b, timeout())
@@ -92,17 +92,10 @@ func (s *Server) unblockAll(r any) {
 	}
 }
 
-func (s *Server) acked(offset int64) int64 {
-	if s.host.Acked == nil {
-		return 0
-	}
-	return int64(s.host.Acked(offset))
-}
-
 // Acknowledged looks whether a session that waits for replicas has waited enough.
 func (s *Server) Acknowledged() {
 	for _, b := range slices.Clone(s.waiting) {
-		if n := s.acked(b.offset); b.c.blocked == b && n >= b.need {
+		if n := s.host.Acked(b.offset); b.c.blocked == b && n >= b.need {
 			s.unblock(b, n)
 		}
 	}
@@ -121,12 +114,12 @@ func wait(s *Server, a []string) any {
 		return failed
 	}
 	c := s.session
-	n := s.acked(c.written)
+	n := s.host.Acked(c.written)
 	if n >= need || s.depth > 0 {
 		return n
 	}
 	offset := c.written
-	return s.block(&blocked{need: need, offset: offset}, time.Duration(ms)*time.Millisecond, func() any { return s.acked(offset) })
+	return s.block(&blocked{need: need, offset: offset}, time.Duration(ms)*time.Millisecond, func() any { return s.host.Acked(offset) })
 }
 
 // parseTimeout reads one of WAIT, in milliseconds.
@@ -176,13 +169,6 @@ func (s *Server) popFor(key string, v *value, left bool) any {
 	}
 	s.changed(v, name, key)
 	return []any{key, e}
-}
-
-// ready notes that a key may have what a session waits for.
-func (s *Server) ready(key string) {
-	if len(s.popping[key]) > 0 {
-		s.pushed = append(s.pushed, key)
-	}
 }
 
 // serveLists gives elements to sessions that wait for them, the longest waiting first.

@@ -3,7 +3,6 @@ package simredis
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/internal/traffic"
 )
@@ -14,8 +13,7 @@ type Cluster struct {
 	Slot func(slot int) Slot
 	// Shards are all, with their slots and nodes.
 	Shards func() []Shard
-	// Down tells whether the cluster serves no keys, since it lacks a slot or a
-	// majority; nil: it does serve.
+	// Down tells whether the cluster serves no keys, since it lacks a slot or a majority.
 	Down func() bool
 }
 
@@ -92,7 +90,7 @@ func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 		return Error("CLUSTERDOWN Hash slot not served")
 	case crossed:
 		return errCrossSlot
-	case s.host.Cluster.Down != nil && s.host.Cluster.Down():
+	case s.host.Cluster.Down():
 		return Error("CLUSTERDOWN The cluster is down")
 	}
 	if where.Mine && (!s.replica || c != nil && c.mayRead && !cmd.is(write) && cmd.name != "exec" && !c.multi) {
@@ -102,12 +100,6 @@ func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
 }
 
 const errCrossSlot = Error("CROSSSLOT Keys in request don't hash to the same slot")
-
-// isRedirection tells whether a node says that the keys are elsewhere, or nowhere.
-func isRedirection(e Error) bool {
-	code, _, _ := strings.Cut(string(e), " ")
-	return slices.Contains([]string{"MOVED", "CLUSTERDOWN", "CROSSSLOT"}, code)
-}
 
 func clusterCommands() []command {
 	return []command{

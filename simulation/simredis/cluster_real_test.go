@@ -141,7 +141,7 @@ func TestClusterAnswersAsARealOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs real servers; -short leaves them out")
 	}
-	if _, err := process.FindBinary(t.Context()); err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
+	if _, err := process.Find(t.Context(), topologies.StoreRedis); err != nil && os.Getenv("LOCKCHAOS_TEST_REQUIRE") == "" {
 		t.Skip("there is no real cluster to compare with: ", err)
 	}
 	simulated := simulatedCluster(t)

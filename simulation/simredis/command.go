@@ -1,6 +1,7 @@
 package simredis
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -167,7 +168,8 @@ func (s *Server) process(c *Session, a []string) any {
 			c.failed = c.failed || c.multi
 			if cmd != nil && cmd.name == "exec" {
 				c.discard()
-				if isRedirection(failed.(Error)) {
+				code, _, _ := strings.Cut(string(failed.(Error)), " ")
+				if slices.Contains([]string{"MOVED", "CLUSTERDOWN", "CROSSSLOT"}, code) { // the keys are elsewhere, or nowhere
 					return failed
 				}
 				return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(failed.(Error)), "ERR "))

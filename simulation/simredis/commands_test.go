@@ -18,7 +18,7 @@ import (
 // may use it.
 func TestCommandsAreThoseOfRedis(t *testing.T) {
 	c := startReal(t).dial(t)
-	mine := simredis.New(simredis.Host{Now: func() int64 { return start }})
+	mine := simredis.New(alone(func() int64 { return start }))
 	list := mine.Do("COMMAND").([]any)
 	require.Greater(t, len(list), 80)
 	for _, e := range list {

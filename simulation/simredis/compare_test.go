@@ -92,12 +92,19 @@ type engine struct {
 	batches  []simredis.Batch
 }
 
+// alone is what surrounds a master without replicas, of which no command that blocks ends by itself.
+func alone(clock func() int64) simredis.Host {
+	return simredis.Host{
+		Now: clock, After: func(time.Duration, func()) func() { return func() {} }, Propagate: func(simredis.Batch) {},
+		Acked: func(int64) int64 { return 0 }, Role: func() simredis.Role { return simredis.Role{} },
+	}
+}
+
 func newEngine(clock func() int64, cluster *simredis.Cluster, sessions int) *engine {
 	e := &engine{sessions: make([]*simredis.Session, sessions), out: make([]bytes.Buffer, sessions)}
-	e.Server = simredis.New(simredis.Host{
-		Now: clock, Cluster: cluster,
-		Propagate: func(b simredis.Batch) { e.batches = append(e.batches, b) },
-	})
+	host := alone(clock)
+	host.Cluster, host.Propagate = cluster, func(b simredis.Batch) { e.batches = append(e.batches, b) }
+	e.Server = simredis.New(host)
 	for i := range e.sessions {
 		e.sessions[i] = e.Open(func(b []byte) { e.out[i].Write(b) })
 	}
@@ -131,11 +138,10 @@ func (p *pair) play(tb testing.TB, steps []step) *difference {
 		if s.later > 0 {
 			p.set(p.real.micros + s.later.Microseconds())
 		}
-		request := simredis.AppendCommand(nil, s.args...)
-		_, err := p.conns[s.session].Write(request)
+		_, err := p.conns[s.session].Write(simredis.AppendCommand(nil, s.args...))
 		require.NoError(tb, err)
 		before := e.blocked()
-		e.sessions[s.session].Receive(request)
+		e.sessions[s.session].Take([][]string{s.args})
 		if n := e.blocked(); n > before {
 			p.awaitBlocked(tb, n)
 		}

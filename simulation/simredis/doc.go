@@ -5,7 +5,7 @@
 //
 // A [Server] is one process of Redis 7.0. What surrounds it is given in a
 // [Host]: the clock, timers, the replicas and the rest of a cluster. A [Session]
-// is one connection: bytes are given to [Session.Receive], and the replies come
+// is one connection: requests are given to [Session.Take], and the replies come
 // out of the function that was given to [Server.Open]. [Server.Do] runs a
 // command without a connection.
 //

@@ -12,6 +12,6 @@ func AppendCommand(b []byte, args ...string) []byte {
 // ForgetScripts is SCRIPT FLUSH.
 func (s *Server) ForgetScripts() { s.scripts = map[string]*program{} }
 
-// Blocked tells whether the session waits, as in WAIT. It takes bytes while it waits
+// Blocked tells whether the session waits, as in WAIT. It takes requests while it waits
 // and runs them afterwards.
 func (c *Session) Blocked() bool { return c.blocked != nil }

@@ -2,21 +2,21 @@ package simredis
 
 import "time"
 
-// Host is what surrounds a server. Only Now is required.
+// Host is what surrounds a server.
 type Host struct {
 	// Now is the server's clock, in microseconds since 1970. A command sees one
 	// instant from its beginning to its end; so do a script and a transaction.
 	Now func() int64
 	// After has f called when d has passed, unless stop was called before. It
-	// ends commands that block (WAIT, BLPOP); without it, they have no timeout.
+	// ends commands that block (WAIT, BLPOP).
 	After func(d time.Duration, f func()) (stop func())
 	// Propagate is told what a command wrote, at the end of the command. A
 	// replica has all of a batch or nothing of it.
 	Propagate func(b Batch)
-	// Acked says how many replicas have acknowledged everything up to offset;
-	// nil: none. Call [Server.Acknowledged] when it changes.
-	Acked func(offset int64) int
-	// Role is for INFO, ROLE and HELLO; nil: a master without replicas.
+	// Acked says how many replicas have acknowledged everything up to offset. Call
+	// [Server.Acknowledged] when it changes.
+	Acked func(offset int64) int64
+	// Role is for INFO and ROLE.
 	Role func() Role
 	// Cluster is nil outside of Redis Cluster.
 	Cluster *Cluster
@@ -24,7 +24,7 @@ type Host struct {
 	// server is a sentinel then, and has no data.
 	Sentinel func(args []string) any
 	// Bus takes a message to the other nodes of a cluster, which are given it with
-	// [Server.Deliver].
+	// [Server.Deliver]; nil where it is the only one.
 	Bus func(channel, message string)
 }
 

@@ -28,13 +28,6 @@ func clockTime(s *Server, _ []string) any {
 	return []any{strconv.FormatInt(s.micros/1e6, 10), strconv.FormatInt(s.micros%1e6, 10)}
 }
 
-func (s *Server) roleNow() Role {
-	if s.host.Role == nil {
-		return Role{}
-	}
-	return s.host.Role()
-}
-
 func info(s *Server, a []string) any {
 	var b strings.Builder
 	wanted := func(section string) bool {
@@ -55,7 +48,7 @@ func info(s *Server, a []string) any {
 }
 
 func (s *Server) infoReplication(b *strings.Builder) {
-	r := s.roleNow()
+	r := s.host.Role()
 	b.WriteString("# Replication\r\n")
 	if s.replica {
 		up := "down"
@@ -78,7 +71,7 @@ func role(s *Server, _ []string) any {
 	if s.host.Sentinel != nil {
 		return []any{"sentinel", []any{}}
 	}
-	r := s.roleNow()
+	r := s.host.Role()
 	if s.replica {
 		state, offset := "connect", int64(-1)
 		if r.LinkUp {

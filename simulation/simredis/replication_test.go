@@ -65,7 +65,7 @@ func TestDifferentialOfReplicas(t *testing.T) {
 		require.Equal(t, ":1\r\n", p.control.do(t, "WAIT", "1", "20000"))
 
 		var out bytes.Buffer
-		mine := simredis.New(simredis.Host{Now: func() int64 { return p.replica.micros }})
+		mine := simredis.New(alone(func() int64 { return p.replica.micros }))
 		session := mine.Open(func(b []byte) { out.Write(b) })
 		mine.SetReplica(true)
 		for _, b := range p.batches {
@@ -73,7 +73,7 @@ func TestDifferentialOfReplicas(t *testing.T) {
 			mine.Apply(b)
 		}
 		for _, args := range dump("{l}:a", "{l}:b", "{l}:c", "{l}:d") {
-			session.Receive(simredis.AppendCommand(nil, args...))
+			session.Take([][]string{args})
 			theirs := reads.do(t, args...)
 			if !alike(args, theirs, out.String()) {
 				t.Errorf("seed %d: replicas differ after %v: %q\n   real %q\n   mine %q\n   propagated %+v", seed, steps, args, theirs, out.String(), p.batches)

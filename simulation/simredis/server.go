@@ -147,9 +147,7 @@ func (s *Server) end() {
 	s.offset += int64(size)
 	b.End = s.offset
 	s.batch = nil
-	if s.host.Propagate != nil {
-		s.host.Propagate(b)
-	}
+	s.host.Propagate(b)
 }
 
 func commandSize(args []string) int {

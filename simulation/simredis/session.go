@@ -10,14 +10,12 @@ type Session struct {
 	s     *Server
 	id    int64
 	send  func([]byte)
-	in    []byte     // of a request that is not complete
-	todo  [][]string // requests that are
-	wrong error      // of the protocol, behind them
+	todo  [][]string // requests
 	out   []byte
 	proto int
 	name  string
 
-	running bool // within Receive: pushes to itself go with the replies
+	running bool // within Take: pushes to itself go with the replies
 	closed  bool
 	closing bool // closed once its replies are sent
 	blocked *blocked
@@ -52,25 +50,12 @@ func (c *Session) Close() {
 	c.s.sessions = slices.DeleteFunc(c.s.sessions, func(o *Session) bool { return o == c })
 }
 
-// Closed tells whether the session has ended: by Close, QUIT or an error of the
-// protocol. The connection is to be closed then.
+// Closed tells whether the session has ended: by Close or QUIT. The connection is to be closed
+// then.
 func (c *Session) Closed() bool { return c.closed }
 
-// Receive takes bytes of the client, and runs the requests that are complete.
-// Their replies are sent together.
-func (c *Session) Receive(b []byte) {
-	if c.closed {
-		return
-	}
-	c.in = append(c.in, b...)
-	requests, n, err := Parse(string(c.in))
-	c.wrong = err
-	c.in = c.in[:copy(c.in, c.in[n:])]
-	c.todo = append(c.todo, requests...)
-	c.run()
-}
-
-// Take is Receive for requests that were parsed. They may be given to several sessions.
+// Take runs requests of the client, as [Parse] has them. Their replies are sent together. The same may be given to
+// several sessions.
 func (c *Session) Take(requests [][]string) {
 	if !c.closed {
 		c.todo = append(c.todo, requests...)
@@ -80,14 +65,7 @@ func (c *Session) Take(requests [][]string) {
 
 func (c *Session) run() {
 	c.running = true
-	for c.blocked == nil && !c.closed && !c.closing {
-		if len(c.todo) == 0 {
-			if c.wrong != nil {
-				c.reply(Error("ERR " + c.wrong.Error()))
-				c.closing = true
-			}
-			break
-		}
+	for len(c.todo) > 0 && c.blocked == nil && !c.closed && !c.closing {
 		args := c.todo[0]
 		c.todo = c.todo[1:]
 		c.exec(args)

@@ -30,11 +30,6 @@ func (v *value) clone() *value {
 	return &c
 }
 
-// empty tells whether Redis would not keep it.
-func (v *value) empty() bool {
-	return v.kind != kindString && len(v.table.list)+len(v.zset.list)+len(v.list) == 0
-}
-
 // lookup returns what a key holds, or nil; it deletes a key that has expired.
 func (s *Server) lookup(key string) *value {
 	v := s.keys[key]
@@ -82,11 +77,13 @@ func (s *Server) remove(key string) {
 func (s *Server) changed(v *value, args ...string) {
 	key := args[1]
 	v.missing = false
-	if v.empty() {
+	if v.kind != kindString && len(v.table.list)+len(v.zset.list)+len(v.list) == 0 { // Redis keeps nothing that is empty
 		delete(s.keys, key)
 	} else {
 		s.keys[key] = v
-		s.ready(key)
+		if len(s.popping[key]) > 0 { // it may have what a session waits for
+			s.pushed = append(s.pushed, key)
+		}
 	}
 	s.wrote(key, args...)
 }

@@ -26,21 +26,19 @@ type waiter struct {
 func newWaiter(t *testing.T) *waiter {
 	t.Helper()
 	w := &waiter{}
-	w.Server = simredis.New(simredis.Host{
-		Now: func() int64 { return start },
-		After: func(_ time.Duration, f func()) func() {
-			i := len(w.timers)
-			w.timers = append(w.timers, f)
-			return func() { w.timers[i] = nil }
-		},
-		Propagate: func(simredis.Batch) {},
-		Acked: func(offset int64) int {
-			if w.acked >= offset {
-				return 1
-			}
-			return 0
-		},
-	})
+	host := alone(func() int64 { return start })
+	host.After = func(_ time.Duration, f func()) func() {
+		i := len(w.timers)
+		w.timers = append(w.timers, f)
+		return func() { w.timers[i] = nil }
+	}
+	host.Acked = func(offset int64) int64 {
+		if w.acked >= offset {
+			return 1
+		}
+		return 0
+	}
+	w.Server = simredis.New(host)
 	w.c = w.Open(func(b []byte) { w.out.Write(b) })
 	t.Cleanup(w.Close)
 	return w
@@ -48,7 +46,7 @@ func newWaiter(t *testing.T) *waiter {
 
 // send returns what the client gets at once.
 func (w *waiter) send(args ...string) string {
-	w.c.Receive(simredis.AppendCommand(nil, args...))
+	w.c.Take([][]string{args})
 	return w.got()
 }
 
@@ -137,19 +135,23 @@ func TestBlockingPopEnds(t *testing.T) {
 	require.Equal(t, "*2\r\n$1\r\nl\r\n$1\r\ne\r\n", w.send("BLPOP", "l", "1"))
 }
 
-// What a client sends in pieces is the same as what it sends at once.
-func TestReceivePieces(t *testing.T) {
+// What a client sends in pieces is taken once it is complete.
+func TestParsePieces(t *testing.T) {
 	all := simredis.AppendCommand(nil, "SET", "k", "v\r\nw")
 	all = simredis.AppendCommand(all, "PING")
 	all = simredis.AppendCommand(all, "GET", "k")
 	w := newWaiter(t)
+	var kept []byte
 	for i := range all {
-		w.c.Receive(all[i : i+1])
+		kept = append(kept, all[i])
+		requests, n, err := simredis.Parse(string(kept))
+		require.NoError(t, err)
+		w.c.Take(requests)
+		kept = kept[n:]
 	}
 	require.Equal(t, "+OK\r\n+PONG\r\n$4\r\nv\r\nw\r\n", w.got())
-	w.c.Receive([]byte("*1\r\nPING\r\n"))
-	require.Equal(t, "-ERR Protocol error: expected '$', got 'P'\r\n", w.got())
-	require.True(t, w.c.Closed())
+	_, _, err := simredis.Parse("*1\r\nPING\r\n")
+	require.EqualError(t, err, "Protocol error: expected '$', got 'P'")
 }
 
 func FuzzParse(f *testing.F) {

@@ -121,12 +121,6 @@ func (w *World) Cluster(masters, shard int) {
 	w.master = w.nodes[c.focus].name
 }
 
-// slots are those of a shard, both ends included.
-func (c *cluster) slots(shard int) [2]int {
-	first, last := traffic.SlotRange(shard, c.shards)
-	return [2]int{first, last}
-}
-
 // ShardOf is the shard that has a slot, of a cluster of so many masters.
 func ShardOf(slot, masters int) int { return ((slot+1)*masters - 1) / traffic.Slots }
 
@@ -472,7 +466,8 @@ func (m *member) describeAll() []simredis.Shard {
 		shard := simredis.Shard{Master: m.describe(j)}
 		for s, c := range m.owners {
 			if c.owner == j {
-				shard.Slots = append(shard.Slots, m.c.slots(s))
+				first, last := traffic.SlotRange(s, m.c.shards)
+				shard.Slots = append(shard.Slots, [2]int{first, last})
 			}
 		}
 		for r := range m.others {

@@ -70,9 +70,6 @@ func OfMessage(name string) bool { return kinds[name]&ofMessage != 0 }
 // Lasts reports whether faults of that name last for [Fault.For].
 func Lasts(name string) bool { return kinds[name]&lasts != 0 }
 
-// OnClient reports whether faults of that name are aimed at a zone.
-func OnClient(name string) bool { return kinds[name]&onClient != 0 }
-
 // amongNodes reports whether the nodes of a cluster may notice the fault.
 func (f Fault) amongNodes() bool {
 	return kinds[f.Name]&amongNodes != 0 || OnLink(f.Name) && strings.HasSuffix(f.Target, busSuffix)
@@ -224,7 +221,7 @@ func (w *World) Validate(f Fault) error {
 	switch {
 	case OnLink(f.Name):
 		link("target", f.Target)
-	case OnClient(f.Name):
+	case kinds[f.Name]&onClient != 0:
 		if w.zones[f.Target] == nil {
 			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
 		}

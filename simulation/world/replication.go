@@ -108,8 +108,8 @@ func (n *Node) send(r *replica, b simredis.Batch) {
 }
 
 // acked is how many replicas are known to have everything up to an offset.
-func (n *Node) acked(offset int64) int {
-	count := 0
+func (n *Node) acked(offset int64) int64 {
+	count := int64(0)
 	for _, r := range n.replicas {
 		if r.acked >= offset {
 			count++

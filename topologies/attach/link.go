@@ -68,7 +68,9 @@ func (w *link) follow() error {
 		return nil
 	}
 	w.shut = true // it may be, even if the answer gets lost
-	err := enable(*w.Proxy, !want)
+	p := *w.Proxy
+	p.Enabled = !want // else its listener and all connections are closed
+	err := told(0, p.Save)
 	if err == nil {
 		w.shut = want
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -117,8 +116,8 @@ func (y *proxySet) outside(host, port string) string {
 		if at, ok := c.publishedPort(port); ok {
 			return at
 		}
-		if ip := c.ip(); ip != "" {
-			return net.JoinHostPort(ip, port)
+		if ips := c.addresses(); len(ips) > 0 {
+			return net.JoinHostPort(ips[0], port)
 		}
 	}
 	return net.JoinHostPort(host, port)
@@ -219,16 +218,6 @@ func (g linkProxy) link(to topologies.Kind) topologies.Link {
 	return l
 }
 
-// byAddress orders addresses as numbers, where they are.
-func byAddress(a, b string) int {
-	x, errX := netip.ParseAddrPort(a)
-	y, errY := netip.ParseAddrPort(b)
-	if errX != nil || errY != nil {
-		return strings.Compare(a, b)
-	}
-	return x.Compare(y)
-}
-
 // numbered is a name that none of the taken has: "redis-1".
 func numbered(kind topologies.Kind, taken map[string]bool) string {
 	for i := 1; ; i++ {
@@ -276,13 +265,4 @@ func told(done int, ask func() error) error {
 		return nil
 	}
 	return err
-}
-
-// proxies are all that there are, by their names.
-func (t *toxiproxyAPI) proxies() (map[string]*toxiproxy.Proxy, error) { return inTime(t.Proxies) }
-
-// enable makes a proxy listen, or close its listener and all connections.
-func enable(p toxiproxy.Proxy, on bool) error {
-	p.Enabled = on
-	return told(0, p.Save)
 }

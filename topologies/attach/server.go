@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -157,7 +156,12 @@ func (s *server) Log() string {
 		return ""
 	}
 	defer file.Close()
-	if err := writeLogs(ctx, s.container, file); err != nil {
+	written, err := s.container.Engine.ContainerLogs(ctx, s.container.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
+	if err != nil {
+		return ""
+	}
+	defer written.Close()
+	if _, err := stdcopy.StdCopy(file, file, written); err != nil { // it has no terminal
 		return ""
 	}
 	return file.Name()
@@ -238,9 +242,6 @@ func (c container) answersTo(host string) bool {
 		slices.Contains(c.Names, "/"+host) || slices.Contains(c.addresses(), host))
 }
 
-// ip is its address in one of its networks; empty if it has none of its own.
-func (c container) ip() string { return append(c.addresses(), "")[0] }
-
 // publishedPort is where the host reaches a port of the container.
 func (c container) publishedPort(port string) (string, bool) {
 	for _, p := range c.Ports {
@@ -284,14 +285,4 @@ func containersOf(ctx context.Context, engine *client.Client, project string) ([
 	}
 	slices.SortFunc(found, func(a, b container) int { return strings.Compare(a.service(), b.service()) })
 	return found, nil
-}
-
-// writeLogs copies what a container without a terminal wrote so far.
-func writeLogs(ctx context.Context, c *docker.Container, to io.Writer) error {
-	written, err := c.Engine.ContainerLogs(ctx, c.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
-	if err == nil {
-		_, err = stdcopy.StdCopy(to, to, written)
-		err = errors.Join(err, written.Close())
-	}
-	return err
 }

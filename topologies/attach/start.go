@@ -149,7 +149,7 @@ func (b Backend) openProxies(ctx context.Context, topology string) (*proxySet, e
 		return y, nil
 	}
 	y.toxiproxy = &toxiproxyAPI{toxiproxy.NewClient(api), api}
-	all, err := y.toxiproxy.proxies()
+	all, err := inTime(y.toxiproxy.Proxies)
 	if err != nil {
 		return nil, usage("no toxiproxy answers at %s: %w", api, err)
 	}
@@ -206,7 +206,7 @@ func (b Backend) endpoints(ctx context.Context, s *discovery) ([]string, error) 
 // numbers.
 func (s *discovery) assignNames() error {
 	if s.topology != topologies.Independent {
-		slices.SortStableFunc(s.found, func(a, b *foundServer) int { return byAddress(a.announced, b.announced) })
+		slices.SortStableFunc(s.found, func(a, b *foundServer) int { return say.Natural(a.announced, b.announced) })
 	}
 	taken := map[string]bool{}
 	for _, f := range s.found {

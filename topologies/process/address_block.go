@@ -45,12 +45,9 @@ var errNoBlock = errors.New("no free range of loopback addresses")
 // network of that deployment goes on to listen, and the next one would fail on its addresses.
 var held sync.Map //nolint:gochecknoglobals // what refers to a block may be gone
 
-// takeBlock takes a free block, and starts to look at one that depends on the
+// takeBlock takes a free block from first to last, and starts to look at one that depends on the
 // process, so that parallel harnesses seldom ask for the same.
-func takeBlock() (*addressBlock, error) { return takeBlockFrom(firstBlock, lastBlock) }
-
-// takeBlockFrom takes one from first to last.
-func takeBlockFrom(first, last int) (*addressBlock, error) {
+func takeBlock(first, last int) (*addressBlock, error) {
 	blocks := last - first + 1
 	for i := range blocks {
 		number := byte(first + (os.Getpid()+i)%blocks)

@@ -16,10 +16,10 @@ func TestTakeBlock_AllTaken(t *testing.T) {
 		require.NoError(t, err)
 		defer l.Close()
 	}
-	_, err := takeBlockFrom(first, last)
+	_, err := takeBlock(first, last)
 	require.ErrorIs(t, err, errNoBlock)
 	require.EqualError(t, err, "no free range of loopback addresses: port 22000 is taken on every address from 127.251.0.1 to 127.252.0.1 (do that many runs go on?)")
-	s, err := takeBlockFrom(first, last+1)
+	s, err := takeBlock(first, last+1)
 	require.NoError(t, err, "the next one is free")
 	require.NoError(t, s.release())
 }
@@ -28,7 +28,7 @@ func TestTakeBlock_AllTaken(t *testing.T) {
 // was not closed still listens on its addresses.
 func TestTakeBlock_StaysTaken(t *testing.T) {
 	const only = lastBlock + 4
-	took, err := takeBlockFrom(only, only)
+	took, err := takeBlock(only, only)
 	require.NoError(t, err)
 	number := took.number
 	took = nil
@@ -36,11 +36,11 @@ func TestTakeBlock_StaysTaken(t *testing.T) {
 		runtime.GC() // a finalizer runs after a collection, and what it frees goes with the next
 		runtime.Gosched()
 	}
-	_, err = takeBlockFrom(only, only)
+	_, err = takeBlock(only, only)
 	require.ErrorIs(t, err, errNoBlock)
 	l, _ := held.Load(number)
 	require.NoError(t, (&addressBlock{number, l.(net.Listener)}).release())
-	took, err = takeBlockFrom(only, only)
+	took, err = takeBlock(only, only)
 	require.NoError(t, err)
 	require.NoError(t, took.release())
 }

@@ -69,7 +69,7 @@ type resources struct {
 // start.
 func (g *resources) prepare(t topologies.Topology, binary Binary) (map[string]bootstrap.Node, error) {
 	var err error
-	if g.block, err = takeBlock(); err != nil {
+	if g.block, err = takeBlock(firstBlock, lastBlock); err != nil {
 		return nil, err
 	}
 	folder := scratch.Make

@@ -81,9 +81,6 @@ func (f file) find() (path string, named bool, err error) {
 	return path, chosen != "", err
 }
 
-// FindBinary is [Find] for Redis.
-func FindBinary(ctx context.Context) (Binary, error) { return Find(ctx, topologies.StoreRedis) }
-
 // Find looks for the server program of a store, one of those that topologies name: the one that a
 // variable names, else the first in PATH. It fails with [topologies.ErrMissing] if there is none,
 // with [topologies.ErrTooOld] if it is older than [topologies.MinRedis], [topologies.MinEtcd] or
@@ -110,7 +107,8 @@ func Find(ctx context.Context, store string) (b Binary, err error) {
 		named = named || otherJava
 		ask = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx64m", "-cp", path, bootstrap.ZooKeeperVersionClass}
 		var beside []string
-		if log := filepath.Join(filepath.Dir(path), "slf4j-simple.jar"); exists(log) {
+		log := filepath.Join(filepath.Dir(path), "slf4j-simple.jar")
+		if _, err := os.Stat(log); err == nil {
 			beside = append(beside, log)
 		}
 		b.Args = bootstrap.ZooKeeperProgram(path, beside...)
@@ -134,11 +132,6 @@ func Find(ctx context.Context, store string) (b Binary, err error) {
 		b.Product = bootstrap.ParseProduct(said)
 	}
 	return b, err
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 // output is what a program prints, or why it fails, as it says in a line.

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/topologies/internal/bootstrap"
 	"github.com/lockchaos/lockchaos/topologies/shim"
 )
 
@@ -79,10 +78,7 @@ func (h *serverShim) CutBack(context.Context) (lost int64, err error) {
 	if err := h.Unknown(); err != nil {
 		return 0, fmt.Errorf("cut back: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(h.server.Dir, "appendonlydir", "*.incr.aof"))
-	if err != nil {
-		return 0, fmt.Errorf("cut back %s: %w", h.server.Name(), err)
-	}
+	files, _ := filepath.Glob(filepath.Join(h.server.Dir, "appendonlydir", "*.incr.aof")) // the pattern is good
 	if len(files) == 0 {
 		return 0, fmt.Errorf("cut back %s: it has no append-only file", h.server.Name())
 	}
@@ -129,7 +125,7 @@ func (g *resources) shims() error {
 }
 
 // instruments are a server's clock and disk; nil for none.
-func (g *resources) instruments(name string) bootstrap.Instruments {
+func (g *resources) instruments(name string) topologies.Instruments {
 	if s := g.servers[name]; s != nil {
 		return s.shim
 	}

@@ -48,7 +48,7 @@ func TestAClockIsOffOnce(t *testing.T) {
 		_, err := faults.New(faults.Site{Deployment: d}, step)
 		require.ErrorContains(t, err, step.Fault+": ")
 	}
-	require.ErrorContains(t, d.Clock("redis-1").Set(0, -1), "backwards")
+	require.ErrorContains(t, d.Instruments("redis-1").Set(0, -1), "backwards")
 }
 
 // A sentinel whose clock jumps knows no TIME, and goes into TILT.
@@ -191,7 +191,7 @@ func TestADiskThatStallsIsMendedAfterItsServerWasKilled(t *testing.T) {
 
 func TestWithoutACompilerNothingStarts(t *testing.T) {
 	runtest.NeedStore(t, topologies.StoreRedis)
-	binary, err := process.FindBinary(t.Context())
+	binary, err := process.Find(t.Context(), topologies.StoreRedis)
 	require.NoError(t, err)
 	t.Setenv(process.BinaryVariable, binary.Path)
 	t.Setenv("PATH", t.TempDir())

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -23,9 +25,8 @@ func (s suite) failovers() {
 		s.t.Skipf("topology %s has no master that could change", s.d.Topology().Name)
 	}
 	shards := s.d.Topology().Shards()
-	if _, err := s.d.Master(s.t.Context(), "no-such"); err == nil {
-		s.t.Error("there is a master of an unknown shard")
-	}
+	_, err := s.d.Master(s.t.Context(), "no-such")
+	assert.Error(s.t, err, "there is a master of an unknown shard")
 	if s.without(topologies.Processes) {
 		s.t.Logf("no crash, without %s", topologies.Processes)
 	} else {
@@ -83,29 +84,19 @@ func (s suite) changes(shard string, begin, end func(old string)) {
 	s.await("Watch to report every server", func(context.Context) error { return seen.complete(d.Topology()) })
 
 	begin(old)
-	master := s.replaces(shard, old)
+	master := ""
+	s.do("await another master", func(ctx context.Context) (err error) {
+		master, err = d.AwaitMaster(ctx, shard, old)
+		return err
+	})
+	s.do("disarm", d.Disarm)
+	require.NotEqual(s.t, old, master)
 	write("after", master)
 	s.await("Watch to report it", func(context.Context) error { return seen.promotion(d.Topology(), old, master) })
 	end(old)
 	s.whole()
-	if now := s.master(shard); now != master {
-		s.t.Fatalf("%s replaced %s again", now, master)
-	}
+	require.Equal(s.t, master, s.master(shard))
 	write("at last", master)
-}
-
-// replaces is the master that replaces another one.
-func (s suite) replaces(shard, old string) (master string) {
-	s.t.Helper()
-	s.do("await another master", func(ctx context.Context) (err error) {
-		master, err = s.d.AwaitMaster(ctx, shard, old)
-		return err
-	})
-	s.do("disarm", s.d.Disarm)
-	if master == old {
-		s.t.Fatalf("%s replaced itself", old)
-	}
-	return master
 }
 
 // A record is what Watch reported, in order.
@@ -187,12 +178,9 @@ func (r *record) promotion(t topologies.Topology, old, master string) error {
 // does not always find it.
 func MasterOf(ctx context.Context, t *testing.T, d topologies.Deployment, shard string) (master string) {
 	t.Helper()
-	err := await.Until(ctx, func() (err error) {
+	require.NoError(t, await.Until(ctx, func() (err error) {
 		master, err = d.Master(ctx, shard)
 		return err
-	})
-	if err != nil {
-		t.Fatalf("the master of %s: %v", shard, err)
-	}
+	}))
 	return master
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -52,12 +55,9 @@ func (s suite) shows(w topologies.Proxy, fault string, within time.Duration, see
 	}
 	works()
 	mend, err := put()
-	if err != nil {
-		s.t.Fatalf("%s is not to be %s: %v", w.Name(), fault, err)
-	}
-	if took, err := probe(within); !seen(took, err) {
-		s.t.Errorf("%s is %s, and a probe took %v: %v", w.Name(), fault, took, err)
-	}
+	require.NoError(s.t, err)
+	took, err := probe(within)
+	assert.True(s.t, seen(took, err), "%s is %s, and a probe took %v: %v", w.Name(), fault, took, err)
 	mend()
 	mend()
 	works()
@@ -69,18 +69,14 @@ func (s suite) zones() {
 	s.t.Helper()
 	zones := s.d.Topology().Of(topologies.Zone)
 	links, err := s.d.Topology().Select(zones[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	inside, outside := s.client(zones[0]), s.client(zones[1])
 	ping := func(ctx context.Context) error { return inside[0].Set(ctx, "k", "v", time.Minute).Err() }
 	s.await(zones[0]+" to write", ping)
 	for _, l := range links {
 		defer s.d.Proxy(l.Name()).Cut()()
 	}
-	if err := ping(s.t.Context()); err == nil {
-		s.t.Errorf("%s is cut off, and writes", zones[0])
-	}
+	assert.Error(s.t, ping(s.t.Context()), "%s is cut off, and writes", zones[0])
 	for _, c := range outside {
 		s.await(zones[1]+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", "v", time.Minute).Err() })
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -53,9 +54,8 @@ func (s suite) standsStill(server topologies.Server) {
 	s.t.Helper()
 	ping := func(ctx context.Context) error { return server.Observer().Ping(ctx).Err() }
 	s.do("pause "+server.Name(), server.Pause)
-	if err := ping(s.t.Context()); !silent(err) {
-		s.t.Errorf("%s is paused, and not silent: %v", server.Name(), err)
-	}
+	err := ping(s.t.Context())
+	assert.True(s.t, silent(err), "%s is paused, and not silent: %v", server.Name(), err)
 	s.do("resume "+server.Name(), server.Resume)
 	s.await(server.Name()+" to answer", ping)
 }
@@ -64,17 +64,11 @@ func (s suite) standsStill(server topologies.Server) {
 func (s suite) dies(server topologies.Server) {
 	s.t.Helper()
 	ping := func(ctx context.Context) error { return server.Observer().Ping(ctx).Err() }
-	if err := server.Restart(s.t.Context()); err == nil {
-		s.t.Errorf("%s runs, and is started", server.Name())
-	}
+	assert.Error(s.t, server.Restart(s.t.Context()), "%s runs, and is started", server.Name())
 	s.do("kill "+server.Name(), server.Kill)
 	s.do("kill it again, which is no error", server.Kill)
-	if err := ping(s.t.Context()); err == nil {
-		s.t.Errorf("%s is dead, and answers", server.Name())
-	}
-	if err := server.Pause(s.t.Context()); err == nil {
-		s.t.Errorf("%s is dead, and is paused", server.Name())
-	}
+	assert.Error(s.t, ping(s.t.Context()), "%s is dead, and answers", server.Name())
+	assert.Error(s.t, server.Pause(s.t.Context()), "%s is dead, and is paused", server.Name())
 	s.do("restart "+server.Name(), server.Restart)
 	s.await(server.Name()+" to answer", ping)
 }
@@ -108,9 +102,7 @@ func (s suite) keeps(server topologies.Server, persistence string) {
 	s.await(server.Name()+" to take a write", func(ctx context.Context) error {
 		return server.Observer().Set(ctx, key, "v", 0).Err()
 	})
-	if err := server.Wipe(s.t.Context()); err == nil {
-		s.t.Errorf("%s runs, and is wiped", server.Name())
-	}
+	assert.Error(s.t, server.Wipe(s.t.Context()), "%s runs, and is wiped", server.Name())
 	has(true, "a wipe that was refused")
 	s.do("kill "+server.Name(), server.Kill)
 	s.do("wipe "+server.Name(), server.Wipe)

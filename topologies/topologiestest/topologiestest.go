@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -48,44 +50,34 @@ func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left 
 	t.Helper()
 	started := time.Now()
 	d, err := b.Start(t.Context(), topology)
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	require.NoError(t, err)
 	t.Logf("ready after %v", time.Since(started).Round(time.Millisecond))
 	t.Cleanup(func() {
 		if t.Failed() {
 			suite{t, d}.logs()
 		}
-		if err := errors.Join(d.Close(), d.Close()); err != nil {
-			t.Errorf("close: %v", err)
-		}
-		if left == nil {
-			return
-		}
-		if l := left(d); len(l) > 0 {
-			t.Errorf("left behind: %v", l)
+		assert.NoError(t, errors.Join(d.Close(), d.Close()))
+		if left != nil {
+			assert.Empty(t, left(d), "left behind")
 		}
 	})
 	for c, why := range d.Unsupported() {
 		t.Logf("without %s: %s", c, why)
 	}
-	checks := []struct {
+	for _, c := range []struct {
 		name  string
-		needs []topologies.Capability
+		needs topologies.Capability
 		check func(s suite)
 	}{
-		{"boots", nil, suite.boots},
-		{"links", []topologies.Capability{topologies.Proxies}, suite.links},
-		{"failover", []topologies.Capability{topologies.Failovers}, suite.failovers},
-		{"processes", []topologies.Capability{topologies.Processes}, suite.processes},
-	}
-	for _, c := range checks {
+		{"boots", "", suite.boots},
+		{"links", topologies.Proxies, suite.links},
+		{"failover", topologies.Failovers, suite.failovers},
+		{"processes", topologies.Processes, suite.processes},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := suite{t, d}
-			for _, needed := range c.needs {
-				if s.without(needed) {
-					t.Skipf("without %s", needed)
-				}
+			if s.without(c.needs) {
+				t.Skipf("without %s", c.needs)
 			}
 			c.check(s)
 			s.whole()
@@ -115,9 +107,7 @@ func (s suite) do(what string, act func(ctx context.Context) error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
 	defer cancel()
-	if err := act(ctx); err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
+	require.NoError(s.t, act(ctx), what)
 }
 
 // await waits until a condition holds.
@@ -143,25 +133,18 @@ func (s suite) client(zone string) []redis.UniversalClient {
 // boots checks that the deployment is what was asked for.
 func (s suite) boots() {
 	topology := s.d.Topology()
-	if s.d.Version() == "" {
-		s.t.Error("it does not say which Redis runs")
-	}
+	assert.NotEmpty(s.t, s.d.Version())
 	for _, n := range topology.Nodes {
 		server := s.d.Server(n.Name)
 		if n.Kind == topologies.Zone {
-			if server != nil {
-				s.t.Errorf("%s is a server", n.Name)
-			}
+			assert.Nil(s.t, server, n.Name)
 			continue
 		}
-		if server == nil || server.Name() != n.Name {
-			s.t.Fatalf("%s is no server", n.Name)
-		}
+		require.NotNil(s.t, server, n.Name)
+		require.Equal(s.t, n.Name, server.Name())
 		s.await(n.Name+" to be observed", func(ctx context.Context) error { return server.Observer().Ping(ctx).Err() })
 		if log := server.Log(); log != "" {
-			if _, err := os.Stat(log); err != nil {
-				s.t.Errorf("the log of %s: %v", n.Name, err)
-			}
+			assert.FileExists(s.t, log)
 		}
 		if n.Kind != topologies.Redis {
 			continue
@@ -175,19 +158,18 @@ func (s suite) boots() {
 		})
 	}
 	for _, l := range topology.Links {
-		if w := s.d.Proxy(l.Name()); !s.without(topologies.Proxies) && (w == nil || w.Name() != l.Name()) {
-			s.t.Errorf("link %s has no wire", l.Name())
+		if !s.without(topologies.Proxies) {
+			require.NotNil(s.t, s.d.Proxy(l.Name()), l.Name())
+			assert.Equal(s.t, l.Name(), s.d.Proxy(l.Name()).Name())
 		}
 	}
-	if s.d.Server("no-such") != nil || s.d.Proxy("no-such>redis-1") != nil {
-		s.t.Error("there is a server, or a wire, that the topology does not know")
-	}
+	assert.Nil(s.t, s.d.Server("no-such"))
+	assert.Nil(s.t, s.d.Proxy("no-such>redis-1"))
 	for _, zone := range topology.Of(topologies.Zone) {
 		o := s.d.ClientOptions(zone)
 		for _, at := range o.Addrs {
-			if _, known := topology.Node(s.d.NodeAt(at)); !known && (s.d.NodeAt(at) != topologies.Primary || !topology.Options.ByName()) {
-				s.t.Errorf("%s is told to dial %s, which is no server", zone, at)
-			}
+			_, known := topology.Node(s.d.NodeAt(at))
+			assert.True(s.t, known || topology.Options.ByName() && s.d.NodeAt(at) == topologies.Primary, "%s is told to dial %s, which is no server", zone, at)
 		}
 		for _, c := range s.client(zone) {
 			s.await(zone+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", zone, time.Minute).Err() })

@@ -266,15 +266,6 @@ func (r *Facts) Evidence(v *checker.Violation) []*holding.Grant {
 	return holds
 }
 
-// LastEvent is the last event of the evidence; nil if there is none.
-func (r *Facts) LastEvent(v *checker.Violation) *history.Event {
-	if len(v.Events) == 0 {
-		return nil
-	}
-	e, _ := r.Event(slices.Max(v.Events))
-	return e
-}
-
 // lastHold is the last hold that began by an instant and fits; nil if there is none.
 func (r *Facts) lastHold(at time.Duration, fits func(*holding.Grant) bool) *holding.Grant {
 	for i := sort.Search(len(r.Holds), func(i int) bool { return r.Holds[i].Start > at }); i > 0; i-- {
@@ -390,12 +381,6 @@ func (r *Facts) KindOf(lock string) (kind string, capacity int) {
 		return l.Declared[0].Kind, l.Declared[0].Capacity
 	}
 	return "", 0
-}
-
-// Shared reports whether several may hold a lock at the same time.
-func (r *Facts) Shared(lock string) bool {
-	kind, _ := r.KindOf(lock)
-	return kind != "" && kind != "mutex"
 }
 
 // Together is until when holds last beside each other: beyond the record, where only its end ends the violation.

@@ -23,21 +23,15 @@ func (r *Facts) Lanes() []*Lane {
 	if r.laneOf != nil {
 		return r.lanes
 	}
-	names := r.Record.Names()
-	r.laneOf = make(map[[2]string]*Lane, names)
-	latest := make([]*Lane, names) // by owner, most of whom have one
+	r.laneOf = map[[2]string]*Lane{}
 	at := func(op *holding.Op) *Lane {
-		l := latest[op.Owner]
-		if l != nil && l.Lock == r.Lock(op) {
-			return l
-		}
 		key := [2]string{r.Lock(op), Client(r.Record.Name(op.Owner))}
-		if l = r.laneOf[key]; l == nil {
+		l := r.laneOf[key]
+		if l == nil {
 			l = &Lane{Lock: key[0], Client: key[1]}
 			r.laneOf[key] = l
 			r.lanes = append(r.lanes, l)
 		}
-		latest[op.Owner] = l
 		return l
 	}
 	byProcess := map[int]*Lane{}

@@ -13,15 +13,6 @@ import (
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// The roles of servers: of Redis, and of the members of a consensus store at boot and as they are seen.
-const (
-	Master   = "master"
-	Replica  = "replica"
-	Member   = "member"
-	Leader   = "leader"
-	Follower = "follower"
-)
-
 // The states of a server that a fault stopped.
 const (
 	Down   = "down"
@@ -52,7 +43,7 @@ func rolesOf(t history.Topology, notes []history.Event) []Role {
 		}
 		was := current[e.Node]
 		current[e.Node] = e.Value
-		if was != Member {
+		if was != topologies.Member {
 			all = append(all, Role{At: e.Time, Node: e.Node, Role: e.Value, Was: was})
 			continue
 		}
@@ -76,14 +67,11 @@ func (r *Facts) RoleAt(node string, at time.Duration) string {
 	return role
 }
 
-// IsServer reports whether a node holds locks.
-func IsServer(n history.Node) bool { return n.Kind == string(topologies.Redis) || n.Role != "" }
-
 // Servers are the nodes that hold locks, and those of which a role was observed.
 func (r *Facts) Servers() []string {
 	var names []string
 	for _, n := range r.Run.Topology.Nodes {
-		if IsServer(n) {
+		if n.Kind == string(topologies.Redis) || n.Role != "" {
 			names = append(names, n.Name)
 		}
 	}
@@ -182,12 +170,12 @@ func (r *Facts) Granters(h *holding.Grant) (names []string, inferred bool) {
 	}
 	owner := r.Owner(h.Acquire)
 	for _, l := range r.looks[r.Lock(h.Acquire)] {
-		if l.Owner == owner && r.RoleAt(l.Server, l.At) == Master {
+		if l.Owner == owner && r.RoleAt(l.Server, l.At) == topologies.Master {
 			names = append(names, l.Server)
 		}
 	}
 	names = Distinct(names)
-	if len(names) > 1 && slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == Replica }) {
+	if len(names) > 1 && slices.ContainsFunc(r.Run.Topology.Nodes, func(n history.Node) bool { return n.Role == topologies.Replica }) {
 		names = names[:1]
 	}
 	if len(names) == 0 {
@@ -205,7 +193,7 @@ func (r *Facts) Granters(h *holding.Grant) (names []string, inferred bool) {
 func (r *Facts) MasterOf(owner string, at time.Duration) string {
 	only := ""
 	for _, n := range r.Run.Topology.Nodes {
-		if n.Role == "" || r.RoleAt(n.Name, at) != Master || !r.reaches(r.ZoneOf(owner), n.Name, at) {
+		if n.Role == "" || r.RoleAt(n.Name, at) != topologies.Master || !r.reaches(r.ZoneOf(owner), n.Name, at) {
 			continue
 		}
 		if only != "" {
@@ -265,7 +253,7 @@ func (r *Facts) measureRecovery() {
 		}
 		concerned, promoted := r.concernedBy(f), f.At() // what was granted between the order and the blow was granted by the old master
 		for _, c := range slices.Backward(r.Roles) {
-			if f.Has(history.Promotes) && c.Role == Master && c.Was != "" && c.At >= f.Start && c.At <= f.InEffect {
+			if f.Has(history.Promotes) && c.Role == topologies.Master && c.Was != "" && c.At >= f.Start && c.At <= f.InEffect {
 				promoted = c.At
 			}
 		}
@@ -296,7 +284,7 @@ func (r *Facts) nextGrant(from, notBefore time.Duration, concerned func(*holding
 // their lock last, or to any where that is not known. A fault that keeps no zone from a master concerns all.
 func (r *Facts) concernedBy(f *Fault) func(*holding.Op) bool {
 	zones := append(r.topology.Of(topologies.Zone), "") // a client may not say where it is
-	masters := slices.DeleteFunc(r.Servers(), func(name string) bool { return r.RoleAt(name, f.At()) != Master })
+	masters := slices.DeleteFunc(r.Servers(), func(name string) bool { return r.RoleAt(name, f.At()) != topologies.Master })
 	blocked := func(zone string, from []string) bool {
 		return (zone != "" || f.Has(history.Stops)) && slices.ContainsFunc(from, func(server string) bool { return f.blocks(zone, server, r.topology) })
 	}

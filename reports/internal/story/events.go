@@ -9,6 +9,7 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
+	"github.com/lockchaos/lockchaos/topologies"
 )
 
 // named calls a client as stories do.
@@ -192,9 +193,9 @@ func Line(r *facts.Facts, e *history.Event) string {
 // Became says that a server was seen in a role, and in another before.
 func Became(role string) string {
 	switch role {
-	case facts.Leader:
+	case topologies.Leader:
 		return "became the leader"
-	case facts.Master:
+	case topologies.Master:
 		return "was promoted to master"
 	}
 	return "became a " + role
@@ -208,7 +209,7 @@ func roleEvents(r *facts.Facts, from, to time.Duration) []Event {
 			continue
 		}
 		ev := Event{At: c.At, Kind: EventServer, Actor: c.Node, Verb: Became(c.Role), rank: 4}
-		if c.Role == facts.Master || c.Role == facts.Leader {
+		if c.Role == topologies.Master || c.Role == topologies.Leader {
 			ev.rank = 2
 		}
 		events = append(events, ev)

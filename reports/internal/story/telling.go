@@ -36,7 +36,10 @@ type telling struct {
 }
 
 func tellingOf(r *facts.Facts, v *checker.Violation) *telling {
-	t := &telling{r: r, v: v, row: rowOf(v.Kind), holds: r.Evidence(v), from: v.From, to: r.Since(v), last: r.LastEvent(v)}
+	t := &telling{r: r, v: v, row: rowOf(v.Kind), holds: r.Evidence(v), from: v.From, to: r.Since(v)}
+	if len(v.Events) > 0 {
+		t.last, _ = r.Event(slices.Max(v.Events))
+	}
 	if before := r.LastGrant(v.Lock, v.From); v.Kind == checker.Stuck && before != nil {
 		t.holds = append(t.holds, before)
 	}
@@ -78,8 +81,8 @@ func Violation(r *facts.Facts, v *checker.Violation) Story {
 	}
 	t.freeing = t.freed()
 	s := Story{Headline: t.headline(), InEffect: joined(" ", t.inEffect(), t.outlasted()), Events: shortened(t.events()), Cures: t.cures(), Look: t.row.Look}
-	switch {
-	case r.Shared(v.Lock):
+	switch kind, _ := r.KindOf(v.Lock); {
+	case kind != "" && kind != history.KindMutex: // several may hold it at the same time
 		s.Look = t.row.SharedLook
 	case t.unextended():
 		s.Look = cmp.Or(t.row.WatchedLook, s.Look)
@@ -379,7 +382,7 @@ func (t *telling) outlasted() string {
 // replicated reports whether the servers have replicas, or it is not known.
 func (t *telling) replicated() bool {
 	nodes := t.r.Run.Topology.Nodes
-	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == facts.Replica })
+	return len(nodes) == 0 || slices.ContainsFunc(nodes, func(n history.Node) bool { return n.Role == topologies.Replica })
 }
 
 // wrongClient reports whether the clock of a client was wrong.

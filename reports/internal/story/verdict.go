@@ -196,7 +196,9 @@ func undecided(r *facts.Facts, missing []string, pending bool) Story {
 	if whole := say.OneLine(r.Run.AbortReason); len([]rune(whole)) > longest {
 		s.Outcome = append(s.Outcome, "In full: "+Stop(whole))
 	}
-	s.Outcome = append(s.Outcome, byAnother(r)...)
+	if violated := r.Counts().String(); violated != "" && r.Run.ClaimLostTo != "" {
+		s.Outcome = append(s.Outcome, fmt.Sprintf("What was recorded has %s, which may be the work of the other run.", violated))
+	}
 	if r.Run.DriverFault != "" {
 		s.Outcome = append(s.Outcome, unanswered(r)...)
 	}
@@ -278,14 +280,6 @@ func halted(r *facts.Facts) string {
 		return ""
 	}
 	return fmt.Sprintf("No client was granted a lock under %s, which left a majority of the %d servers: %s for a lock that no client held failed.", faultNames(under), len(servers), say.Count(asked, "request"))
-}
-
-// byAnother says of a run whose servers another one took over what it shows all the same.
-func byAnother(r *facts.Facts) []string {
-	if violated := r.Counts().String(); violated != "" && r.Run.ClaimLostTo != "" {
-		return []string{fmt.Sprintf("What was recorded has %s, which may be the work of the other run.", violated)}
-	}
-	return nil
 }
 
 // fencingWords say that the resource refused tokens that were out of date: those of the owners of a violation, or,

@@ -123,13 +123,6 @@ func Info(text string) map[string]string {
 	return info
 }
 
-// epoch is the configuration epoch of a node's shard, as the node knows it:
-// each promotion has a higher one.
-func (d *deployment) epoch(ctx context.Context, name string) (string, error) {
-	info, err := d.info(ctx, name)
-	return info["cluster_my_epoch"], err
-}
-
 func (c *cluster) changed(master string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -168,16 +168,8 @@ func uninstrumented(p Parts) map[topologies.Capability]string {
 	return without
 }
 
-// Clock returns a server's clock, or nil.
-func (d *deployment) Clock(server string) topologies.Clock {
-	if d.parts.Instruments == nil {
-		return nil
-	}
-	return d.parts.Instruments(server)
-}
-
-// Disk returns a server's disk, or nil.
-func (d *deployment) Disk(server string) topologies.Disk {
+// Instruments returns a server's clock and disk, or nil.
+func (d *deployment) Instruments(server string) topologies.Instruments {
 	if d.parts.Instruments == nil {
 		return nil
 	}
@@ -346,7 +338,10 @@ func (d *deployment) Watch(ctx context.Context, report func(topologies.Observati
 		}
 		look(name, "role", func() (string, error) { return d.role(ctx, name) })
 		if d.topology.HasSlots() {
-			look(name, "epoch", func() (string, error) { return d.epoch(ctx, name) })
+			look(name, "epoch", func() (string, error) { // of its shard: each promotion has a higher one
+				info, err := d.info(ctx, name)
+				return info["cluster_my_epoch"], err
+			})
 		}
 	}
 	if d.name != nil {

@@ -86,18 +86,27 @@ func (Etcd) Greeting(kind topologies.LinkKind) probe.Greet {
 	return probe.Greet{Request: []byte("GET " + path + " HTTP/1.1\r\nHost: etcd\r\n\r\n")}
 }
 
-// An etcdStatus is what a member says of itself. Its leader is empty for none.
-type etcdStatus struct {
+// An etcdAnswer is what a member answers, whatever it is asked. It has the parts that are read of any answer.
+type etcdAnswer struct {
 	Header struct {
 		MemberID string `json:"member_id"`
-	} `json:"header"`
-	Version   string `json:"version"`
-	Leader    string `json:"leader"`
-	IsLearner bool   `json:"isLearner"`
+		Revision string
+	}
+	ID, TTL, Version, Leader string // the leader is empty for none
+	IsLearner, Succeeded     bool
+	Members, Leases          []struct{ ID string }
+	Kvs                      []etcdPair
+	Responses                []struct {
+		Range struct{ Kvs []etcdPair } `json:"response_range"`
+	}
+	Result struct{ TTL string } // of a stream
 }
 
-func (Etcd) status(ctx context.Context, at Address) (s etcdStatus, err error) {
-	err = call(ctx, direct, at.Listen.String(), "maintenance/status", struct{}{}, &s)
+// An etcdPair is a key with its value.
+type etcdPair struct{ Key, Value []byte }
+
+func (Etcd) status(ctx context.Context, at Address) (etcdAnswer, error) {
+	s, err := call(ctx, direct, at.Listen.String(), "maintenance/status", struct{}{})
 	s.Leader = strings.TrimPrefix(s.Leader, "0") // no number begins with that
 	return s, err
 }
@@ -110,22 +119,17 @@ func (e Etcd) State(ctx context.Context, at Address) (MemberState, error) {
 
 // Serves writes a key, and leaves nothing of it.
 func (Etcd) Serves(ctx context.Context, dial Dialer, announced string) error {
-	key := map[string][]byte{"key": []byte(proofKey)}
-	if err := call(ctx, dial, announced, "kv/put", key, nil); err != nil {
-		return err
+	_, err := call(ctx, dial, announced, "kv/put", etcdKey(proofKey))
+	if err == nil {
+		_, err = call(ctx, dial, announced, "kv/deleterange", etcdKey(proofKey))
 	}
-	return call(ctx, dial, announced, "kv/deleterange", key, nil)
+	return err
 }
 
 // Empty ends all leases, and deletes all keys.
 func (Etcd) Empty(ctx context.Context, at Address) error {
-	type lease struct {
-		ID string
-	}
-	var all struct {
-		Leases []lease `json:"leases"`
-	}
-	if err := call(ctx, direct, at.Listen.String(), "lease/leases", struct{}{}, &all); err != nil {
+	all, err := call(ctx, direct, at.Listen.String(), "lease/leases", struct{}{})
+	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}
 	for _, l := range all.Leases {
@@ -134,7 +138,7 @@ func (Etcd) Empty(ctx context.Context, at Address) error {
 		}
 	}
 	every := map[string][]byte{"key": {0}, "range_end": {0}}
-	if err := call(ctx, direct, at.Listen.String(), "kv/deleterange", every, nil); err != nil {
+	if _, err := call(ctx, direct, at.Listen.String(), "kv/deleterange", every); err != nil {
 		return fmt.Errorf("delete all keys: %w", err)
 	}
 	return nil
@@ -160,12 +164,8 @@ func (e Etcd) Meet(ctx context.Context, at Address) (Introduction, error) {
 	if err := NewEnough(topologies.StoreEtcd, here, i.Version); err != nil {
 		return i, err
 	}
-	var list struct {
-		Members []struct {
-			ID string
-		} `json:"members"`
-	}
-	if err := call(ctx, direct, here, "cluster/member/list", struct{}{}, &list); err != nil {
+	list, err := call(ctx, direct, here, "cluster/member/list", struct{}{})
+	if err != nil {
 		return i, inWords(err)
 	}
 	i.Members = len(list.Members)
@@ -196,14 +196,6 @@ func inWords(err error) error {
 // etcdKey is a key as the JSON gateway has it.
 func etcdKey(key string) map[string]any { return map[string]any{"key": []byte(key)} }
 
-// etcdValues are the keys of a range, or one key.
-type etcdValues struct {
-	Kvs []struct {
-		Key   []byte `json:"key"`
-		Value []byte `json:"value"`
-	} `json:"kvs"`
-}
-
 // etcdClaim is a key with a lease.
 type etcdClaim struct {
 	members []Address
@@ -212,46 +204,35 @@ type etcdClaim struct {
 }
 
 // anyone asks the members in turns until one has answered.
-func (c *etcdClaim) anyone(ctx context.Context, what string, ask, reply any) error {
+func (c *etcdClaim) anyone(ctx context.Context, what string, ask any) (etcdAnswer, error) {
 	var errs []error
 	for _, at := range c.members {
 		asked, cancel := context.WithTimeout(ctx, ClientTimeout)
-		err := call(asked, direct, at.Listen.String(), what, ask, reply)
+		answer, err := call(asked, direct, at.Listen.String(), what, ask)
 		cancel()
 		if err == nil || errors.As(err, new(*answerError)) || ctx.Err() != nil {
-			return err
+			return answer, err
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return etcdAnswer{}, errors.Join(errs...)
 }
 
 // Claim makes a key that ends with its lease, unless there is one.
 func (Etcd) Claim(ctx context.Context, at []Address, owner string, lease time.Duration) (Claim, string, error) {
 	c := &etcdClaim{members: at}
-	var granted struct {
-		ID string
-	}
-	if err := c.anyone(ctx, "lease/grant", map[string]any{"TTL": int(lease.Seconds())}, &granted); err != nil {
+	granted, err := c.anyone(ctx, "lease/grant", map[string]any{"TTL": int(lease.Seconds())})
+	if err != nil {
 		return nil, "", inWords(err)
 	}
 	c.lease = granted.ID
 	put := etcdKey(ClaimKey)
 	put["value"], put["lease"] = []byte(owner), c.lease
-	var reply struct {
-		Header struct {
-			Revision string `json:"revision"`
-		} `json:"header"`
-		Succeeded bool `json:"succeeded"`
-		Responses []struct {
-			Range etcdValues `json:"response_range"`
-		} `json:"responses"`
-	}
-	err := c.anyone(ctx, "kv/txn", map[string]any{
+	reply, err := c.anyone(ctx, "kv/txn", map[string]any{
 		"compare": []any{map[string]any{"key": []byte(ClaimKey), "target": "CREATE", "create_revision": "0"}},
 		"success": []any{map[string]any{"request_put": put}},
 		"failure": []any{map[string]any{"request_range": etcdKey(ClaimKey)}},
-	}, &reply)
+	})
 	c.since = reply.Header.Revision
 	if err == nil && reply.Succeeded {
 		return c, "", nil
@@ -267,8 +248,7 @@ func (Etcd) Claim(ctx context.Context, at []Address, owner string, lease time.Du
 
 // Owner reads the key.
 func (c *etcdClaim) Owner(ctx context.Context, at Address) (string, error) {
-	var found etcdValues
-	err := call(ctx, direct, at.Listen.String(), "kv/range", etcdKey(ClaimKey), &found)
+	found, err := call(ctx, direct, at.Listen.String(), "kv/range", etcdKey(ClaimKey))
 	if err != nil || len(found.Kvs) == 0 {
 		return "", err
 	}
@@ -277,12 +257,8 @@ func (c *etcdClaim) Owner(ctx context.Context, at Address) (string, error) {
 
 // Renew keeps the lease alive.
 func (c *etcdClaim) Renew(ctx context.Context) error {
-	var reply struct {
-		Result struct {
-			TTL string
-		} `json:"result"`
-	}
-	if err := c.anyone(ctx, "lease/keepalive", map[string]string{"ID": c.lease}, &reply); err != nil {
+	reply, err := c.anyone(ctx, "lease/keepalive", map[string]string{"ID": c.lease})
+	if err != nil {
 		return err
 	}
 	if ttl := reply.Result.TTL; ttl == "" || ttl == "0" {
@@ -298,12 +274,12 @@ func (c *etcdClaim) Sweep(ctx context.Context) error {
 		end := []byte(prefix)
 		end[len(end)-1]++
 		newer["range_end"], newer["keys_only"], newer["min_create_revision"] = end, true, c.since
-		var found etcdValues
-		if err := c.anyone(ctx, "kv/range", newer, &found); err != nil {
+		found, err := c.anyone(ctx, "kv/range", newer)
+		if err != nil {
 			return fmt.Errorf("list keys: %w", err)
 		}
 		for _, kv := range found.Kvs {
-			if err := c.anyone(ctx, "kv/deleterange", etcdKey(string(kv.Key)), nil); err != nil {
+			if _, err := c.anyone(ctx, "kv/deleterange", etcdKey(string(kv.Key))); err != nil {
 				return fmt.Errorf("delete a key: %w", err)
 			}
 		}
@@ -313,7 +289,7 @@ func (c *etcdClaim) Sweep(ctx context.Context) error {
 
 // Release ends the lease, and the key with it. One that has ended meanwhile is no longer there.
 func (c *etcdClaim) Release(ctx context.Context) error {
-	err := c.anyone(ctx, "lease/revoke", map[string]string{"ID": c.lease}, nil)
+	_, err := c.anyone(ctx, "lease/revoke", map[string]string{"ID": c.lease})
 	if err != nil && !strings.Contains(err.Error(), "lease not found") {
 		return fmt.Errorf("revoke a lease: %w", err)
 	}
@@ -322,7 +298,7 @@ func (c *etcdClaim) Release(ctx context.Context) error {
 
 // HandOver moves the leadership.
 func (Etcd) HandOver(ctx context.Context, at Address, to string) error {
-	err := call(ctx, direct, at.Listen.String(), "maintenance/transfer-leadership", map[string]string{"targetID": to}, nil)
+	_, err := call(ctx, direct, at.Listen.String(), "maintenance/transfer-leadership", map[string]string{"targetID": to})
 	if err != nil {
 		return fmt.Errorf("move the leadership: %w", err)
 	}
@@ -330,29 +306,27 @@ func (Etcd) HandOver(ctx context.Context, at Address, to string) error {
 }
 
 // call asks the JSON gateway of a member, over a connection of its own.
-func call(ctx context.Context, dial Dialer, at, what string, ask, reply any) error {
+func call(ctx context.Context, dial Dialer, at, what string, ask any) (answer etcdAnswer, err error) {
 	body, _ := json.Marshal(ask) // strings, numbers and bytes
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at+"/v3/"+what, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return answer, err
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}} // and no proxy of the environment's
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer response.Body.Close()
 	read, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
 	if err != nil {
-		return err
+		return answer, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return &answerError{response.Status, string(bytes.TrimSpace(read))}
+		return answer, &answerError{response.Status, string(bytes.TrimSpace(read))}
 	}
-	if reply == nil {
-		return nil
-	}
-	return json.Unmarshal(read, reply)
+	err = json.Unmarshal(read, &answer)
+	return answer, err
 }
 
 // An answerError is an answer of another status than 200.

@@ -18,7 +18,7 @@ func TestWhatPartsAreWithout(t *testing.T) {
 	require.Contains(t, without[topologies.Disks], "local processes alone")
 	require.Len(t, given, 1, "what was given is left alone")
 
-	parts.Instruments = func(string) Instruments { return nil }
+	parts.Instruments = func(string) topologies.Instruments { return nil }
 	require.Equal(t, given, uninstrumented(parts))
 
 	parts.Foreign = true

@@ -30,7 +30,7 @@ type Parts struct {
 	Proxy func(name string) topologies.Proxy
 	// Instruments returns the clock and the disk of a server, or nil for none. Nil: they can't
 	// be interfered with.
-	Instruments func(server string) Instruments
+	Instruments func(server string) topologies.Instruments
 	// Dial returns how clients of a zone dial the addresses that nodes
 	// announce.
 	Dial func(zone string) Dialer
@@ -70,12 +70,6 @@ type Parts struct {
 	// Close frees everything behind the parts, the observers included. It is
 	// called once.
 	Close func() error
-}
-
-// Instruments are what a server sees of the clock and the disk.
-type Instruments interface {
-	topologies.Clock
-	topologies.Disk
 }
 
 // A Node is a server with the address, host:port, that it announces: the one by

@@ -103,8 +103,6 @@ func (o *delayedWriter) Close() error {
 	return nil
 }
 
-func (o *delayedWriter) kill() { o.change(func() { o.dead = true }) }
-
 // tell notifies the keeper of the part whether it was passed on.
 func (p *part) tell(passed bool) {
 	if p.fate.Passed != nil {

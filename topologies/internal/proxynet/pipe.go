@@ -82,7 +82,7 @@ func (p *pipe) abort() {
 	abort(p.client)
 	abort(p.server)
 	for _, o := range p.writers {
-		o.kill()
+		o.change(func() { o.dead = true })
 	}
 }
 

@@ -69,7 +69,11 @@ func makeIn(parent, kind string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	sweep(filepath.Join(parent, prefix+kind+"-*"))
+	// Those that no process holds, of which the reaper was killed as well, as when a whole container is.
+	left, _ := filepath.Glob(filepath.Join(parent, prefix+kind+"-*")) // the pattern is good
+	for _, path := range left {
+		Unheld(path, func() { _ = os.RemoveAll(path) }) // one that another process uses stays
+	}
 	for {
 		path := filepath.Join(parent, prefix+kind+"-"+rand.Text()[:12])
 		f, err := Hold(path, script, path)
@@ -114,15 +118,6 @@ func (f *Folder) lock() (err error) {
 	}
 	_, err = os.Stat(f.Path)
 	return err
-}
-
-// sweep removes folders that no process holds: those of which the reaper was killed
-// as well, as when a whole container is.
-func sweep(pattern string) {
-	left, _ := filepath.Glob(pattern) // the pattern is good
-	for _, path := range left {
-		Unheld(path, func() { _ = os.RemoveAll(path) }) // one that another process uses stays
-	}
 }
 
 // Unheld calls do if there is a folder and no process holds it, which none can meanwhile.
