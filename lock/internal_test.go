@@ -73,7 +73,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	defer c.Close()
 	m := c.Mutex("orders")
 	g := m.grant(Options{Owner: "a", Lease: time.Minute})
-	require.NoError(t, g.withdraw(t.Context(), false))
+	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
 	require.False(t, a.granted)

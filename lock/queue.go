@@ -236,7 +236,7 @@ func (g *grant) waitLocally(
 	g.client.background(func() {
 		if !g.client.queues.pass(&late, t.answer.expires) {
 			g.client.queues.leave(&late)
-			_ = late.withdraw(ctx, false)
+			_ = late.withdraw(ctx)
 		}
 	})
 	return answer{}, false, err

@@ -132,7 +132,7 @@ func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Conte
 	for failures := 0; ; failures++ {
 		err := f(ctx)
 		definite := transport.IsRefusal(err) && !transport.IsPassing(err)
-		if err == nil || definite || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
+		if err == nil || definite || errors.Is(err, ErrNotHeld) || transport.Sleep(ctx, pauseAfter(failures), l.closing) != nil {
 			return err
 		}
 	}
@@ -140,13 +140,6 @@ func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Conte
 
 // pauseAfter is the pause after that many failures in a row and one more.
 func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << min(failures, 6) }
-
-// pause waits after a try that failed, for no longer than left. It returns false if there
-// is to be no other try.
-func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
-	pause := min(pauseAfter(failures), left)
-	return pause > 0 && transport.Sleep(ctx, pause, l.closing) == nil
-}
 
 // send sends a call for a caller, and returns the reply. Close awaits it.
 func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {
