@@ -33,11 +33,11 @@ type grant struct {
 	id        string // the request in leases; that of the identity may be another caller's
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool     // kept alive by the watchdog until its end
-	waits     bool     // if it is refused at first
-	place     int64    // in a queue, as the server said
-	displaced bool     // it was lost once, and given back
-	refused   refused  // when the server last did
+	watched   bool    // kept alive by the watchdog until its end
+	waits     bool    // if it is refused at first
+	place     int64   // in a queue, as the server said
+	displaced bool    // it was lost once, and given back
+	refused   refused // when the server last did
 	ticket    string  // that it may have drawn
 	left      bool    // something of it may be on the server, though it isn't granted,
 	taken     bool    // since it was granted, and doesn't count
@@ -214,7 +214,10 @@ func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration)
 	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
 	if g.handsOver() {
 		p.channel = c.inbox
-		p.waiter = c.wakeups.Attend(c.inbox, g.request) // a message may come right behind the refusal
+		if c.wakeups.Listens(c.inbox) {
+			p.waiter = c.wakeups.Join(c.inbox, g.request) // a message may come right behind the refusal,
+			<-p.waiter.Wake                               // and none before
+		}
 	}
 	granted, err := c.wait(ctx, p, func(ctx context.Context, message string) (bool, time.Duration, error) {
 		if h, ok := g.handed(message); ok {

@@ -61,7 +61,8 @@ func (u *Wakeups) Join(channel, request string) *Waiter {
 		t = &topic{}
 		u.topics[channel] = t
 	}
-	w := t.add(channel, request)
+	w := &Waiter{channel: channel, request: request, Wake: make(chan string, 1)}
+	t.waiters = append(t.waiters, w)
 	if t.confirmed {
 		w.wake("")
 	}
@@ -72,23 +73,6 @@ func (u *Wakeups) Join(channel, request string) *Waiter {
 		u.running = u.spawn(u.run)
 	}
 	return w
-}
-
-func (t *topic) add(channel, request string) *Waiter {
-	w := &Waiter{channel: channel, request: request, Wake: make(chan string, 1)}
-	t.waiters = append(t.waiters, w)
-	return w
-}
-
-// Attend adds a waiter that hasn't asked yet, and so has missed nothing. It
-// returns nil if the channel isn't subscribed to.
-func (u *Wakeups) Attend(channel, request string) *Waiter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if t := u.topics[channel]; t != nil && t.confirmed {
-		return t.add(channel, request)
-	}
-	return nil
 }
 
 // Listens reports whether a channel is subscribed to, as far as is known.
