@@ -9,13 +9,9 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-const (
-	// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
-	// below the 30s in which Kubernetes ends a process.
-	closeLimit = 10 * time.Second
-	// maxReleases is how many holds are released at a time.
-	maxReleases = 16
-)
+// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
+// below the 30s in which Kubernetes ends a process.
+const closeLimit = 10 * time.Second
 
 // A taskGroup has the goroutines and the holds of a client, between its making and its end.
 type taskGroup struct {
@@ -52,11 +48,8 @@ func (l *taskGroup) Shutdown(ctx context.Context) error {
 	err := l.awaitTasks(ctx) // after which every hold is known
 	var mu sync.Mutex
 	var releases sync.WaitGroup
-	slots := make(chan struct{}, maxReleases)
 	for h := range l.held.Range {
-		slots <- struct{}{}
 		releases.Go(func() {
-			defer func() { <-slots }()
 			if e := h.(*Hold).Release(ctx); e != nil && !errors.Is(e, ErrNotHeld) { //nolint:forcetypeassert // see taskGroup
 				mu.Lock()
 				defer mu.Unlock()
@@ -70,12 +63,10 @@ func (l *taskGroup) Shutdown(ctx context.Context) error {
 
 // awaitTasks waits until all tasks have ended, or the context has.
 func (l *taskGroup) awaitTasks(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	err := l.await(ctx, nil, func() error {
 		l.tasks.Wait()
-	}()
-	_, _, err := transport.Await(ctx, ended, Forever, nil)
+		return nil
+	})
 	return wrap(err, "await the requests in flight")
 }
 
