@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -223,21 +222,17 @@ func (g *grant) waitLocally(
 		}
 		t = <-w
 	}
-	switch {
-	case !t.answer.granted: // with an error, the turn goes to the next
+	if !t.answer.granted { // with an error, the turn goes to the next
 		return answer{}, true, err
-	case (err == nil || errors.Is(err, ErrNotAcquired)) && time.Now().Before(t.answer.expires):
-		g.identity = t.identity
+	}
+	mine := *g
+	mine.identity = t.identity
+	if time.Now().Before(t.answer.expires) {
+		*g = mine
 		return t.answer, false, nil
 	}
-	// It is passed on, or released. Where it was over before this caller saw it, that one asks the server by itself.
-	late := *g
-	late.identity = t.identity
-	g.client.background(func() {
-		if !g.client.queues.pass(&late, t.answer.expires) {
-			g.client.queues.leave(&late)
-			_ = late.withdraw(ctx)
-		}
-	})
+	// It was over before this caller saw it, which asks the server by itself.
+	g.client.queues.leave(&mine)
+	g.client.background(func() { _ = mine.withdraw(ctx) })
 	return answer{}, false, err
 }
