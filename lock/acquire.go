@@ -211,7 +211,10 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 // askOn asks until the lock is granted or the wait is over.
 func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) (a answer, waited bool, err error) {
 	c := g.client
-	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
+	p := &pending{poll: maxPoll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
+	if g.kind.queued {
+		p.poll = min(p.poll, c.config.Heartbeat/3)
+	}
 	if g.handsOver() {
 		p.channel = c.inbox
 		if c.wakeups.Listens(c.inbox) {

@@ -29,7 +29,7 @@ func hashed(key string) string {
 
 // all are the keys that a lock may have.
 func all(k keys) []string {
-	return slices.Concat([]string{k.lock, k.mark("r"), k.token()}, k.queue("r"), k.semaphore("r"))
+	return slices.Concat([]string{k.lock, k.mark("r"), k.of("token")}, k.queue("r"), k.semaphore("r"))
 }
 
 func TestKeysShareASlot(t *testing.T) {

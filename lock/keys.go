@@ -64,12 +64,6 @@ func (k keys) of(part string) string { return k.part + part + k.end }
 // withdrawn.
 func (k keys) mark(request string) string { return k.part + "released:" + request + k.end }
 
-// tickets is the queue of those who are handed the lock.
-func (k keys) tickets() string { return k.of("tickets") }
-
-// token is the key that remembers the last fencing token.
-func (k keys) token() string { return k.of("token") }
-
 // hasTag reports whether Redis finds a hash tag in a key: something between the
 // first "{" and the first "}" after it.
 func hasTag(key string) bool {

@@ -35,7 +35,7 @@ func tickets(t *testing.T, rdb *redis.Client, n int64) {
 
 func drawn(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()
-	all, err := rdb.ZRange(t.Context(), keysOf("lock", "orders").tickets(), 0, -1).Result()
+	all, err := rdb.ZRange(t.Context(), keysOf("lock", "orders").of("tickets"), 0, -1).Result()
 	require.NoError(t, err)
 	n := int64(0)
 	for _, ticket := range all {

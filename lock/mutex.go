@@ -53,7 +53,7 @@ func extendOne(g *grant, d time.Duration) transport.Call {
 
 // plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
 func (k keys) plain(request string) []string {
-	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
+	return []string{k.lock, k.mark(request), k.of("tickets"), k.of("token")}
 }
 
 // mark is what a release leaves for copies of the request to acquire, as release.lua says: nothing where there can't be one.

@@ -96,23 +96,15 @@ func (l *taskGroup) enter() bool {
 	return !l.closed
 }
 
-// spawn runs f in a goroutine that Close awaits; false if it is too late.
-func (l *taskGroup) spawn(f func()) bool {
-	if !l.enter() {
-		return false
-	}
-	go func() {
-		defer l.tasks.Done()
-		f()
-	}()
-	return true
-}
-
 // background runs f in a goroutine that Close awaits, unless Close was called before.
 func (l *taskGroup) background(f func()) {
-	if !l.spawn(f) {
-		go f()
-	}
+	awaited := l.enter()
+	go func() {
+		if awaited {
+			defer l.tasks.Done()
+		}
+		f()
+	}()
 }
 
 // retryForAWhile repeats f, with growing pauses, until a service has answered, and not that it can't
