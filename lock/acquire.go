@@ -38,6 +38,8 @@ type grant struct {
 	place     int64   // in a queue, as the server said
 	displaced bool    // it was lost once, and given back
 	refused   refused // when the server last did
+	waited    bool    // it was not granted at once
+	answer    answer  // that granted it
 	ticket    string  // that it may have drawn
 	left      bool    // something of it may be on the server, though it isn't granted,
 	taken     bool    // since it was granted, and doesn't count
@@ -91,15 +93,15 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	}
 	defer c.tasks.Done()
 	begin := time.Now()
-	g, a, waited, err := o.ask(ctx, opt, begin)
-	if waited {
-		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
+	g, err := o.ask(ctx, opt, begin)
+	if g.waited {
+		c.tell(ctx, Waited, g.leased(), time.Since(begin), err)
 	}
 	if err != nil {
-		c.tell(ctx, endOf(err), g.leased(a), time.Since(begin), err)
+		c.tell(ctx, endOf(err), g.leased(), time.Since(begin), err)
 		return nil, err
 	}
-	return g.makeHold(ctx, a, begin), nil
+	return g.makeHold(ctx, begin), nil
 }
 
 // grant is a new request with those options.
@@ -118,45 +120,42 @@ func (o *object) grant(opt Options) *grant {
 
 // ask makes a request, and waits with it until the time after begin is over for which the options say so. Without an
 // error the lock is granted.
-func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
+func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, err error) {
 	g = o.grant(opt)
 	c := o.client
 	if !c.enter() { // until what is to be undone is a task of its own
-		return g, answer{}, false, ErrClosed
+		return g, ErrClosed
 	}
 	defer c.tasks.Done()
 	asks, ended := false, false
 	defer func() { // also where a hook of the Redis client panics: the caller may recover, and the lock must not stay behind
 		if asks {
-			c.queues.asked(g, ended && err == nil, waited)
+			c.queues.asked(g, ended && err == nil)
 		}
 		if !ended || err != nil && (g.left || g.late) {
 			g.withdrawLater(ctx, c.tasks.Go)
 		}
 	}()
-	a, err = g.askFirst(ctx)
+	err = g.askFirst(ctx)
 	ctx, cancel := bounded(ctx, begin, opt.Wait)
 	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
 	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
-	if err == nil && !a.granted && g.waits && g.shares() && !g.copied {
+	if err == nil && !g.answer.granted && g.waits && g.shares() && !g.copied {
 		if w := c.queues.join(g.queueKey()); w == nil {
 			asks = true
 		} else {
-			waited = true
-			a, asks, err = g.waitLocally(ctx, w, begin, opt.Wait)
+			asks, err = g.waitLocally(ctx, w, begin, opt.Wait)
 		}
 	}
-	if err == nil && !a.granted {
-		var on bool
-		a, on, err = g.askOn(ctx, begin, opt.Wait)
-		waited = waited || on
+	if err == nil && !g.answer.granted {
+		err = g.askOn(ctx, begin, opt.Wait)
 	}
 	if g.left && endOf(err) == Refused {
 		err = g.undo(ctx, err)
 	}
 	ended = true
-	return g, a, waited, refusal(unanswered(ctx, err))
+	return g, refusal(unanswered(ctx, err))
 }
 
 // bounded is a context that ends a while after the end of a wait, in which a request that is in flight then is answered.
@@ -186,10 +185,10 @@ var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} 
 // askFirst asks for a plain lock by one command, sent by the caller's goroutine: row uncontended-1 of docs/benchmarks.md
 // falls by a tenth without this. It grants a lock that is free, and so without a ticket, but for one whose lease ran
 // out. A refusal says nothing: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
-func (g *grant) askFirst(ctx context.Context) (answer, error) {
+func (g *grant) askFirst(ctx context.Context) error {
 	c := g.client
 	if !g.kind.usesMutexScripts || g.kind.fenced || c.isContended(g.name).Load() {
-		return answer{}, nil
+		return nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
 	s.Acked, s.Inline = true, shortTimeout
@@ -198,18 +197,18 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 	a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 	switch {
 	case r.Err == nil && r.Value == "OK" && time.Now().Before(a.expires): // and not a refusal of which a hook or a proxy made something else
-		return a, nil
+		g.answer = a
 	case r.Copies, r.Err == nil && r.Value != nil: // or it was granted too late
 		g.copied, g.late = true, true
 		if !g.waits && c.transport.Final(r.Err) {
-			return answer{}, r.Err
+			return r.Err
 		}
 	}
-	return answer{}, nil
+	return nil
 }
 
 // askOn asks until the lock is granted or the wait is over.
-func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) (a answer, waited bool, err error) {
+func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) error {
 	c := g.client
 	p := &pending{poll: maxPoll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
 	if g.kind.queued {
@@ -223,13 +222,12 @@ func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration)
 		}
 	}
 	granted, err := c.wait(ctx, p, func(ctx context.Context, message string) (bool, time.Duration, error) {
-		if h, ok := g.handed(message); ok {
-			a = h
-			return true, 0, nil
-		}
+		a, ok := g.handed(message)
 		var err error
-		a, err = g.try(ctx)
-		if a.granted && !p.waited {
+		if !ok {
+			a, err = g.try(ctx)
+		}
+		if g.answer = a; a.granted && !p.waited {
 			c.isContended(g.name).Store(false)
 		}
 		return a.granted, a.ttl, err
@@ -237,7 +235,8 @@ func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration)
 	if err == nil && !granted {
 		err = ErrNotAcquired
 	}
-	return a, p.waited && g.waits, err
+	g.waited = g.waited || p.waited && g.waits
+	return err
 }
 
 // try asks once. What it leaves on a server where it wasn't granted, for longer than the lease, [grant.left] says.
@@ -353,7 +352,8 @@ func outcomeOf(reply any) (numbers [4]int64, err error) {
 }
 
 // leased is the grant as plain data.
-func (g *grant) leased(a answer) Lease {
+func (g *grant) leased() Lease {
+	a := g.answer
 	place, length, owner := g.place, g.lease, g.owner
 	if g.displaced {
 		place = 0
@@ -370,12 +370,12 @@ func (g *grant) leased(a answer) Lease {
 	}
 }
 
-func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
-	h := newHold(g.leased(a), g)
+func (g *grant) makeHold(ctx context.Context, begin time.Time) *Hold {
+	h := newHold(g.leased(), g)
 	h.client = g.client
 	switch {
 	case !g.watched:
-	case a.handed && g.lease > handedLease:
+	case g.answer.handed && g.lease > handedLease:
 		h.watch = newWatch(g.lease, handedLease/4, handedPeriod)
 	default:
 		h.watch = newWatch(g.lease, g.lease/3, g.lease/3)

@@ -211,9 +211,9 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	redistest.Await(t, "its turn", func() bool { return len(first) == 1 })
 	turn := <-first
 	first <- turn
-	_, asks, _ := g.waitLocally(ctx, first, time.Now(), time.Minute)
+	asks, _ := g.waitLocally(ctx, first, time.Now(), time.Minute)
 	require.True(t, asks)
-	c.queues.asked(g, false, true)
+	c.queues.asked(g, false)
 	next := <-waits
 	require.True(t, next != nil)
 	require.NoError(t, next.Release(t.Context()))

@@ -130,7 +130,7 @@ func (q *localQueue) give(t localTurn) {
 
 // asked ends the request of a caller to the server. If it was granted, a batch
 // begins, unless it was granted at once and no caller waits.
-func (s *localQueues) asked(g *grant, granted, waited bool) {
+func (s *localQueues) asked(g *grant, granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := g.queueKey()
@@ -139,7 +139,7 @@ func (s *localQueues) asked(g *grant, granted, waited bool) {
 	switch {
 	case !granted:
 		s.next(key, q)
-	case !waited && len(q.waiters) == 0:
+	case !g.waited && len(q.waiters) == 0:
 		delete(s.of, key)
 	default:
 		q.holder, q.ends, q.timed = g.request, time.Now().Add(batchTime), false
@@ -214,25 +214,26 @@ func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
 	ctx context.Context, w localWaiter, begin time.Time, limit time.Duration,
-) (a answer, asks bool, failed error) {
+) (asks bool, failed error) {
+	g.waited = true
 	t, came, err := transport.Await(ctx, w, remaining(begin, limit), g.client.closing)
 	if !came {
 		if err = cmp.Or(err, ErrNotAcquired); g.client.queues.withdraw(g.queueKey(), w) {
-			return answer{}, false, err
+			return false, err
 		}
 		t = <-w
 	}
 	if !t.answer.granted { // with an error, the turn goes to the next
-		return answer{}, true, err
+		return true, err
 	}
 	mine := *g
-	mine.identity = t.identity
+	mine.identity, mine.answer = t.identity, t.answer
 	if time.Now().Before(t.answer.expires) {
 		*g = mine
-		return t.answer, false, nil
+		return false, nil
 	}
 	// It was over before this caller saw it, which asks the server by itself.
 	g.client.queues.leave(&mine)
 	g.client.background(func() { _ = mine.withdraw(ctx) })
-	return answer{}, false, err
+	return false, err
 }

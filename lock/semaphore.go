@@ -218,8 +218,8 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
-	_, a, _, err := o.ask(ctx, opt, time.Now())
-	return a.holds, err
+	g, err := o.ask(ctx, opt, time.Now())
+	return g.answer.holds, err
 }
 
 // Release gives n permits back. Who gives them back need not have taken them, but
