@@ -48,12 +48,11 @@ type queueKey struct {
 	watched bool
 }
 
-// localQueue is the queue for one lock. It is there while a caller waits in it or
-// asks the server, and while a grant that callers contended for is held.
+// localQueue is the queue for one lock. It is there while a caller asks the server, and while a grant that callers
+// contended for may be passed on.
 type localQueue struct {
 	waiters []localWaiter // in the order of arrival
-	asking  bool          // a caller asks the server
-	holder  string        // the request that the server granted, and that may be passed on
+	holder  string        // the request that the server granted, and that may be passed on; "" while a caller asks
 	ends    time.Time     // when that may be done no longer, and the first waiter asks the server,
 	timed   bool          // which a timer has it do
 }
@@ -82,11 +81,7 @@ func (s *localQueues) join(key queueKey) localWaiter {
 	defer s.mu.Unlock()
 	q := s.of[key]
 	if q == nil {
-		q = &localQueue{}
-		s.of[key] = q
-	}
-	if !q.asking && len(q.waiters) == 0 && !time.Now().Before(q.ends) {
-		q.asking = true
+		s.of[key] = &localQueue{}
 		return nil
 	}
 	w := make(localWaiter, 1)
@@ -106,18 +101,17 @@ func (s *localQueues) watch(key queueKey, q *localQueue) {
 	time.AfterFunc(time.Until(q.ends), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.of[key] == q && !q.asking && q.holder == request {
+		if s.of[key] == q && q.holder == request {
 			s.next(key, q)
 		}
 	})
 }
 
-// next has the first waiter ask the server. A queue that is of no use ends.
+// next has the first waiter ask the server. A queue without one ends.
 func (s *localQueues) next(key queueKey, q *localQueue) {
-	if len(q.waiters) > 0 {
-		q.asking = true
+	if q.holder = ""; len(q.waiters) > 0 {
 		q.give(localTurn{})
-	} else if q.holder == "" {
+	} else {
 		delete(s.of, key)
 	}
 }
@@ -134,16 +128,11 @@ func (s *localQueues) asked(g *grant, granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := g.queueKey()
-	q := s.of[key]
-	q.asking = false
-	switch {
-	case !granted:
-		s.next(key, q)
-	case !g.waited && len(q.waiters) == 0:
-		delete(s.of, key)
-	default:
+	if q := s.of[key]; granted && (g.waited || len(q.waiters) > 0) {
 		q.holder, q.ends, q.timed = g.request, time.Now().Add(batchTime), false
 		s.watch(key, q)
+	} else {
+		s.next(key, q)
 	}
 }
 
@@ -156,7 +145,7 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[g.queueKey()]
-	if q == nil || q.asking || q.holder != g.request || len(q.waiters) == 0 {
+	if q == nil || q.holder != g.request || len(q.waiters) == 0 {
 		return false
 	}
 	now := time.Now() // no sooner: the process may have stood still
@@ -191,10 +180,7 @@ func (s *localQueues) leave(g *grant) {
 	defer s.mu.Unlock()
 	key := g.queueKey()
 	if q := s.of[key]; q != nil && q.holder == g.request {
-		q.holder, q.ends = "", time.Time{}
-		if !q.asking {
-			s.next(key, q)
-		}
+		s.next(key, q)
 	}
 }
 
