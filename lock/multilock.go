@@ -126,7 +126,7 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 		b := &bundle{}
 		err := m.take(ctx, o, begin, b)
 		if err == nil {
-			return b.hold(m.name, o), nil
+			return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
 		}
 		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
 			if endOf(err) == Refused { // which isn't the whole truth
@@ -198,7 +198,7 @@ func (b *bundle) ask(ctx context.Context, member Member, o Options) (*Hold, erro
 	if o.Lease == 0 {
 		for _, h := range b.holds {
 			var cancel context.CancelFunc
-			asking, cancel = h.Context(asking)
+			asking, cancel = h.Context(asking) //nolint:fatcontext // it ends with the first of them
 			defer cancel()
 		}
 	}
