@@ -31,20 +31,23 @@ type grant struct {
 	identity
 
 	id        string // the request in leases; that of the identity may be another caller's
-	named     string // the owner in leases
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool     // kept alive by the watchdog until its end
-	waits     bool     // if it is refused at first
-	place     int64    // in a queue, as the server said
-	displaced bool     // it was lost once, and given back
-	refused   refused  // when the server last did
-	pending   *pending // its wait
-	tried     bool     // to release it while it was held, and the answer is lost
-	changed   bool     // the server was asked to release or to extend it
-	late      bool     // copies of its first request may come, which know no mark
-	round     *round   // of a Redlock, the last one,
-	doubt     error    // and why one before may have left something
+	watched   bool    // kept alive by the watchdog until its end
+	waits     bool    // if it is refused at first
+	place     int64   // in a queue, as the server said
+	displaced bool    // it was lost once, and given back
+	refused   refused // when the server last did
+	waited    bool    // it was not granted at once
+	answer    answer  // that granted it
+	ticket    string  // that it may have drawn
+	left      bool    // something of it may be on the server, though it isn't granted,
+	taken     bool    // since it was granted, and doesn't count
+	late      bool    // copies of its first request may come, which know no mark
+	tried     bool    // to release it while it was held, and the answer is lost
+	changed   bool    // the server was asked to release or to extend it
+	round     *round  // of a Redlock, the last one,
+	doubt     error   // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -90,76 +93,69 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 	}
 	defer c.tasks.Done()
 	begin := time.Now()
-	g, a, waited, err := o.ask(ctx, opt, begin)
-	if waited {
-		c.tell(ctx, Waited, g.leased(a), time.Since(begin), err)
+	g, err := o.ask(ctx, opt, begin)
+	if g.waited {
+		c.tell(ctx, Waited, g.leased(), time.Since(begin), err)
 	}
 	if err != nil {
-		c.tell(ctx, endOf(err), g.leased(a), time.Since(begin), err)
+		c.tell(ctx, endOf(err), g.leased(), time.Since(begin), err)
 		return nil, err
 	}
-	return g.makeHold(ctx, a, begin), nil
+	return g.makeHold(ctx, begin), nil
 }
 
 // grant is a new request with those options.
 func (o *object) grant(opt Options) *grant {
 	g := &grant{
-		object: *o, identity: identity{request: rand.Text(), owner: opt.Owner}, named: opt.Owner,
+		object: *o, identity: identity{request: rand.Text(), owner: opt.Owner},
 		lease:   cmp.Or(opt.Lease, o.client.config.Watchdog),
 		watched: opt.Lease == 0, waits: opt.Wait > 0, anonymous: opt.Owner == "",
 	}
 	g.id = g.request
 	if g.anonymous {
 		g.owner = g.request + "o" // and not the request, which others may be told
-		g.named = g.owner
-		if g.shares() {
-			g.named = g.id // the grant may be passed on, whose owner another caller has been
-		}
 	}
 	return g
 }
 
 // ask makes a request, and waits with it until the time after begin is over for which the options say so. Without an
 // error the lock is granted.
-func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, a answer, waited bool, err error) {
+func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *grant, err error) {
 	g = o.grant(opt)
 	c := o.client
 	if !c.enter() { // until what is to be undone is a task of its own
-		return g, answer{}, false, ErrClosed
+		return g, ErrClosed
 	}
 	defer c.tasks.Done()
-	asks := false
-	defer func() {
-		panicked := recover() // a hook of the Redis client: the caller may recover, and the lock must not stay behind
+	asks, ended := false, false
+	defer func() { // also where a hook of the Redis client panics: the caller may recover, and the lock must not stay behind
 		if asks {
-			c.queues.asked(g, err == nil && panicked == nil, waited)
+			c.queues.asked(g, ended && err == nil)
 		}
-		if panicked != nil || err != nil && g.late {
-			g.withdrawLater(ctx, g.client.tasks.Go)
-		}
-		if panicked != nil {
-			panic(panicked)
+		if !ended || err != nil && (g.left || g.late) {
+			g.withdrawLater(ctx, c.tasks.Go)
 		}
 	}()
-	a, err = g.askFirst(ctx)
+	err = g.askFirst(ctx)
 	ctx, cancel := bounded(ctx, begin, opt.Wait)
 	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
 	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
-	if err == nil && !a.granted && g.waits && g.shares() && !g.copied {
+	if err == nil && !g.answer.granted && g.waits && g.shares() && !g.copied {
 		if w := c.queues.join(g.queueKey()); w == nil {
 			asks = true
 		} else {
-			waited = true
-			a, asks, err = g.waitLocally(ctx, w, begin, opt.Wait)
+			asks, err = g.waitLocally(ctx, w, begin, opt.Wait)
 		}
 	}
-	if err == nil && !a.granted {
-		var on bool
-		a, on, err = g.askOn(ctx, begin, opt.Wait)
-		waited = waited || on
+	if err == nil && !g.answer.granted {
+		err = g.askOn(ctx, begin, opt.Wait)
 	}
-	return g, a, waited, refusal(unanswered(ctx, err))
+	if g.left && endOf(err) == Refused {
+		err = g.undo(ctx, err)
+	}
+	ended = true
+	return g, refusal(unanswered(ctx, err))
 }
 
 // bounded is a context that ends a while after the end of a wait, in which a request that is in flight then is answered.
@@ -189,10 +185,10 @@ var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} 
 // askFirst asks for a plain lock by one command, sent by the caller's goroutine: row uncontended-1 of docs/benchmarks.md
 // falls by a tenth without this. It grants a lock that is free, and so without a ticket, but for one whose lease ran
 // out. A refusal says nothing: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
-func (g *grant) askFirst(ctx context.Context) (answer, error) {
+func (g *grant) askFirst(ctx context.Context) error {
 	c := g.client
 	if !g.kind.usesMutexScripts || g.kind.fenced || c.isContended(g.name).Load() {
-		return answer{}, nil
+		return nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
 	s.Acked, s.Inline = true, shortTimeout
@@ -201,71 +197,61 @@ func (g *grant) askFirst(ctx context.Context) (answer, error) {
 	a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 	switch {
 	case r.Err == nil && r.Value == "OK" && time.Now().Before(a.expires): // and not a refusal of which a hook or a proxy made something else
-		return a, nil
+		g.answer = a
 	case r.Copies, r.Err == nil && r.Value != nil: // or it was granted too late
 		g.copied, g.late = true, true
 		if !g.waits && c.transport.Final(r.Err) {
-			return answer{}, r.Err
+			return r.Err
 		}
 	}
-	return answer{}, nil
+	return nil
 }
 
 // askOn asks until the lock is granted or the wait is over.
-func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) (a answer, waited bool, err error) {
+func (g *grant) askOn(ctx context.Context, begin time.Time, limit time.Duration) error {
 	c := g.client
-	p := &pending{poll: g.kind.poll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
-	if g.pending = p; g.handsOver() {
+	p := &pending{poll: maxPoll, spin: g.kind.spin, begin: begin, limit: limit, channel: g.keys.channel, request: g.request}
+	if g.kind.queued {
+		p.poll = min(p.poll, c.config.Heartbeat/3)
+	}
+	if g.handsOver() {
 		p.channel = c.inbox
-		p.waiter = c.wakeups.Attend(c.inbox, g.request) // a message may come right behind the refusal
+		if c.wakeups.Listens(c.inbox) {
+			p.waiter = c.wakeups.Join(c.inbox, g.request) // a message may come right behind the refusal,
+			<-p.waiter.Wake                               // and none before
+		}
 	}
 	granted, err := c.wait(ctx, p, func(ctx context.Context, message string) (bool, time.Duration, error) {
-		if h, ok := g.handed(message); ok {
-			a = h
-			return true, 0, nil
-		}
+		a, ok := g.handed(message)
 		var err error
-		a, err = g.try(ctx)
-		if a.granted && !p.waited {
+		if !ok {
+			a, err = g.try(ctx)
+		}
+		if g.answer = a; a.granted && !p.waited {
 			c.isContended(g.name).Store(false)
 		}
 		return a.granted, a.ttl, err
 	})
-	waited = p.waited && g.waits
-	left := p.waited && (g.queued() || g.copied) // something of it may have reached the server
-	switch {
-	case granted:
-		return a, waited, nil
-	case g.kind.redlock != nil: // each round takes back what it was granted
-		return answer{}, waited, err
-	case errors.As(err, &again{}):
-		if left {
-			g.withdrawLater(ctx, g.client.tasks.Go)
-		}
-	case err == nil && left:
-		err = g.undo(ctx, false, ErrNotAcquired, errors.New("the wait is over"))
-	case err == nil:
+	if err == nil && !granted {
 		err = ErrNotAcquired
-	case left && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotAcquired)):
-		err = g.undo(ctx, false, err, err)
-	default: // of a request, which is being undone already
 	}
-	return answer{}, waited, err
+	g.waited = g.waited || p.waited && g.waits
+	return err
 }
 
-// try asks once. Whatever it returns but a grant, or a failure that the wait outlives,
-// leaves nothing behind that outlives the lease: an unknown outcome is undone in the
-// background.
+// try asks once. What it leaves on a server where it wasn't granted, for longer than the lease, [grant.left] says.
 func (g *grant) try(ctx context.Context) (answer, error) {
 	if g.kind.redlock != nil {
 		return g.askServers(ctx)
 	}
 	c := g.client
+	g.draw()
 	s := g.kind.acquire(g)
 	s.Abort, s.Acked, s.Inline = c.closing, true, shortTimeout
 	sent := time.Now()
 	r := c.send(ctx, s)
 	g.copied = g.copied || r.Copies
+	g.left = g.left || g.copied
 	numbers, err := [4]int64{}, r.Err
 	if c.noteDenied(ctx, r.Value); err == nil {
 		numbers, err = outcomeOf(r.Value)
@@ -275,60 +261,51 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 		g.displaced = g.displaced || g.place != 0 // it may have been granted unheard, and have lost its place since
 		return answer{}, again{err}
 	case err != nil:
-		if r.Sent {
-			g.withdrawLater(ctx, g.client.tasks.Go)
-		}
+		g.left = g.left || r.Sent
 		return answer{}, err
 	}
 	g.displaced = g.displaced || g.kind.queued && numbers[3] == 1
 	switch {
 	case numbers[0] < 0: // waiting doesn't help
-		err = fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
-		if g.copied {
-			err = g.undo(ctx, false, err, errors.New("a copy of the request may be on its way"))
-		}
-		return answer{}, err
+		return answer{}, fmt.Errorf("%w: %w", ErrNotAcquired, g.kind.denied)
 	case numbers[0] == 0:
 		c.isContended(g.name).Store(true)
+		g.left = g.left || g.waits && g.kind.queued || g.ticket != ""
 		g.place, g.refused = numbers[2], refused{sent, numbers[3]}
 		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
 	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}
 	switch {
 	case r.Unacked != nil:
-		return answer{}, g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotReplicated, r.Unacked), r.Unacked)
+		err = fmt.Errorf("%w: %w", ErrNotReplicated, r.Unacked)
 	case !time.Now().Before(a.expires):
-		late := fmt.Errorf("granted when the lease of %v was over already", g.lease)
-		return answer{}, g.undo(ctx, true, fmt.Errorf("%w: %w", ErrNotAcquired, late), late)
+		err = fmt.Errorf("%w: granted when the lease of %v was over already", ErrNotAcquired, g.lease)
+	default:
+		return a, nil
 	}
-	return a, nil
+	g.left, g.taken = true, true
+	return answer{}, err
 }
-
-// queued reports whether a refused request may have left something in a queue.
-func (g *grant) queued() bool { return g.waits && g.kind.queued || g.drawn() != "" }
 
 // errForgotten says that a server which was to take permits back found none.
 var errForgotten = errors.New("the server has forgotten the request: its permits may still be taken")
 
-// undo takes back a grant that doesn't count, or a place in a queue. It returns the first
-// error if that is confirmed, and the second one if it isn't.
-func (g *grant) undo(ctx context.Context, granted bool, undone, reason error) error {
-	if err := ctx.Err(); err != nil {
-		g.withdrawLater(ctx, g.client.tasks.Go)
-		if errors.Is(reason, err) {
-			return reason
-		}
-		return fmt.Errorf("%w: %w", reason, err)
+// undo takes back what is left of a request, and returns why it was refused once that is confirmed. Else it may have the lock.
+func (g *grant) undo(ctx context.Context, refused error) error {
+	err := ctx.Err()
+	if err == nil {
+		g.left = false
+		err = g.client.await(ctx, nil, func() error { return g.withdraw(ctx) })
 	}
-	if err := g.client.await(ctx, nil, func() error { return g.withdraw(ctx, granted) }); err != nil {
-		return fmt.Errorf("%w; take the grant back: %w", reason, err)
+	if err != nil {
+		return fmt.Errorf("%s; take the grant back: %w", refused.Error(), err)
 	}
-	return undone
+	return refused
 }
 
-// withdraw makes sure that nothing is left of the request, even if it is still on its way; granted says that it was
-// granted. It outlives ctx, and tries for a bounded time.
-func (g *grant) withdraw(ctx context.Context, granted bool) error {
+// withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries
+// for a bounded time.
+func (g *grant) withdraw(ctx context.Context) error {
 	if g.round != nil { // which has taken it back
 		return nil
 	}
@@ -338,25 +315,21 @@ func (g *grant) withdraw(ctx context.Context, granted bool) error {
 		released = g.client.isReleased(ctx, r.Value)
 		return r.Err
 	})
-	if err == nil && granted && !released && g.kind.hasNoLease {
+	if err == nil && g.taken && !released && g.kind.hasNoLease {
 		err = errForgotten
 	}
 	return err
 }
 
 // withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
-// the grant is asked for, that is a task, which Close awaits also where it was called before.
+// the grant is asked for, that is a task, which Close awaits also where it was called before. It looks at nothing that an
+// extension or a release may be changing: the hold may be lost while one is under way.
 func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
-	// And nothing that an extension or a release may be changing: the hold may be lost while one is under way.
-	same := grant{
-		object: g.object, identity: identity{request: g.request, owner: g.owner, copied: g.copied},
-		lease: g.lease, watched: g.watched, waits: g.waits, pending: g.pending, round: g.round, late: g.late,
-	}
 	run(func() {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
 		for _, pause := range copiesComeLate {
-			closed := transport.Sleep(context.WithoutCancel(ctx), pause, same.client.closing)
-			if _ = same.withdraw(ctx, false); closed != nil || !same.late {
+			closed := transport.Sleep(context.WithoutCancel(ctx), pause, g.client.closing)
+			if _ = g.withdraw(ctx); closed != nil || !g.late {
 				return
 			}
 		}
@@ -379,26 +352,30 @@ func outcomeOf(reply any) (numbers [4]int64, err error) {
 }
 
 // leased is the grant as plain data.
-func (g *grant) leased(a answer) Lease {
-	place, length := g.place, g.lease
+func (g *grant) leased() Lease {
+	a := g.answer
+	place, length, owner := g.place, g.lease, g.owner
 	if g.displaced {
 		place = 0
 	}
 	if a.handed && g.watched {
 		length = min(length, handedLease)
 	}
+	if g.shares() { // it may be passed on, or have been: the server knows the owner of another caller
+		owner = g.id
+	}
 	return Lease{
-		Name: g.name, Owner: g.named, Request: g.id, Holds: a.holds, Token: a.token, Queued: place,
+		Name: g.name, Owner: owner, Request: g.id, Holds: a.holds, Token: a.token, Queued: place,
 		Length: length, Expires: a.expires, Node: g.client.node,
 	}
 }
 
-func (g *grant) makeHold(ctx context.Context, a answer, begin time.Time) *Hold {
-	h := newHold(g.leased(a), g)
+func (g *grant) makeHold(ctx context.Context, begin time.Time) *Hold {
+	h := newHold(g.leased(), g)
 	h.client = g.client
 	switch {
 	case !g.watched:
-	case a.handed && g.lease > handedLease:
+	case g.answer.handed && g.lease > handedLease:
 		h.watch = newWatch(g.lease, handedLease/4, handedPeriod)
 	default:
 		h.watch = newWatch(g.lease, g.lease/3, g.lease/3)
@@ -473,16 +450,15 @@ func (g *grant) release(ctx context.Context, expires time.Time) error {
 	}
 	c.queues.leave(g)
 	begin := time.Now()
-	held, copies := begin.Before(expires), false
+	held := begin.Before(expires)
 	for tries := 0; ; tries++ {
 		s := g.kind.release(g, false)
 		s.Inline = longTimeout
 		r := c.send(ctx, s)
-		copies = copies || r.Copies
+		g.tried = g.tried || held && r.Copies
 		switch {
-		case transport.IsBusy(r.Err) && c.pause(ctx, tries, time.Until(begin.Add(withdrawLimit))):
+		case transport.IsBusy(r.Err) && time.Since(begin) < withdrawLimit && transport.Sleep(ctx, pauseAfter(tries), c.closing) == nil:
 		case r.Err != nil:
-			g.tried = g.tried || held && r.Sent && transport.MayArrive(r.Err)
 			return r.Err
 		case c.isReleased(ctx, r.Value):
 			if !held && g.copied {
@@ -491,7 +467,7 @@ func (g *grant) release(ctx context.Context, expires time.Time) error {
 				return ErrNotHeld
 			}
 			return nil
-		case g.kind.usesMutexScripts && !g.copied && (g.tried || held && copies):
+		case g.kind.usesMutexScripts && !g.copied && g.tried:
 			// A Mutex leaves no mark. It is most likely gone by a release whose answer was lost. Whether the
 			// server had lost it before can't be told any more.
 			return nil

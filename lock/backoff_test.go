@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/lockchaos/lockchaos/lock/chance"
 )
 
 // Pauses double until they reach the longest, and no number of tries makes them
@@ -23,7 +25,7 @@ func TestPauses(t *testing.T) {
 		}
 		longest := b.Min
 		for tries := range 200 {
-			got := b.pause(tries)
+			got := chance.Pause(b.Min, b.Max, tries)
 			if got < longest-longest/2 || got > longest {
 				t.Fatalf("try %d of %+v comes after %v; want %v to %v", tries, b, got, longest-longest/2, longest)
 			}

@@ -71,7 +71,7 @@ type Config struct {
 	// being given that is no greater than an older one. At least a second.
 	// Default: 24h.
 	TokenLife time.Duration
-	// Heartbeat is how long a waiter of a [FairMutex], or a preferred writer of a
+	// Heartbeat is how long a waiter of a [FairMutex] or a semaphore, or a preferred writer of a
 	// [RWMutex], that isn't heard of still counts as alive. It asks every third of it, and at least every 3s. At least
 	// 100ms, and three times AckTimeout where replicas must acknowledge a grant.
 	// Default: 5s, or three times AckTimeout where that is longer.
@@ -114,18 +114,12 @@ func (c Config) Validate() error {
 	wrong.note(c.Batch < -1, "batch of %d: give a number, -1 for none, or 0 for %d", c.Batch, defaultBatch)
 	wrong.note(c.TokenLife != 0 && c.TokenLife < time.Second,
 		"token life of %v: give at least 1s, or 0 for %v", c.TokenLife, defaultTokens)
-	least := c.leastHeartbeat()
-	wrong.note(c.Heartbeat != 0 && c.Heartbeat < least, "heartbeat of %v: give at least %v, or 0 for the default", c.Heartbeat, least)
-	return errors.Join(wrong...)
-}
-
-// leastHeartbeat is the shortest one in which a waiter is heard of in time.
-func (c Config) leastHeartbeat() time.Duration {
 	least := 100 * time.Millisecond
 	if c.ReplicaAcks > 0 { // which every request awaits
-		least = max(least, 3*cmp.Or(c.AckTimeout, defaultAcks))
+		least = max(least, 3*d.AckTimeout)
 	}
-	return least
+	wrong.note(c.Heartbeat != 0 && c.Heartbeat < least, "heartbeat of %v: give at least %v, or 0 for the default", c.Heartbeat, least)
+	return errors.Join(wrong...)
 }
 
 func (c Config) withDefaults() Config {
@@ -135,7 +129,7 @@ func (c Config) withDefaults() Config {
 	c.AckTimeout = cmp.Or(c.AckTimeout, defaultAcks)
 	c.TokenLife = cmp.Or(c.TokenLife, defaultTokens)
 	c.Batch = cmp.Or(c.Batch, defaultBatch)
-	c.Heartbeat = cmp.Or(c.Heartbeat, max(defaultBeat, c.leastHeartbeat()))
+	c.Heartbeat = cmp.Or(c.Heartbeat, max(defaultBeat, 3*c.AckTimeout))
 	return c
 }
 
@@ -186,7 +180,7 @@ func newClient(rdb redis.UniversalClient, c Config) *Client {
 		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
 		queues: &localQueues{of: map[queueKey]*localQueue{}},
 	}
-	client.wakeups = wakeup.New(rdb, client.inbox, client.spawn, client.closing)
+	client.wakeups = wakeup.New(rdb, client.inbox, client.background, client.closing)
 	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout, client.background)
 	return client
 }

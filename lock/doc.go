@@ -67,7 +67,7 @@
 // Waiters of a [Mutex] that died cost the others nothing where the server sees that
 // their connection is gone, and else one lease, or five seconds of a watchdog's, however many of one client died
 // together. A waiter of a [FairMutex] that died costs the others one heartbeat,
-// however many of them died together, and one of a semaphore five seconds. A
+// however many of them died together, as one of a semaphore does. A
 // semaphore or a latch that a server forgot is an error, never an open door. Nothing
 // but the size of a [Semaphore] and the count of a [CountDownLatch] stays on a
 // server for ever.

@@ -40,7 +40,9 @@ func (e *Election) Campaign(ctx context.Context, candidate string) (*Leadership,
 	if err != nil {
 		return nil, fmt.Errorf("campaign in election %q: %w", e.Name(), err)
 	}
-	return newLeadership(ctx, h), nil
+	l := &Leadership{hold: h}
+	l.ctx, l.cancel = h.Context(context.WithoutCancel(ctx))
+	return l, nil
 }
 
 // campaignMark is between a candidate and what tells its campaigns apart.
@@ -65,12 +67,6 @@ type Leadership struct {
 	hold   *Hold
 	ctx    context.Context //nolint:containedctx // its end is that of the leadership
 	cancel context.CancelFunc
-}
-
-func newLeadership(ctx context.Context, h *Hold) *Leadership {
-	l := &Leadership{hold: h}
-	l.ctx, l.cancel = h.Context(context.WithoutCancel(ctx))
-	return l
 }
 
 // Context is for the work of the leader. It ends, with [ErrLost] as its

@@ -27,10 +27,8 @@ func newFairKind() *kind {
 // queue are the keys of a lock and its queue: the lock, the places of those who
 // wait, and their deadlines; and the mark of a request.
 func (k keys) queue(request string) []string {
-	return []string{k.lock, k.of("places"), k.deadlines(), k.mark(request)}
+	return []string{k.lock, k.of("places"), k.of("deadlines"), k.mark(request)}
 }
-
-func (k keys) deadlines() string { return k.of("deadlines") }
 
 // A FairMutex is a [Mutex] whose waiters are served in the order of their
 // arrival. Arrival is the instant, on the server's clock, at which the server
@@ -56,14 +54,12 @@ type FairMutex struct{ Mutex }
 
 // FairMutex returns the fair mutex of that name, without asking the server.
 func (c *Client) FairMutex(name string) *FairMutex {
-	k := *kinds.fair
-	k.poll = min(c.config.Heartbeat/3, maxPoll)
-	return &FairMutex{Mutex{c.object(name, &k)}}
+	return &FairMutex{Mutex{c.object(name, kinds.fair)}}
 }
 
 // Waiters returns how many wait for the lock and are alive; see [Mutex.IsLocked] for how
 // current the answer is.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
-	v, err := m.run(ctx, on("fair_waiters", []string{m.keys.deadlines()}), 1)
+	v, err := m.run(ctx, on("fair_waiters", []string{m.keys.of("deadlines")}), 1)
 	return int(number(v[0])), wrap(err, "count who waits for %q", m.name)
 }

@@ -32,26 +32,18 @@ const (
 // handsOver reports whether a waiter may draw a ticket.
 func (g *grant) handsOver() bool { return g.waits && g.kind.tickets }
 
-// ticket is what the request draws: nothing, unless a message can reach it.
-func (g *grant) ticket() string {
-	if !g.client.wakeups.Listens(g.client.inbox) {
-		return ""
-	}
-	return g.drawn()
-}
-
-// drawn is the ticket that the request may have drawn. It says all that a grant needs: see tickets.lua. A server of a
-// cluster can't tell whether the client hears a message: it counts those alone who listen to itself.
-func (g *grant) drawn() string {
+// draw has the request draw a ticket, if a message can reach it. The ticket says all that a grant needs: see tickets.lua. A server
+// of a cluster can't tell whether the client hears a message: it counts those alone who listen to itself.
+func (g *grant) draw() {
 	c := g.client
-	if !g.handsOver() || g.pending == nil || g.pending.waiter == nil {
-		return ""
+	if g.ticket != "" || !g.handsOver() || !c.wakeups.Listens(c.inbox) {
+		return
 	}
 	lease := g.lease
 	if g.watched {
 		lease = min(lease, handedLease)
 	}
-	return fmt.Sprintf("%s %d %d %d %d %s%s",
+	g.ticket = fmt.Sprintf("%s %d %d %d %d %s%s",
 		g.request, milliseconds(lease), g.tokenLife(), flag(!c.transport.Sharded()), len(c.inbox), c.inbox, g.owner)
 }
 

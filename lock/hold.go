@@ -51,13 +51,7 @@ type Hold struct {
 	over     error // once the service said that the grant is over: what a release returns from then on
 	answered bool  // it said so in answer to a release,
 	untold   bool  // in the background, which ended the grant, and its owner wasn't told yet
-	watchers map[*watcher]struct{}
-}
-
-// A watcher is told of the end of a hold, once.
-type watcher struct {
-	lost     func()
-	released func() // when a release begins; optional
+	contexts map[context.Context]context.CancelCauseFunc
 }
 
 // NewHold returns the handle on a grant that k keeps.
@@ -120,36 +114,33 @@ type parentOf struct{ hold *Hold }
 // called, so that no work goes on without the lock. Release itself may be given such a
 // context. The caller must call the CancelFunc.
 func (h *Hold) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, parentOf{h}, ctx))
-	stop := h.notify(&watcher{lost: func() { cancel(ErrLost) }, released: func() { cancel(nil) }})
-	return ctx, func() {
-		stop()
+	work, cancel := context.WithCancelCause(context.WithValue(ctx, parentOf{h}, ctx))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.isLost:
+		cancel(ErrLost)
+	case h.ending:
+		cancel(nil)
+	case h.contexts == nil:
+		h.contexts = map[context.Context]context.CancelCauseFunc{work: cancel}
+	default:
+		h.contexts[work] = cancel
+	}
+	return work, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.contexts, work)
 		cancel(nil)
 	}
 }
 
-// notify has a watcher told, unless stop is called before.
-func (h *Hold) notify(w *watcher) (stop func()) {
-	h.mu.Lock()
-	tell := w.lost
-	if !h.isLost {
-		tell = w.released
+// endContexts ends the contexts of the work under the lock.
+func (h *Hold) endContexts(cause error) {
+	for _, cancel := range h.contexts {
+		cancel(cause)
 	}
-	if h.isLost || h.ending && w.released != nil {
-		h.mu.Unlock()
-		tell()
-		return func() {}
-	}
-	defer h.mu.Unlock()
-	if h.watchers == nil {
-		h.watchers = map[*watcher]struct{}{}
-	}
-	h.watchers[w] = struct{}{}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.watchers, w)
-	}
+	clear(h.contexts)
 }
 
 // isOver reports whether the hold is lost, or a release was asked for.
@@ -251,19 +242,10 @@ func (h *Hold) Release(ctx context.Context) error {
 // beginEnd ends the watchdog, the clock, and the contexts of the hold.
 func (h *Hold) beginEnd() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.ending = true
 	h.stop()
-	var told []func()
-	for w := range h.watchers {
-		if w.released != nil {
-			told = append(told, w.released)
-			delete(h.watchers, w)
-		}
-	}
-	h.mu.Unlock()
-	for _, tell := range told {
-		tell()
-	}
+	h.endContexts(nil)
 }
 
 // release asks the service to end the grant, unless that is over already.
@@ -382,13 +364,10 @@ func (h *Hold) end(over error) {
 	}
 	h.isLost = true
 	h.stop()
-	l, watchers := h.lease, h.watchers
-	h.watchers = nil
+	h.endContexts(ErrLost)
 	close(h.lost)
+	l := h.lease
 	h.mu.Unlock()
-	for w := range watchers {
-		w.lost()
-	}
 	if k, ok := h.keeper.(interface{ onLost(l Lease) }); ok {
 		k.onLost(l)
 	}

@@ -29,7 +29,7 @@ func hashed(key string) string {
 
 // all are the keys that a lock may have.
 func all(k keys) []string {
-	return slices.Concat([]string{k.lock, k.mark("r"), k.token()}, k.queue("r"), k.semaphore("r"))
+	return slices.Concat([]string{k.lock, k.mark("r"), k.of("token")}, k.queue("r"), k.semaphore("r"))
 }
 
 func TestKeysShareASlot(t *testing.T) {
@@ -73,7 +73,7 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	defer c.Close()
 	m := c.Mutex("orders")
 	g := m.grant(Options{Owner: "a", Lease: time.Minute})
-	require.NoError(t, g.withdraw(t.Context(), false))
+	require.NoError(t, g.withdraw(t.Context()))
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
 	require.False(t, a.granted)

@@ -9,7 +9,6 @@ import (
 // keys are the places of one lock on Redis. All of them have the same hash tag,
 // and so the same slot of a cluster.
 type keys struct {
-	name          string // of the lock
 	lock, channel string
 	part          string // what the names of further keys begin with
 	end           string // and end with
@@ -24,7 +23,7 @@ type keys struct {
 // Further keys have their part after the name where the braces end it,
 // "lock:{cart}:token", and else before it, "lock:token:{user:1}:cart".
 func keysOf(prefix, name string) keys {
-	k := keys{name: name, lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
+	k := keys{lock: prefix + "::" + name, part: prefix + ":", end: ":" + name}
 	if !hasTag(name) {
 		k.lock = prefix + ":{" + escaped.Replace(name) + "}"
 		k.part, k.end = k.lock+":", ""
@@ -63,12 +62,6 @@ func (k keys) of(part string) string { return k.part + part + k.end }
 // mark is the key that says, for a while, that a request was released or
 // withdrawn.
 func (k keys) mark(request string) string { return k.part + "released:" + request + k.end }
-
-// tickets is the queue of those who are handed the lock.
-func (k keys) tickets() string { return k.of("tickets") }
-
-// token is the key that remembers the last fencing token.
-func (k keys) token() string { return k.of("token") }
 
 // hasTag reports whether Redis finds a hash tag in a key: something between the
 // first "{" and the first "}" after it.

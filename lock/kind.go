@@ -33,8 +33,8 @@ type kind struct {
 	release func(g *grant, withdraw bool) transport.Call
 	// force ends all grants of a lock. The reply is 1 if there were any. Optional.
 	force func(o *object) transport.Call
-	// queued says that a refused request may have left something in a queue,
-	// which is taken out when the wait ends.
+	// queued says that a refused request may have left something in a queue, which is taken
+	// out when the wait ends, or [Config.Heartbeat] after the last request.
 	queued bool
 	// usesMutexScripts says that the scripts are those of a [Mutex]: a release may leave no mark, so that a repetition
 	// finds nothing.
@@ -46,8 +46,6 @@ type kind struct {
 	hasNoLease bool
 	// fenced says that grants have tokens.
 	fenced bool
-	// poll bounds the time between two requests of a waiter. Zero: maxPoll.
-	poll time.Duration
 	// spin says how long a waiter pauses, which listens to no messages.
 	spin func(tries int) time.Duration
 	// redlock sends the requests to several servers.

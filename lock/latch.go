@@ -82,7 +82,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 		}
 		return err == nil && left == 0, 0, err
 	}
-	zero, err := l.client.wait(ctx, &pending{begin: begin, limit: wait, channel: l.keys.channel}, look)
+	zero, err := l.client.wait(ctx, &pending{poll: maxPoll, begin: begin, limit: wait, channel: l.keys.channel}, look)
 	if err == nil && !zero && wait > 0 { // the message may have been lost
 		zero, _, err = look(ctx, "")
 	}

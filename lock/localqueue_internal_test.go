@@ -35,7 +35,7 @@ func tickets(t *testing.T, rdb *redis.Client, n int64) {
 
 func drawn(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()
-	all, err := rdb.ZRange(t.Context(), keysOf("lock", "orders").tickets(), 0, -1).Result()
+	all, err := rdb.ZRange(t.Context(), keysOf("lock", "orders").of("tickets"), 0, -1).Result()
 	require.NoError(t, err)
 	n := int64(0)
 	for _, ticket := range all {
@@ -211,9 +211,9 @@ func TestTurnOfACallerThatGaveUpGoesToTheNext(t *testing.T) {
 	redistest.Await(t, "its turn", func() bool { return len(first) == 1 })
 	turn := <-first
 	first <- turn
-	_, asks, _ := g.waitLocally(ctx, first, time.Now(), time.Minute)
+	asks, _ := g.waitLocally(ctx, first, time.Now(), time.Minute)
 	require.True(t, asks)
-	c.queues.asked(g, false, true)
+	c.queues.asked(g, false)
 	next := <-waits
 	require.True(t, next != nil)
 	require.NoError(t, next.Release(t.Context()))

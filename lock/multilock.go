@@ -126,7 +126,7 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 		b := &bundle{}
 		err := m.take(ctx, o, begin, b)
 		if err == nil {
-			return b.hold(m.name, o), nil
+			return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
 		}
 		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
 			if endOf(err) == Refused { // which isn't the whole truth
@@ -194,11 +194,12 @@ type bundle struct{ holds []*Hold } // of the first members
 // ask asks for one more member. A hold that a watchdog keeps has no end by which
 // to bound the wait, so the wait ends when it is lost.
 func (b *bundle) ask(ctx context.Context, member Member, o Options) (*Hold, error) {
-	asking, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	asking := ctx
 	if o.Lease == 0 {
 		for _, h := range b.holds {
-			defer h.notify(&watcher{lost: func() { cancel(ErrLost) }})()
+			var cancel context.CancelFunc
+			asking, cancel = h.Context(asking) //nolint:fatcontext // it ends with the first of them
+			defer cancel()
 		}
 	}
 	h, err := member.Locker.Acquire(asking, member.Name, o)
@@ -234,7 +235,12 @@ func (b *bundle) hold(name string, o Options) *Hold {
 	h := newHold(l, b)
 	h.ends = b.ends
 	for _, part := range b.holds {
-		part.notify(&watcher{lost: func() { h.end(nil) }})
+		held, _ := part.Context(context.Background()) // until the part ends
+		context.AfterFunc(held, func() {
+			if errors.Is(context.Cause(held), ErrLost) {
+				h.end(nil)
+			}
+		})
 	}
 	return h
 }

@@ -13,7 +13,7 @@ import (
 func newMutexKind(fenced bool) *kind {
 	return &kind{
 		acquire: func(g *grant) transport.Call {
-			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket(), g.tokenLife())
+			c := on("acquire", g.keys.plain(g.request), g.held(), milliseconds(g.lease), g.ticket, g.tokenLife())
 			if g.client.transport.Sharded() && !fenced { // a token needs the key of the last one
 				narrow := on("acquire_one", []string{g.keys.lock}, g.held(), milliseconds(g.lease))
 				c.Narrow = &narrow
@@ -24,7 +24,7 @@ func newMutexKind(fenced bool) *kind {
 		release: func(g *grant, withdraw bool) transport.Call {
 			ticket := ""
 			if withdraw {
-				ticket = g.drawn()
+				ticket = g.ticket
 			}
 			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(withdraw), ticket), withdraw)
 		},
@@ -53,7 +53,7 @@ func extendOne(g *grant, d time.Duration) transport.Call {
 
 // plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
 func (k keys) plain(request string) []string {
-	return []string{k.lock, k.mark(request), k.tickets(), k.token()}
+	return []string{k.lock, k.mark(request), k.of("tickets"), k.of("token")}
 }
 
 // mark is what a release leaves for copies of the request to acquire, as release.lua says: nothing where there can't be one.

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -49,12 +48,11 @@ type queueKey struct {
 	watched bool
 }
 
-// localQueue is the queue for one lock. It is there while a caller waits in it or
-// asks the server, and while a grant that callers contended for is held.
+// localQueue is the queue for one lock. It is there while a caller asks the server, and while a grant that callers
+// contended for may be passed on.
 type localQueue struct {
 	waiters []localWaiter // in the order of arrival
-	asking  bool          // a caller asks the server
-	holder  string        // the request that the server granted, and that may be passed on
+	holder  string        // the request that the server granted, and that may be passed on; "" while a caller asks
 	ends    time.Time     // when that may be done no longer, and the first waiter asks the server,
 	timed   bool          // which a timer has it do
 }
@@ -83,11 +81,7 @@ func (s *localQueues) join(key queueKey) localWaiter {
 	defer s.mu.Unlock()
 	q := s.of[key]
 	if q == nil {
-		q = &localQueue{}
-		s.of[key] = q
-	}
-	if !q.asking && len(q.waiters) == 0 && !time.Now().Before(q.ends) {
-		q.asking = true
+		s.of[key] = &localQueue{}
 		return nil
 	}
 	w := make(localWaiter, 1)
@@ -107,18 +101,17 @@ func (s *localQueues) watch(key queueKey, q *localQueue) {
 	time.AfterFunc(time.Until(q.ends), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.of[key] == q && !q.asking && q.holder == request {
+		if s.of[key] == q && q.holder == request {
 			s.next(key, q)
 		}
 	})
 }
 
-// next has the first waiter ask the server. A queue that is of no use ends.
+// next has the first waiter ask the server. A queue without one ends.
 func (s *localQueues) next(key queueKey, q *localQueue) {
-	if len(q.waiters) > 0 {
-		q.asking = true
+	if q.holder = ""; len(q.waiters) > 0 {
 		q.give(localTurn{})
-	} else if q.holder == "" {
+	} else {
 		delete(s.of, key)
 	}
 }
@@ -131,20 +124,15 @@ func (q *localQueue) give(t localTurn) {
 
 // asked ends the request of a caller to the server. If it was granted, a batch
 // begins, unless it was granted at once and no caller waits.
-func (s *localQueues) asked(g *grant, granted, waited bool) {
+func (s *localQueues) asked(g *grant, granted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := g.queueKey()
-	q := s.of[key]
-	q.asking = false
-	switch {
-	case !granted:
-		s.next(key, q)
-	case !waited && len(q.waiters) == 0:
-		delete(s.of, key)
-	default:
+	if q := s.of[key]; granted && (g.waited || len(q.waiters) > 0) {
 		q.holder, q.ends, q.timed = g.request, time.Now().Add(batchTime), false
 		s.watch(key, q)
+	} else {
+		s.next(key, q)
 	}
 }
 
@@ -157,7 +145,7 @@ func (s *localQueues) pass(g *grant, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[g.queueKey()]
-	if q == nil || q.asking || q.holder != g.request || len(q.waiters) == 0 {
+	if q == nil || q.holder != g.request || len(q.waiters) == 0 {
 		return false
 	}
 	now := time.Now() // no sooner: the process may have stood still
@@ -192,10 +180,7 @@ func (s *localQueues) leave(g *grant) {
 	defer s.mu.Unlock()
 	key := g.queueKey()
 	if q := s.of[key]; q != nil && q.holder == g.request {
-		q.holder, q.ends = "", time.Time{}
-		if !q.asking {
-			s.next(key, q)
-		}
+		s.next(key, q)
 	}
 }
 
@@ -215,29 +200,26 @@ func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
 	ctx context.Context, w localWaiter, begin time.Time, limit time.Duration,
-) (a answer, asks bool, failed error) {
+) (asks bool, failed error) {
+	g.waited = true
 	t, came, err := transport.Await(ctx, w, remaining(begin, limit), g.client.closing)
 	if !came {
 		if err = cmp.Or(err, ErrNotAcquired); g.client.queues.withdraw(g.queueKey(), w) {
-			return answer{}, false, err
+			return false, err
 		}
 		t = <-w
 	}
-	switch {
-	case !t.answer.granted: // with an error, the turn goes to the next
-		return answer{}, true, err
-	case (err == nil || errors.Is(err, ErrNotAcquired)) && time.Now().Before(t.answer.expires):
-		g.identity = t.identity
-		return t.answer, false, nil
+	if !t.answer.granted { // with an error, the turn goes to the next
+		return true, err
 	}
-	// It is passed on, or released. Where it was over before this caller saw it, that one asks the server by itself.
-	late := *g
-	late.identity = t.identity
-	g.client.background(func() {
-		if !g.client.queues.pass(&late, t.answer.expires) {
-			g.client.queues.leave(&late)
-			_ = late.withdraw(ctx, false)
-		}
-	})
-	return answer{}, false, err
+	mine := *g
+	mine.identity, mine.answer = t.identity, t.answer
+	if time.Now().Before(t.answer.expires) {
+		*g = mine
+		return false, nil
+	}
+	// It was over before this caller saw it, which asks the server by itself.
+	g.client.queues.leave(&mine)
+	g.client.background(func() { _ = mine.withdraw(ctx) })
+	return false, err
 }

@@ -141,7 +141,7 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	switch {
 	case granted:
 		s.state = present
-	case s.state != present && (s.copied || transport.MayArrive(err)), err == nil && s.copied:
+	case s.state != present && (s.copied || r.Sent && transport.MayArrive(err)), err == nil && s.copied:
 		s.state = unknown
 	case err == nil:
 		s.state = absent

@@ -168,39 +168,26 @@ func independent(rdb redis.UniversalClient) (addr string, err error) {
 // out of reach, that is there twice under two names, that is a replica, or part
 // of a cluster. It is worth calling once at the start.
 func (r *Redlock) Check(ctx context.Context) error {
-	infos := make([]*redis.InfoCmd, len(r.nodes))
-	errs := make([]error, len(r.nodes))
-	var asked sync.WaitGroup
-	for i, v := range r.nodes {
-		asked.Go(func() {
-			errs[i] = r.await(ctx, r.closing, func() error {
-				infos[i] = v.rdb.InfoMap(ctx)
-				return infos[i].Err()
-			})
-		})
-	}
-	asked.Wait()
+	var wrong mistakes
 	first := map[string]string{} // address by run ID
-	for i := range infos {
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("server %s: %w", r.nodes[i].addr, errs[i])
+	for _, v := range r.nodes {
+		var info *redis.InfoCmd
+		err := r.await(ctx, r.closing, func() error {
+			info = v.rdb.InfoMap(ctx)
+			return info.Err()
+		})
+		if err != nil {
+			wrong.note(true, "server %s: %w", v.addr, err)
 			continue
 		}
-		addr, info := r.nodes[i].addr, infos[i]
 		id, mode := info.Item("Server", "run_id"), info.Item("Server", "redis_mode")
-		switch {
-		case id == "":
-			errs[i] = fmt.Errorf("server %s doesn't say who it is: let the user run INFO", addr)
-		case first[id] != "":
-			errs[i] = fmt.Errorf("server %s is also %s: its vote would count twice", addr, first[id])
-		case info.Item("Replication", "role") != "master":
-			errs[i] = fmt.Errorf("server %s is a replica: pass masters", addr)
-		case mode != "standalone":
-			errs[i] = fmt.Errorf("server %s runs in %s mode: pass servers that stand alone", addr, mode)
-		}
-		first[id] = addr
+		wrong.note(id == "", "server %s doesn't say who it is: let the user run INFO", v.addr)
+		wrong.note(id != "" && first[id] != "", "server %s is also %s: its vote would count twice", v.addr, first[id])
+		wrong.note(id != "" && info.Item("Replication", "role") != "master", "server %s is a replica: pass masters", v.addr)
+		wrong.note(id != "" && mode != "standalone", "server %s runs in %s mode: pass servers that stand alone", v.addr, mode)
+		first[id] = v.addr
 	}
-	return wrap(errors.Join(errs...), "check Redlock")
+	return wrap(errors.Join(wrong...), "check Redlock")
 }
 
 // Acquire asks for the lock of that name, as [Mutex.Acquire] does.

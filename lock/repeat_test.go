@@ -94,13 +94,14 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	byGoroutine(c)
 	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest())
 	outcome := make(chan error, 1)
-	g := permits.request(permitsKind(1, false)).grant(Options{Lease: time.Second}) // which take gives more
 	go func() {
-		_, err := g.try(ctx)
+		_, err := permits.request(permitsKind(1, false)).ask(ctx, Options{Lease: time.Second}, time.Now()) // which take gives more
 		outcome <- err
 	}()
 	<-held
-	require.NoError(t, rdb.Del(ctx, g.keys.mark(g.request)).Err()) // as if its time were over
+	for _, mark := range rdb.Keys(ctx, permits.keys.mark("*")).Val() {
+		require.NoError(t, rdb.Del(ctx, mark).Err()) // as if its time were over
+	}
 	<-time.After(time.Second)
 	deliver()
 	err = <-outcome

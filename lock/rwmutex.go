@@ -53,7 +53,6 @@ func (c *Client) RWMutex(name string, o RWOptions) *RWMutex {
 	if o.PreferWriters {
 		k := *write.kind
 		k.queued = true
-		k.poll = min(c.config.Heartbeat/3, maxPoll)
 		write.kind = &k
 	}
 	read.keys.channel, write.keys.channel = read.keys.readers(), write.keys.writers()

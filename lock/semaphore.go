@@ -24,14 +24,8 @@ var (
 	ErrTooMany = errors.New("too many permits")
 )
 
-const (
-	// maxPermits is the most that a semaphore can have, or a latch can count.
-	maxPermits = math.MaxInt32
-	// queuePoll is how often who waits for permits says that it is still there,
-	// and queueGrace for how long the queue waits for that.
-	queuePoll  = time.Second
-	queueGrace = 5 * time.Second
-)
+// maxPermits is the most that a semaphore can have, or a latch can count.
+const maxPermits = math.MaxInt32
 
 // permitsKind is that of a request for n permits, or for all that are there if n is 0;
 // for a time or for good.
@@ -47,7 +41,7 @@ func permitsKind(n int, leased bool) *kind {
 				lease = milliseconds(g.lease)
 			}
 			return on("semaphore_acquire", g.keys.semaphore(g.request),
-				g.request, n, lease, flag(g.waits), queueGrace.Milliseconds(), life, g.keys.channel)
+				g.request, n, lease, flag(g.waits), milliseconds(g.client.config.Heartbeat), life, g.keys.channel)
 		},
 		extend: func(g *grant, d time.Duration) transport.Call {
 			return on("semaphore_extend", g.keys.semaphore(g.request), g.request, n, milliseconds(d))
@@ -58,7 +52,6 @@ func permitsKind(n int, leased bool) *kind {
 		},
 		queued:     true,
 		hasNoLease: !leased,
-		poll:       queuePoll,
 	}
 }
 
@@ -177,7 +170,7 @@ func refusal(err error) error {
 // served first come, first served. That is also so for a request for many
 // permits: it isn't starved by those for few, which wait behind it. Who stops
 // waiting without saying so, because its process or its network broke, holds the
-// others up for five seconds.
+// others up for a [Config.Heartbeat].
 //
 // A permit has no owner and no end: if a process dies, its permits stay
 // taken until another process gives them back. [PermitSemaphore] is the cure. For
@@ -225,8 +218,8 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 	if err := o.check(opt); err != nil {
 		return 0, err
 	}
-	_, a, _, err := o.ask(ctx, opt, time.Now())
-	return a.holds, err
+	g, err := o.ask(ctx, opt, time.Now())
+	return g.answer.holds, err
 }
 
 // Release gives n permits back. Who gives them back need not have taken them, but

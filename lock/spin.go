@@ -32,15 +32,6 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
-// pause is the one before try number tries, counted from 0.
-func (b Backoff) pause(tries int) time.Duration {
-	longest := b.Max
-	if b.Min <= b.Max>>tries { // so that the other shift doesn't overflow
-		longest = b.Min << tries
-	}
-	return longest - chance.N(longest/2+1)
-}
-
 // A SpinMutex is a [Mutex] whose waiters ask again and again, with growing
 // pauses, and subscribe to nothing. It suits very many names with short waits,
 // and users who may not subscribe. It is the same lock as the Mutex of that name:
@@ -55,6 +46,6 @@ func (c *Client) SpinMutex(name string, b Backoff) *SpinMutex {
 	k := *kinds.mutex
 	k.invalid = b.Validate()
 	b = b.withDefaults()
-	k.spin, k.tickets = b.pause, false
+	k.spin, k.tickets = func(tries int) time.Duration { return chance.Pause(b.Min, b.Max, tries) }, false
 	return &SpinMutex{Mutex{c.object(name, &k)}}
 }

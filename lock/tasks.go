@@ -9,13 +9,9 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-const (
-	// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
-	// below the 30s in which Kubernetes ends a process.
-	closeLimit = 10 * time.Second
-	// maxReleases is how many holds are released at a time.
-	maxReleases = 16
-)
+// closeLimit is how long the end waits for tasks: as long as two timeouts of go-redis, and well
+// below the 30s in which Kubernetes ends a process.
+const closeLimit = 10 * time.Second
 
 // A taskGroup has the goroutines and the holds of a client, between its making and its end.
 type taskGroup struct {
@@ -52,11 +48,8 @@ func (l *taskGroup) Shutdown(ctx context.Context) error {
 	err := l.awaitTasks(ctx) // after which every hold is known
 	var mu sync.Mutex
 	var releases sync.WaitGroup
-	slots := make(chan struct{}, maxReleases)
 	for h := range l.held.Range {
-		slots <- struct{}{}
 		releases.Go(func() {
-			defer func() { <-slots }()
 			if e := h.(*Hold).Release(ctx); e != nil && !errors.Is(e, ErrNotHeld) { //nolint:forcetypeassert // see taskGroup
 				mu.Lock()
 				defer mu.Unlock()
@@ -70,12 +63,10 @@ func (l *taskGroup) Shutdown(ctx context.Context) error {
 
 // awaitTasks waits until all tasks have ended, or the context has.
 func (l *taskGroup) awaitTasks(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	err := l.await(ctx, nil, func() error {
 		l.tasks.Wait()
-	}()
-	_, _, err := transport.Await(ctx, ended, Forever, nil)
+		return nil
+	})
 	return wrap(err, "await the requests in flight")
 }
 
@@ -105,23 +96,15 @@ func (l *taskGroup) enter() bool {
 	return !l.closed
 }
 
-// spawn runs f in a goroutine that Close awaits; false if it is too late.
-func (l *taskGroup) spawn(f func()) bool {
-	if !l.enter() {
-		return false
-	}
-	go func() {
-		defer l.tasks.Done()
-		f()
-	}()
-	return true
-}
-
 // background runs f in a goroutine that Close awaits, unless Close was called before.
 func (l *taskGroup) background(f func()) {
-	if !l.spawn(f) {
-		go f()
-	}
+	awaited := l.enter()
+	go func() {
+		if awaited {
+			defer l.tasks.Done()
+		}
+		f()
+	}()
 }
 
 // retryForAWhile repeats f, with growing pauses, until a service has answered, and not that it can't
@@ -132,7 +115,7 @@ func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Conte
 	for failures := 0; ; failures++ {
 		err := f(ctx)
 		definite := transport.IsRefusal(err) && !transport.IsPassing(err)
-		if err == nil || definite || errors.Is(err, ErrNotHeld) || !l.pause(ctx, failures, Forever) {
+		if err == nil || definite || errors.Is(err, ErrNotHeld) || transport.Sleep(ctx, pauseAfter(failures), l.closing) != nil {
 			return err
 		}
 	}
@@ -140,13 +123,6 @@ func (l *taskGroup) retryForAWhile(ctx context.Context, f func(ctx context.Conte
 
 // pauseAfter is the pause after that many failures in a row and one more.
 func pauseAfter(failures int) time.Duration { return 10 * time.Millisecond << min(failures, 6) }
-
-// pause waits after a try that failed, for no longer than left. It returns false if there
-// is to be no other try.
-func (l *taskGroup) pause(ctx context.Context, failures int, left time.Duration) bool {
-	pause := min(pauseAfter(failures), left)
-	return pause > 0 && transport.Sleep(ctx, pause, l.closing) == nil
-}
 
 // send sends a call for a caller, and returns the reply. Close awaits it.
 func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {

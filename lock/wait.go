@@ -20,7 +20,7 @@ const (
 
 // pending is a call that waits for something to change on the server.
 type pending struct {
-	poll   time.Duration                 // between two requests at most; 0: maxPoll
+	poll   time.Duration                 // between two requests at most
 	spin   func(tries int) time.Duration // the pauses, if there are no messages
 	begin  time.Time
 	limit  time.Duration
@@ -96,12 +96,8 @@ func (p pending) pause(tries int, after time.Duration) time.Duration {
 	if p.spin != nil {
 		return p.spin(tries)
 	}
-	longest := maxPoll
-	if p.poll > 0 {
-		longest = p.poll
-	}
 	if after > 0 {
-		return min(max(after+time.Millisecond, minPoll), longest)
+		return min(max(after+time.Millisecond, minPoll), p.poll)
 	}
-	return longest
+	return p.poll
 }

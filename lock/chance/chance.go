@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 var seeded atomic.Pointer[source] //nolint:gochecknoglobals // it stands for the functions of math/rand/v2, which are global
@@ -31,4 +32,14 @@ func N[Int ~int | ~int64](n Int) Int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Int(s.rng.Int64N(int64(n)))
+}
+
+// Pause draws the pause before try number tries, counted from 0: from between half and all of least, which is doubled
+// with each try up to most.
+func Pause(least, most time.Duration, tries int) time.Duration {
+	longest := most
+	if least <= most>>tries { // so that the other shift doesn't overflow
+		longest = least << tries
+	}
+	return longest - N(longest/2+1)
 }

@@ -58,6 +58,23 @@ type queuedCall struct {
 	panicked any // what a hook of the Redis client panicked with
 }
 
+// answer is the reply of the server, for the caller.
+func (c *queuedCall) answer() Reply {
+	if c.panicked != nil {
+		panic(c.panicked)
+	}
+	return c.reply
+}
+
+// deliver tells the callers that there are replies, and the first of them what a hook panicked with, if one did.
+func deliver(calls []*queuedCall, panicked any) {
+	for _, c := range calls {
+		if c.panicked, panicked = panicked, nil; c.done != nil {
+			close(c.done)
+		}
+	}
+}
+
 // unknownReply is that to a call which was under way when a hook panicked.
 func unknownReply() Reply { return Reply{Err: errNoReply, Copies: true, Sent: true} }
 
@@ -80,12 +97,6 @@ func (l *pipeliner) take() (at time.Time, ok bool) {
 	return now, ok
 }
 
-// free frees a slot that was taken then.
-func (l *pipeliner) free(at time.Time) {
-	i := slices.Index(l.inUse, at)
-	l.inUse = slices.Delete(l.inUse, i, i+1)
-}
-
 // takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
 // to answer soon, the last time or the time before.
 func (l *pipeliner) takeNow() (at time.Time, ok bool) {
@@ -95,17 +106,6 @@ func (l *pipeliner) takeNow() (at time.Time, ok bool) {
 		return at, false
 	}
 	return l.take()
-}
-
-// sendNow sends a call by the slot that was taken for it.
-func (l *pipeliner) sendNow(at time.Time, c *queuedCall) {
-	defer func() { // also where a hook panics
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.free(at)
-		l.sendSoon()
-	}()
-	l.fly(c.ctx, []*queuedCall{c})
 }
 
 // enqueue has a call sent by another goroutine.
@@ -123,7 +123,7 @@ func (l *pipeliner) sendSoon() {
 		return
 	}
 	if at, ok := l.take(); ok {
-		l.spawn(func() { l.sendQueue(at) })
+		l.spawn(func() { l.sendBy(at, l.collect()) })
 		return
 	}
 	if l.checking || len(l.inUse) >= l.max {
@@ -147,16 +147,8 @@ func (l *pipeliner) leave(c *queuedCall) (sent bool) {
 	return len(l.queue) == queued
 }
 
-// sendQueue sends what is queued, by the slot of this goroutine, until nothing is or there is no slot for it any more.
-func (l *pipeliner) sendQueue(at time.Time) {
-	for calls := l.collect(&at); len(calls) > 0; calls = l.collect(&at) {
-		l.sendBatch(calls)
-	}
-}
-
-// collect takes the next calls out of the queue, and yields before to those that may come. Where there are none, or too
-// many slots are in use, it frees the slot.
-func (l *pipeliner) collect(slot *time.Time) (calls []*queuedCall) {
+// collect takes the next calls out of the queue, and yields before to those that may come.
+func (l *pipeliner) collect() (calls []*queuedCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lastBatch > 1 && len(l.queue) < l.lastBatch {
@@ -164,45 +156,33 @@ func (l *pipeliner) collect(slot *time.Time) (calls []*queuedCall) {
 		l.yield()
 		l.mu.Lock()
 	}
-	if l.free(*slot); len(l.queue) == 0 {
-		return nil
-	}
-	var ok bool
-	if *slot, ok = l.take(); !ok {
-		l.sendSoon()
-		return nil
-	}
 	n := min(len(l.queue), maxBatchCalls)
 	calls = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
 	return calls
 }
 
-// sendBatch sends calls in one pipeline, and delivers the replies.
-func (l *pipeliner) sendBatch(calls []*queuedCall) {
-	defer func() {
-		calls[0].panicked = recover()
-		for _, c := range calls {
-			close(c.done)
-		}
-	}()
-	ctx, cancel := batchContext(calls)
-	defer cancel()
-	l.fly(ctx, calls)
-}
-
-// fly sends calls, and notes how long their replies took.
-func (l *pipeliner) fly(ctx context.Context, calls []*queuedCall) {
-	begin := time.Now()
+// sendBy sends calls in one pipeline by a slot that was taken then, delivers their replies, and frees the slot.
+func (l *pipeliner) sendBy(at time.Time, calls []*queuedCall) {
 	defer func() { // also where a hook panics
+		deliver(calls, recover())
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.lastBatch, l.took, l.tookThen = len(calls), time.Since(begin), l.took
+		i := slices.Index(l.inUse, at)
+		l.inUse = slices.Delete(l.inUse, i, i+1)
+		if len(calls) > 0 {
+			l.lastBatch, l.took, l.tookThen = len(calls), time.Since(at), l.took
+		}
 		if slices.ContainsFunc(calls, unanswered) {
 			l.took, l.tookThen = never, never
 		}
+		l.sendSoon()
 	}()
-	l.send(ctx, calls)
+	if len(calls) > 0 { // their callers have not all left
+		ctx, cancel := batchContext(calls)
+		defer cancel()
+		l.send(ctx, calls)
+	}
 }
 
 // batchContext is a context for calls: that of one alone, or one that ends when all of theirs

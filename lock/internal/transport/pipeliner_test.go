@@ -115,7 +115,6 @@ func TestBatchWaitsForCallsThatAreAboutToCome(t *testing.T) {
 			require.NoError(t, (<-done).Err, "it waits no longer")
 		}
 		require.Equal(t, [][]string{{"first", "second"}}, p.all())
-		yields <- true
 		synctest.Wait()
 		l.lastBatch = 1
 		require.NoError(t, (<-ask(t.Context(), l, "alone")).Err, "nor at all, after one that went alone")

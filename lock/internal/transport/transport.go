@@ -77,15 +77,13 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	begin := time.Now()
 	for tries := 0; ; {
 		before := r
-		now, ok := w.TryNow(ctx, s)
-		if r = now; !ok {
+		var inline bool
+		if r, inline = w.TryNow(ctx, s); !inline {
 			r = w.once(ctx, s)
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
-		case r.Left:
-			return r
-		case ok && IsTimeout(r.Err): // it was given too little time to count
+		case inline && IsTimeout(r.Err): // it was given too little time to count
 			s.Inline = 0
 		case s.Narrow != nil && redis.IsTryAgainError(r.Err):
 			acked := s.Acked
@@ -93,24 +91,18 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 			s.Acked = acked
 		case redis.HasErrorPrefix(r.Err, "NOSCRIPT") && !s.full:
 			s.full = true
-		case tries < w.retries && IsPassing(cmp.Or(r.Err, r.Unacked)) && time.Since(begin) < RetryLimit:
+		case w.cluster != nil && redis.HasErrorPrefix(r.Err, "MOVED") && time.Since(begin) < movedLimit && Sleep(ctx, movedPoll, s.Abort) == nil:
+		case tries < w.retries && IsPassing(cmp.Or(r.Err, r.Unacked)) && time.Since(begin) < RetryLimit &&
+			Sleep(ctx, chance.Pause(w.least, w.most, tries), s.Abort) == nil:
 			tries++
-			if !w.pause(ctx, tries, s.Abort) {
-				return r.endedBy(ctx)
-			}
 		default:
-			return r.endedBy(ctx)
+			deadline, limited := ctx.Deadline() // at which the Redis client looks, and may give up an instant before the context ends
+			if limited && !time.Now().Before(deadline) && IsTimeout(r.Err) && !errors.Is(r.Err, context.DeadlineExceeded) {
+				r.Err = fmt.Errorf("%w: %w", context.DeadlineExceeded, r.Err)
+			}
+			return r
 		}
 	}
-}
-
-// endedBy says of a Redis client that looks at the deadline of a context, and may give up an instant before that ends, that it did.
-func (r Reply) endedBy(ctx context.Context) Reply {
-	deadline, limited := ctx.Deadline()
-	if limited && !time.Now().Before(deadline) && IsTimeout(r.Err) && !errors.Is(r.Err, context.DeadlineExceeded) {
-		r.Err = fmt.Errorf("%w: %w", context.DeadlineExceeded, r.Err)
-	}
-	return r
 }
 
 // TryNow sends a call once, by the goroutine of its caller, and waits for the answer no longer than [Call.Inline],
@@ -135,8 +127,8 @@ func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 		defer cancel()
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply()}
-	w.pipeliner.sendNow(slot, c) //nolint:contextcheck // what it sends for others has contexts of its own
-	return c.reply, true
+	w.pipeliner.sendBy(slot, []*queuedCall{c}) //nolint:contextcheck // what it sends for others has contexts of its own
+	return c.answer(), true
 }
 
 // Final reports whether a call that came to an error is not to be sent again, as the options of the Redis client say.
@@ -154,41 +146,28 @@ func (w *Transport) once(ctx context.Context, s Call) Reply {
 		w.spawn(func() { w.sendToCluster(c) })
 	}
 	_, answered, left := Await(ctx, c.done, never, s.Abort)
-	switch {
-	case answered && c.panicked != nil:
-		panic(c.panicked)
-	case answered:
-		return c.reply
+	if answered {
+		return c.answer()
 	}
 	sent := w.pipeliner.leave(c)
 	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
 }
 
-// sendToCluster sends a call to the server that has its key, and follows it where that has moved.
+// sendToCluster sends a call to the server that has its key.
 func (w *Transport) sendToCluster(c *queuedCall) {
-	defer func() {
-		c.panicked = recover()
-		close(c.done)
-	}()
+	defer func() { deliver([]*queuedCall{c}, recover()) }()
 	if !c.call.Acked || w.acks == 0 {
 		w.send(c.ctx, w.rdb.Pipeline(), []*queuedCall{c})
 		return
 	}
 	// WAIT has no key to be routed by.
-	for begin := time.Now(); ; {
-		node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
-		if err != nil {
-			c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
-			return
-		}
-		w.send(c.ctx, node.Pipeline(), []*queuedCall{c})
-		if !redis.HasErrorPrefix(c.reply.Err, "MOVED") || time.Since(begin) > movedLimit {
-			return
-		}
+	node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
+	if err != nil {
+		c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
+		return
+	}
+	if w.send(c.ctx, node.Pipeline(), []*queuedCall{c}); redis.HasErrorPrefix(c.reply.Err, "MOVED") {
 		w.cluster.ReloadState(c.ctx)
-		if Sleep(c.ctx, movedPoll, nil) != nil {
-			return
-		}
 	}
 }
 
@@ -248,19 +227,6 @@ func (w *Transport) Load() (pipelines, queued int) {
 	w.pipeliner.mu.Lock()
 	defer w.pipeliner.mu.Unlock()
 	return len(w.pipeliner.inUse), len(w.pipeliner.queue)
-}
-
-// pause waits before one of the repetitions, as go-redis does; false if the
-// context ends before, or the call is waited for no longer.
-func (w *Transport) pause(ctx context.Context, tries int, abort <-chan struct{}) bool {
-	if w.least <= 0 {
-		return ctx.Err() == nil
-	}
-	d := w.most
-	if span := w.least << tries; span >= w.least {
-		d = min(w.least+chance.N(span), w.most)
-	}
-	return Sleep(ctx, d, abort) == nil
 }
 
 // Sleep waits for that time, or returns the context's error, or [ErrClosed] once abort is closed.

@@ -22,14 +22,14 @@ const subscribeLimit = 5 * time.Second
 // published before is lost.
 type Wakeups struct {
 	rdb     redis.UniversalClient
-	inbox   string            // the channel that stays subscribed to, whose messages are for one waiter each
-	spawn   func(func()) bool // runs a goroutine of the client, or returns false once that is closed
-	closing <-chan struct{}   // closed then
-	dirty   chan struct{}     // something is to be subscribed or unsubscribed
+	inbox   string          // the channel that stays subscribed to, whose messages are for one waiter each
+	spawn   func(func())    // runs a goroutine of the client
+	closing <-chan struct{} // closed at its end
+	dirty   chan struct{}   // something is to be subscribed or unsubscribed
+	start   sync.Once
 
-	mu      sync.Mutex
-	running bool
-	topics  map[string]*topic
+	mu     sync.Mutex
+	topics map[string]*topic
 }
 
 // topic is a channel that is, was or will be subscribed to.
@@ -45,9 +45,9 @@ type Waiter struct {
 	channel, request string
 }
 
-// New returns the wake-ups of a client. inbox is a channel that stays subscribed to, whose
-// messages are for one waiter each; spawn runs a goroutine, or returns false once closing is closed.
-func New(rdb redis.UniversalClient, inbox string, spawn func(func()) bool, closing <-chan struct{}) *Wakeups {
+// New returns the wake-ups of a client until closing is closed. inbox is a channel that stays subscribed to, whose
+// messages are for one waiter each; spawn runs a goroutine.
+func New(rdb redis.UniversalClient, inbox string, spawn func(func()), closing <-chan struct{}) *Wakeups {
 	return &Wakeups{rdb: rdb, inbox: inbox, spawn: spawn, closing: closing, dirty: make(chan struct{}, 1), topics: map[string]*topic{}}
 }
 
@@ -61,34 +61,16 @@ func (u *Wakeups) Join(channel, request string) *Waiter {
 		t = &topic{}
 		u.topics[channel] = t
 	}
-	w := t.add(channel, request)
+	w := &Waiter{channel: channel, request: request, Wake: make(chan string, 1)}
+	t.waiters = append(t.waiters, w)
 	if t.confirmed {
 		w.wake("")
 	}
 	if !t.asked {
 		u.mark()
 	}
-	if !u.running {
-		u.running = u.spawn(u.run)
-	}
+	u.start.Do(func() { u.spawn(u.run) })
 	return w
-}
-
-func (t *topic) add(channel, request string) *Waiter {
-	w := &Waiter{channel: channel, request: request, Wake: make(chan string, 1)}
-	t.waiters = append(t.waiters, w)
-	return w
-}
-
-// Attend adds a waiter that hasn't asked yet, and so has missed nothing. It
-// returns nil if the channel isn't subscribed to.
-func (u *Wakeups) Attend(channel, request string) *Waiter {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if t := u.topics[channel]; t != nil && t.confirmed {
-		return t.add(channel, request)
-	}
-	return nil
 }
 
 // Listens reports whether a channel is subscribed to, as far as is known.

@@ -22,7 +22,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := New(nil, "inbox", func(func()) bool { return false }, nil)
+			u := New(nil, "inbox", func(func()) {}, nil)
 			first, second := u.Join("c", ""), u.Join("c", "")
 			u.receive(&redis.Message{Channel: "c", Payload: "1"})
 			require.Len(t, first.Wake, 1)
@@ -38,7 +38,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 }
 
 func TestSubscriptionWakesAllWaiters(t *testing.T) {
-	u := New(nil, "inbox", func(func()) bool { return false }, nil)
+	u := New(nil, "inbox", func(func()) {}, nil)
 	first, second := u.Join("c", ""), u.Join("c", "")
 	u.topics["c"].asked = true
 	for range 2 { // the second time after a broken connection
