@@ -278,7 +278,7 @@ func (j *judging) show(report checker.Report, beside string) error {
 
 func (j *judging) explanations(report checker.Report) {
 	for _, r := range report.Results {
-		kilobytes := say.TrimZeros(fmt.Sprintf("%.1f", float64(r.Memory)/1024))
+		kilobytes := strings.TrimSuffix(fmt.Sprintf("%.1f", float64(r.Memory)/1024), ".0")
 		j.printf("\n%s: %s, by %s, in %s and %s KB\n", r.Name, r.Verdict, r.Engine, r.Took, kilobytes)
 		if len(r.Violations) == 0 {
 			j.printf("  %s\n", say.OneLine(r.Summary))
