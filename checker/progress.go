@@ -342,6 +342,7 @@ type watch struct {
 	*findings
 	occupied []occupation  // those that have not begun
 	until    time.Duration // until when the lock may be held, or was
+	dead     time.Duration // the longest lease of the requests that clients waited with when they crashed
 	waiting  []*holding.Op // the acquires under way, in the order in which they were sent
 
 	// Of all requests, where no fault is in effect, and of those that were refused alone, where faults of one message
@@ -403,6 +404,9 @@ func (w *watch) begin(before int64) {
 		if w.until = max(w.until, o.until); o.until == history.Never && o.firm != history.Never {
 			w.endless = o.by
 		}
+		if _, crashed := w.gone(o.by, math.MaxInt64); crashed && o.firm < 0 && isAcquire(o.by) {
+			w.dead = max(w.dead, o.by.Lease)
+		}
 		if w.Semaphore() && o.firm >= 0 {
 			w.holders = append(w.holders, o)
 			w.out, w.soonest = w.out+o.permits, min(w.soonest, o.firm)
@@ -444,7 +448,7 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 		if !held {
 			long = max(long, w.vague[i].add(max(last, since), first, now, w.pause))
 		}
-		since = max(since, w.until)
+		since = holding.After(max(since, w.until), w.dead) // a server may have given it to the next in its queue, which has crashed
 		if since >= now || op.Unknown() && !op.Open() {
 			continue
 		}
