@@ -358,19 +358,12 @@ func (p *play) reset() {
 	})
 }
 
-// judge decides of each message of the first process, and reports whether all of its links are read.
-func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (read bool) {
-	read = true
+// judge decides of each message between the first process and servers of Redis.
+func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) {
 	p.on(p.own, func(l topologies.Link, at topologies.Proxy) (func(), error) {
-		if r, ok := at.(topologies.Interceptor); ok {
-			if stop, err := r.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) }); err == nil {
-				return stop, nil
-			}
-		}
-		read = false
-		return func() {}, nil
+		read, _ := at.(topologies.Interceptor) // as all of those links are
+		return read.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) })
 	})
-	return read
 }
 
 // deaf makes a request of the first process whose reply is held back.
