@@ -18,7 +18,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
-	"github.com/lockchaos/lockchaos/workload"
 )
 
 // long is a lease that is not let run out.
@@ -112,16 +111,13 @@ func (p *play) promises() promises.Promises { return p.a.hello.Promises }
 // answerLimit bounds the wait for the answer to a request that no fault meets.
 const answerLimit = 10 * time.Second
 
-// errSilent says that no answer came.
-var errSilent = errors.New("no answer")
-
 // answered makes a request of a process that no fault meets, and stops the play, and all others, where no answer comes.
 func (p *play) answered(s subject, request func(context.Context) error) error {
 	limit := max(answerLimit, 2*p.timeout)
-	ctx, cancel := context.WithTimeoutCause(p.ctx, limit, errSilent)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	err := request(ctx)
-	if err == nil || !errors.Is(context.Cause(ctx), errSilent) {
+	if err == nil || ctx.Err() == nil || p.ctx.Err() != nil {
 		return err
 	}
 	if s.driver == nil {
@@ -190,10 +186,7 @@ func (p *play) begin(do func()) (wait func()) {
 }
 
 // pause lets time pass.
-func (p *play) pause(d time.Duration) {
-	workload.Pause(p.ctx, d)
-	p.must(context.Cause(p.ctx))
-}
+func (p *play) pause(d time.Duration) { p.must(await.Pause(p.ctx, d)) }
 
 // ErrNotFree is of a lock that another client was not granted, long after the end of a lease.
 var ErrNotFree = errors.New("the lock is not free yet")
@@ -358,19 +351,12 @@ func (p *play) reset() {
 	})
 }
 
-// judge decides of each message of the first process, and reports whether all of its links are read.
-func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) (read bool) {
-	read = true
+// judge decides of each message between the first process and servers of Redis.
+func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) {
 	p.on(p.own, func(l topologies.Link, at topologies.Proxy) (func(), error) {
-		if r, ok := at.(topologies.Interceptor); ok {
-			if stop, err := r.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) }); err == nil {
-				return stop, nil
-			}
-		}
-		read = false
-		return func() {}, nil
+		read, _ := at.(topologies.Interceptor) // as all of those links are
+		return read.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) })
 	})
-	return read
 }
 
 // deaf makes a request of the first process whose reply is held back.

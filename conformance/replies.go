@@ -112,7 +112,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 	come := make(chan struct{})
 	mend := p.atEnd(func() { close(come) })
 	// Only what names the lock is kept back: some libraries look first at what the server can do.
-	read := p.judge(func(server string, m traffic.Message) traffic.Action {
+	p.judge(func(server string, m traffic.Message) traffic.Action {
 		mu.Lock()
 		defer mu.Unlock()
 		line := strings.Trim(fmt.Sprintf("%q", m.Words), "[]")
@@ -131,7 +131,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 	})
 	p.warm()
 	mu.Lock()
-	if !read || !named {
+	if !named {
 		mend = p.hold(p.own)
 	}
 	mu.Unlock()

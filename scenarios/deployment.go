@@ -33,7 +33,7 @@ func (s Scenario) fits(d topologies.Deployment) error {
 			injected = append(injected, step.fault())
 		}
 	}
-	return cmp.Or(harness.Impossible(errs...), harness.Possible(d, injected...))
+	return cmp.Or(harness.Possible(d, injected...), harness.Impossible(errs...))
 }
 
 // forgets refuses servers that keep their data, where the script kills some that
