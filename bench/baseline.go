@@ -32,9 +32,6 @@ const (
 	tokenWait = 250 * time.Millisecond
 )
 
-// errStolen says that a lock was not its holder's any more.
-var errStolen = fmt.Errorf("baseline: %w", lock.ErrNotHeld)
-
 // Baselines lists the least that does a job of a lock on Redis, by the same client as
 // ours. None of them is a lock that one would use.
 //
@@ -115,7 +112,7 @@ func set(rdb redis.UniversalClient) Acquire {
 func deleted(c *redis.Cmd) error {
 	n, err := c.Int()
 	if err == nil && n != 1 {
-		err = errStolen
+		err = fmt.Errorf("baseline: %w", lock.ErrNotHeld)
 	}
 	return err
 }

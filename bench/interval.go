@@ -51,21 +51,17 @@ func ratioOf(ratios []float64, less bool) Ratio {
 		s := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(ratios), &benchmath.DefaultThresholds), confidence)
 		r.Interval = &Interval{s.Lo, s.Hi}
 	}
-	r.Difference = difference(r.Interval, less)
-	return r
-}
-
-func difference(i *Interval, less bool) Difference {
-	switch {
+	switch i := r.Interval; {
 	case i == nil:
-		return TooFewRounds
+		r.Difference = TooFewRounds
 	case i.Low <= 1 && 1 <= i.High:
-		return NoneShown
+		r.Difference = NoneShown
 	case i.Low > 1 != less:
-		return Better
+		r.Difference = Better
 	default:
-		return Worse
+		r.Difference = Worse
 	}
+	return r
 }
 
 // narrow says that more rounds would not tell much more: the interval is at most a tenth of

@@ -23,30 +23,6 @@ redis.call('PUBLISH', redis.call('LPOP', KEYS[2]), request)
 return 1`
 )
 
-// inbox is where the waiters of a client hear that they have the lock.
-type inbox struct {
-	mu      sync.Mutex
-	waiting map[string]chan struct{}
-}
-
-func (b *inbox) expect(request string) <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	told := make(chan struct{})
-	b.waiting[request] = told
-	return told
-}
-
-// drop forgets a request, and notifies its waiter, if there is one.
-func (b *inbox) drop(request string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if told := b.waiting[request]; told != nil {
-		close(told)
-		delete(b.waiting, request)
-	}
-}
-
 // push is one script to ask, one to release, and a message.
 func push(ctx context.Context, rdb redis.UniversalClient) (Acquire, func(), error) {
 	acquire, release := redis.NewScript(pushAcquireLua), redis.NewScript(pushReleaseLua)
@@ -56,11 +32,14 @@ func push(ctx context.Context, rdb redis.UniversalClient) (Acquire, func(), erro
 		_ = subscription.Close()
 		return nil, nil, fmt.Errorf("subscribe: %w", err)
 	}
-	waiters := &inbox{waiting: map[string]chan struct{}{}}
+	var waiters sync.Map // of each request, the chan struct{} that is closed once it has the lock
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for m := range subscription.Channel() {
-			waiters.drop(m.Payload)
+			told, _ := waiters.LoadAndDelete(m.Payload)
+			if told, waits := told.(chan struct{}); waits {
+				close(told)
+			}
 		}
 	})
 	end := func() {
@@ -69,10 +48,11 @@ func push(ctx context.Context, rdb redis.UniversalClient) (Acquire, func(), erro
 	}
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		keys, request := []string{"{push:" + name + "}", "{push:" + name + "}:waiters"}, rand.Text()
-		told := waiters.expect(request)
+		told := make(chan struct{})
+		waiters.Store(request, told)
 		granted, err := acquire.Run(ctx, rdb, keys, request, channel, Lease.Milliseconds()).Int()
 		if err != nil || granted == 1 {
-			waiters.drop(request)
+			waiters.Delete(request)
 		} else {
 			select {
 			case <-told:

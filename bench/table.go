@@ -372,9 +372,4 @@ func (r Results) WriteMarkdown(out io.Writer) error {
 	return nil
 }
 
-func sentence(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
-}
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -63,16 +63,8 @@ func slowRelease(ctx context.Context, t *mutantRun) error {
 	if err := a.get(ctx, 2*time.Second); err != nil {
 		return err
 	}
-	a.gate.shut()
-	released := t.behind(func() history.Type { return a.Release(ctx) })
-	if err := a.gate.reached(ctx, released); err != nil {
-		return err
-	}
-	if err := b.get(ctx, long); err != nil {
-		return err
-	}
-	a.gate.open()
-	if _, err := outcome(ctx, released); err != nil {
+	release := func() history.Type { return a.Release(ctx) }
+	if _, err := a.stopped(ctx, release, func(bool) error { return b.get(ctx, long) }); err != nil {
 		return err
 	}
 	c.ask(ctx, long)
@@ -115,14 +107,12 @@ func lateRetry(ctx context.Context, t *mutantRun) error {
 	if err := t.fault(ctx, "drop-reply", toA, map[string]string{"command": "EVAL"}); err != nil {
 		return err
 	}
-	a.gate.shut()
-	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
-	if err := errors.Join(t.AwaitFault(ctx, "drop-reply", ""), a.gate.reached(ctx, asked)); err != nil {
+	got, err := a.stopped(ctx, func() history.Type { return a.ask(ctx, lease) }, func(bool) error {
+		err := t.AwaitFault(ctx, "drop-reply", "")
+		workload.Pause(ctx, delay)
 		return err
-	}
-	workload.Pause(ctx, delay)
-	a.gate.open()
-	if err := must(ctx, asked, "a was refused a lock within its lease"); err != nil {
+	})
+	if err := must(got, err, "a was refused a lock within its lease"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -210,7 +200,8 @@ func lateInLine(ctx context.Context, t *mutantRun) error {
 	if err := a.giveBack(ctx); err != nil {
 		return err
 	}
-	if err := must(ctx, asked, "c was refused a lock that was free"); err != nil {
+	got, err := outcome(ctx, asked)
+	if err := must(got, err, "c was refused a lock that was free"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -269,19 +260,14 @@ func lateReplica(ctx context.Context, t *mutantRun) error {
 func diesAsking(ctx context.Context, t *mutantRun) error {
 	const lease = 500 * time.Millisecond
 	a, b := t.two()
-	a.gate.shut()
-	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
-	if err := a.gate.reached(ctx, asked); err != nil {
-		return err
-	}
-	oneStep := len(asked) > 0
-	if !oneStep {
-		if err := t.cut(ctx, toA); err != nil {
-			return err
+	oneStep := false
+	_, err := a.stopped(ctx, func() history.Type { return a.ask(ctx, lease) }, func(done bool) error {
+		if oneStep = done; done {
+			return nil
 		}
-	}
-	a.gate.open()
-	if _, err := outcome(ctx, asked); err != nil {
+		return t.cut(ctx, toA)
+	})
+	if err != nil {
 		return err
 	}
 	a.Crash()
@@ -308,10 +294,12 @@ func diesHolding(ctx context.Context, t *mutantRun) error {
 	return nil
 }
 
-// overdue has the answer to a's request held up until its lease is over and b
-// holds, and returns what a was told.
-func overdue(ctx context.Context, t *mutantRun, a, b *testClient, meanwhile func()) (history.Type, error) {
-	const lease = 1500 * time.Millisecond
+// overdue is a lease that is over before the answer to its request comes.
+const overdue = 1500 * time.Millisecond
+
+// heldUp has the answer to a's request held up, once it was granted, while something else happens, and returns
+// what a was told.
+func heldUp(ctx context.Context, t *mutantRun, a *testClient, lease time.Duration, meanwhile func() error) (history.Type, error) {
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
 		return "", err
 	}
@@ -319,8 +307,7 @@ func overdue(ctx context.Context, t *mutantRun, a, b *testClient, meanwhile func
 	if err := t.arrived(ctx, "", "redis-1"); err != nil {
 		return "", err
 	}
-	meanwhile()
-	if err := errors.Join(b.get(ctx, long), t.Heal(ctx, "stall")); err != nil {
+	if err := errors.Join(meanwhile(), t.Heal(ctx, "stall")); err != nil {
 		return "", err
 	}
 	return outcome(ctx, asked)
@@ -331,7 +318,7 @@ func overdue(ctx context.Context, t *mutantRun, a, b *testClient, meanwhile func
 func lateAnswer(ctx context.Context, t *mutantRun) error {
 	var stock workload.Register
 	a, b := t.two()
-	got, err := overdue(ctx, t, a, b, func() {})
+	got, err := heldUp(ctx, t, a, overdue, func() error { return b.get(ctx, long) })
 	if err != nil || got != history.OK {
 		return err
 	}
@@ -342,9 +329,10 @@ func lateAnswer(ctx context.Context, t *mutantRun) error {
 // in the meantime.
 func lateAnswerByASteppedClock(ctx context.Context, t *mutantRun) error {
 	a, b := t.two()
-	_, err := overdue(ctx, t, a, b, func() {
+	_, err := heldUp(ctx, t, a, overdue, func() error {
 		t.Disturb(ctx, faults.Step{Fault: clientClock, Target: a.Name}, "its wall clock was set back by 1h",
 			func() { a.clock.Step(-time.Hour) }, func() { a.clock.Step(time.Hour) })
+		return b.get(ctx, long)
 	})
 	return err
 }
@@ -357,18 +345,11 @@ const clientClock = "client-clock"
 func slowAnswer(ctx context.Context, t *mutantRun) error {
 	const lease, delay = 3 * time.Second, 1400 * time.Millisecond
 	a, b := t.two()
-	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, toA)); err != nil {
-		return err
-	}
-	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
-	if err := t.arrived(ctx, "", "redis-1"); err != nil {
-		return err
-	}
-	workload.Pause(ctx, delay)
-	if err := t.Heal(ctx, "stall"); err != nil {
-		return err
-	}
-	if err := must(ctx, asked, "a was refused a lock within its lease"); err != nil {
+	got, err := heldUp(ctx, t, a, lease, func() error {
+		workload.Pause(ctx, delay)
+		return nil
+	})
+	if err := must(got, err, "a was refused a lock within its lease"); err != nil {
 		return err
 	}
 	return b.get(ctx, long)
@@ -470,13 +451,10 @@ func lostVotes(ctx context.Context, t *mutantRun) error {
 	if err := errors.Join(a.warm(ctx), t.hold(ctx, topologies.Downstream, "zone-a>redis-1", "zone-a>redis-2")); err != nil {
 		return err
 	}
-	a.gate.shut()
-	asked := t.behind(func() history.Type { return a.ask(ctx, long) })
-	if err := errors.Join(a.gate.reached(ctx, asked), t.arrived(ctx, "", "redis-1", "redis-2"), t.HealAll(ctx)); err != nil {
-		return err
-	}
-	a.gate.open()
-	if _, err := outcome(ctx, asked); err != nil {
+	_, err := a.stopped(ctx, func() history.Type { return a.ask(ctx, long) }, func(bool) error {
+		return errors.Join(t.arrived(ctx, "", "redis-1", "redis-2"), t.HealAll(ctx))
+	})
+	if err != nil {
 		return err
 	}
 	b.tryFor(ctx, stuckFor(0), long)
@@ -534,13 +512,10 @@ func lostCount(ctx context.Context, t *mutantRun) error {
 	if err := errors.Join(a.warm(ctx), t.arrived(ctx, "1", "redis-2", "redis-3")); err != nil {
 		return err
 	}
-	a.gate.shut()
-	asked := t.behind(func() history.Type { return a.ask(ctx, lease) })
-	if err := errors.Join(a.gate.reached(ctx, asked), t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas)); err != nil {
-		return err
-	}
-	a.gate.open()
-	if err := must(ctx, asked, "a was refused what replicas had"); err != nil {
+	got, err := a.stopped(ctx, func() history.Type { return a.ask(ctx, lease) }, func(bool) error {
+		return errors.Join(t.arrived(ctx, "", "redis-2", "redis-3"), t.cut(ctx, toReplicas))
+	})
+	if err := must(got, err, "a was refused what replicas had"); err != nil {
 		return err
 	}
 	a.Release(ctx)

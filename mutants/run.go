@@ -193,75 +193,60 @@ func outcome(ctx context.Context, done <-chan history.Type) (history.Type, error
 	}
 }
 
-// must waits for what is in the background, which must succeed for the script to
-// show anything; otherwise says what happened instead.
-func must(ctx context.Context, done <-chan history.Type, otherwise string) error {
-	got, err := outcome(ctx, done)
+// must fails unless a request that is over was granted the lock, which it must be for the script to show
+// anything; otherwise says what happened instead.
+func must(got history.Type, err error, otherwise string) error {
 	if err == nil && got != history.OK {
 		err = fmt.Errorf("%s: %w", otherwise, errNotShown)
 	}
 	return err
 }
 
-// A gate stops a client between two steps. Its zero value lets everything pass.
-type gate struct {
-	mu     sync.Mutex
-	closed chan struct{} // closed when a client waits there; nil for an open gate
-	opened chan struct{}
-}
+// A gate stops a client between two steps, once it is shut. Its zero value lets everything pass.
+type gate struct{ shut atomic.Pointer[stop] }
 
-// shut makes the next one who comes stop.
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed, g.opened = make(chan struct{}), make(chan struct{})
-}
-
-// open lets the client that waits there go on, and every one after it.
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		close(g.opened)
-	}
-	g.closed, g.opened = nil, nil
+// A stop is where a client waits until it is opened.
+type stop struct {
+	come            sync.Once
+	reached, opened chan struct{}
 }
 
 // pass stops at a gate that is shut.
 func (g *gate) pass(ctx context.Context) {
-	g.mu.Lock()
-	closed, opened := g.closed, g.opened
-	g.mu.Unlock()
-	if closed == nil {
+	s := g.shut.Load()
+	if s == nil {
 		return
 	}
+	s.come.Do(func() { close(s.reached) })
 	select {
-	case <-closed: // a client was here before
-	default:
-		close(closed)
-	}
-	select {
-	case <-opened:
+	case <-s.opened:
 	case <-ctx.Done():
 	}
 }
 
-// reached waits until a client waits at the gate, or has done what it began
-// without coming by: where a bug takes two steps, its twin takes one. The outcome
-// stays in done.
-func (g *gate) reached(ctx context.Context, done chan history.Type) error {
-	g.mu.Lock()
-	closed := g.closed
-	g.mu.Unlock()
+// stopped has the client do something in the background with its gate shut, and returns the outcome. Meanwhile
+// begins once the client waits at the gate, or has done what it began without coming by, which done says: where a
+// bug takes two steps, its twin takes one. After it the gate is open.
+func (p *testClient) stopped(ctx context.Context, do func() history.Type, meanwhile func(done bool) error) (history.Type, error) {
+	s := &stop{reached: make(chan struct{}), opened: make(chan struct{})}
+	p.gate.shut.Store(s)
+	outcomes := p.run.behind(do)
+	var err error
 	select {
-	case <-closed:
-		return nil
-	case o := <-done:
-		done <- o
-		return nil
+	case <-s.reached:
+		err = meanwhile(false)
+	case got := <-outcomes:
+		outcomes <- got
+		err = meanwhile(true)
 	case <-ctx.Done():
-		return fmt.Errorf("no client came to the gate: %w", context.Cause(ctx))
+		err = fmt.Errorf("no client came to the gate: %w", context.Cause(ctx))
 	}
+	p.gate.shut.Store(nil)
+	close(s.opened)
+	if err != nil {
+		return "", err
+	}
+	return outcome(ctx, outcomes)
 }
 
 // fault injects a fault.

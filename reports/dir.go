@@ -13,20 +13,16 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/say"
-	"github.com/lockchaos/lockchaos/reports/internal/draw"
 )
 
 // The files of a run directory that reports read or write.
 const (
-	RunFile        = history.RunFile
-	HistoryFile    = history.EventsFile
-	ResultsFile    = "results.json"
-	HTMLFile       = "report.html"
-	JUnitFile      = "junit.xml"
-	MarkdownFile   = "summary.md"
-	LatencyFile    = draw.LatencyFile
-	HoldsFile      = draw.HoldsFile
-	ThroughputFile = draw.ThroughputFile
+	RunFile      = history.RunFile
+	HistoryFile  = history.EventsFile
+	ResultsFile  = "results.json"
+	HTMLFile     = "report.html"
+	JUnitFile    = "junit.xml"
+	MarkdownFile = "summary.md"
 )
 
 // WriteDir writes all reports into a run directory, each file at once or not

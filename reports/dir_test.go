@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/reports"
+	"github.com/lockchaos/lockchaos/reports/internal/draw"
 )
 
 func TestDirRoundTrip(t *testing.T) {
@@ -142,7 +143,7 @@ func TestNoPlotOfTwoDots(t *testing.T) {
 		require.NoError(t, reports.WriteDir(dir, in))
 		page, err := os.ReadFile(filepath.Join(dir, reports.HTMLFile))
 		require.NoError(t, err)
-		for _, name := range []string{reports.LatencyFile, reports.HoldsFile, reports.ThroughputFile} {
+		for _, name := range []string{draw.LatencyFile, draw.HoldsFile, draw.ThroughputFile} {
 			_, err := os.Stat(filepath.Join(dir, name))
 			require.Equal(t, plots, err == nil, name)
 			require.Equal(t, plots, strings.Contains(string(page), name), name)

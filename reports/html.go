@@ -96,7 +96,7 @@ func (m *model) drawn() (plots []draw.Plot, pictures []picture, err error) {
 }
 
 func (m *model) writeHTML(w io.Writer, plots []draw.Plot, pictures []picture, logs []string) error {
-	f, v := m.facts, m.facts.Told()
+	f, v := m.facts, m.facts.Told
 	issue, err := templated(summaryMarkdown, "issue", m.Results, nil)
 	if err != nil {
 		return fmt.Errorf("write html: %w", err)

@@ -216,7 +216,7 @@ func TestNothingIsWrittenThatDoesNotPrint(t *testing.T) {
 			out["terminal"] = string(written(t, func(w io.Writer) error { return reports.WriteText(w, r, reports.TextOptions{}) }))
 			out["comparison"] = string(written(t, func(w io.Writer) error { return reports.WriteComparisonText(w, reports.Compare(run, run)) }))
 			out["index"] = string(written(t, func(w io.Writer) error {
-				return reports.WriteIndex(w, []reports.RunEntry{{Name: unprintable, JointRun: reports.JointRun{Headline: unprintable, Lock: unprintable}}})
+				return reports.WriteIndex(w, []reports.RunEntry{{Name: unprintable, JointRun: reports.JointRun{Headline: unprintable, Lock: unprintable}}}, nil)
 			}))
 			for file, content := range out {
 				for _, r := range content {

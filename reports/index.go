@@ -128,11 +128,9 @@ func (r RunEntry) Mark() string {
 }
 
 // WriteIndex writes the page that lists runs. It leads to each run's report,
-// in the folder of the run's name beside the page.
-func WriteIndex(w io.Writer, runs []RunEntry) error { return writeIndex(w, runs, nil) }
-
-// writeIndex writes an index with what came of all runs together, if that is known.
-func writeIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
+// in the folder of the run's name beside the page. What came of all runs together
+// is nil where that is not known.
+func WriteIndex(w io.Writer, runs []RunEntry, joint *Joint) error {
 	counts, expected, running := map[checker.Verdict]int{}, 0, 0
 	for _, r := range runs {
 		switch {
@@ -162,5 +160,5 @@ func UpdateIndex(dir string) error {
 	if err != nil {
 		return err
 	}
-	return history.WriteFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return writeIndex(w, runs, readJoint(dir)) })
+	return history.WriteFile(filepath.Join(dir, IndexFile), func(w io.Writer) error { return WriteIndex(w, runs, readJoint(dir)) })
 }

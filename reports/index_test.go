@@ -55,7 +55,7 @@ func TestIndex(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(page), string(again))
 
-	none := written(t, func(w io.Writer) error { return reports.WriteIndex(w, nil) })
+	none := written(t, func(w io.Writer) error { return reports.WriteIndex(w, nil, nil) })
 	require.Contains(t, string(none), "There is no run here yet")
 }
 

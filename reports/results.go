@@ -130,13 +130,13 @@ func newModel(in Input) *model {
 		Lock: in.Run.Lock, Workload: in.Run.Workload, Command: in.Run.Command, Program: in.Run.Program,
 		Started: in.Run.Started, Duration: f.End, AbortReason: in.Run.AbortReason, SkippedFaults: leftOut(&in.Run),
 		Interrupted: in.Run.Interrupted, Truncated: f.History.Truncated, Events: len(f.History.Events), Missing: in.Missing,
-		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: f.CausesFrom(f.Told()),
+		Counts: f.Counts(), Story: story.Of(f, in.Missing, in.Pending), Causes: f.CausesFrom(f.Told),
 		Properties: append([]checker.Result{}, f.Results...), Operations: f.Operations, Latency: f.Latency, Faults: append([]Fault{}, f.Faults...),
 	}}
 	if m.Verdict == "" {
 		m.Verdict = checker.Unknown
 	}
-	if f.Told() != nil {
+	if f.Told != nil {
 		m.Next = m.next()
 	}
 	return m

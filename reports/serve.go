@@ -94,7 +94,7 @@ func (h *handler) index(w io.Writer) error {
 		runs[i].Live = h.underWay(runs[i].Name)
 		runs[i].Page = runs[i].Page || runs[i].Live
 	}
-	return WriteIndex(w, runs)
+	return WriteIndex(w, runs, nil)
 }
 
 // underWay reports whether a run has a record but no report yet, and the record

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -116,11 +117,7 @@ func Shape(events []history.Event) string {
 	}
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(often)) {
-		power := 1
-		for power*2 <= often[what] {
-			power *= 2
-		}
-		parts = append(parts, fmt.Sprintf("%s %d", what, power))
+		parts = append(parts, fmt.Sprintf("%s %d", what, 1<<(bits.Len(uint(often[what]))-1))) //nolint:gosec // a count
 	}
 	return strings.Join(parts, ", ")
 }

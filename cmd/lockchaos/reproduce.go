@@ -238,12 +238,11 @@ type scriptRun struct {
 	unexpected error // in what its verdict is another than the one that is expected; nil if it is that
 }
 
-// unknown reports whether the run shows nothing, one way or the other.
-func (p scriptRun) unknown() bool { return p.Report.Verdict == checker.Unknown }
-
 // unsuited reports whether the scenario can't be asked of the lock, which has violated
 // nothing until then.
-func (p scriptRun) unsuited() bool { return p.Run.Unsuited != "" && p.unknown() }
+func (p scriptRun) unsuited() bool {
+	return p.Run.Unsuited != "" && p.Report.Verdict == checker.Unknown
+}
 
 // playScenario plays a scenario once, in a run directory of its own, and judges it. Nothing is drawn in it, so that its seed is 0.
 func (a *app) playScenario(ctx context.Context, s choice, out string) (scriptRun, error) {
@@ -538,7 +537,7 @@ func (t *scenarioResult) exit(repeat int) error {
 			return fmt.Errorf("%s, run %d: %w", t.Name, p.run, p.Failed)
 		case p.unexpected == nil:
 			met++
-		case p.unknown():
+		case p.Report.Verdict == checker.Unknown:
 			unknown++
 		}
 	}

@@ -185,7 +185,7 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 	case granted:
 		return l.hold(lease, o.Lease == 0), nil //nolint:contextcheck // a watchdog outlives the request
 	case err == nil && l.doubtful(lease):
-		err = errCopy
+		err = errors.New("it was refused, and a copy of the request that got no answer may still be carried out")
 	case err == nil:
 		err = lock.ErrNotAcquired
 	}
@@ -194,9 +194,6 @@ func (l *Lock) Acquire(ctx context.Context, name string, o lock.Options) (*lock.
 	}
 	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
 }
-
-// errCopy is of a request that was refused after a copy of it got no answer.
-var errCopy = errors.New("it was refused, and a copy of the request that got no answer may still be carried out")
 
 // doubtful reports whether a copy of a request may be carried out after it was refused.
 func (l *Lock) doubtful(lease lock.Lease) bool {

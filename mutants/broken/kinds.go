@@ -61,9 +61,6 @@ func FirstMember(l lock.Locker) func(ctx context.Context, names []string, o lock
 // longLease is that of a hold which asked for none.
 const longLease = 30 * time.Second
 
-// errNoEnd says that a hold of these locks is not extended.
-var errNoEnd = errors.New("this lock extends nothing")
-
 // UncountedReentry returns a mutex that grants its owner the lock again, and
 // forgets how often: the first release ends all of its grants. It asks for a
 // lease; without one it is 30 seconds.
@@ -102,7 +99,7 @@ func (u *uncounted) Acquire(ctx context.Context, name string, o lock.Options) (*
 
 // Extend implements [lock.Keeper].
 func (u *uncounted) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
-	return time.Time{}, errNoEnd
+	return time.Time{}, errors.New("this lock extends nothing")
 }
 
 // Release implements [lock.Keeper]. A second one finds nothing to do, and says that it

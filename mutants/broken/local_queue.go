@@ -9,16 +9,12 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-// batch is how often a lock is passed on in memory before it is released for
-// all clients.
-const batch = 8
-
 // A localQueue is where the callers of one [Lock] wait that pass it on to each other in
 // memory. The key on the server stays as it is.
 type localQueue struct {
 	mu      sync.Mutex
-	waiting []*waiter         // the oldest first
-	grants  map[string]*turns // by request, of those that were passed on or released
+	waiting []*waiter       // the oldest first
+	ending  map[string]bool // the requests of grants that the server was asked to end
 
 	// What the bugs change.
 	toAll     bool // all waiters are passed the lock
@@ -34,22 +30,16 @@ type waiter struct {
 	heard   string
 }
 
-// turns are what was done with a grant.
-type turns struct {
-	passed int
-	ending bool // the server was asked to end it
-}
-
 // CorrectLocalQueue returns the lock in one key whose callers pass it on in memory. A
 // lock is passed on as it is: with what is left of its lease, which must be half of
-// it, to one caller who asked for the same lease, so often and no oftener, and not
-// after a release that got no answer.
+// it, to one caller who asked for the same lease, and not after a release that got no
+// answer.
 //
 // It is a small copy of what [lock.Mutex] does for callers that name no owner, and
 // what lock cohorting (Dice, Marathe and Shavit, 2012) does without leases.
 func CorrectLocalQueue(s Setup) *Lock {
 	l := Correct(s)
-	l.queue = &localQueue{grants: map[string]*turns{}}
+	l.queue = &localQueue{ending: map[string]bool{}}
 	return l
 }
 
@@ -131,17 +121,11 @@ func (l *Lock) pass(lease lock.Lease) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.grants[lease.Request]
-	if t == nil {
-		t = &turns{}
-		q.grants[lease.Request] = t
+	if !q.ending[lease.Request] && time.Until(lease.Expires) >= lease.Length/2 && q.serve(lease) {
+		return true
 	}
-	passed := false
-	if !t.ending && t.passed < batch && time.Until(lease.Expires) >= lease.Length/2 {
-		passed = q.serve(lease)
-	}
-	t.passed, t.ending = t.passed+1, !passed
-	return passed
+	q.ending[lease.Request] = true
+	return false
 }
 
 // serve takes the first out of the queue that can have a grant. q.mu is held.
@@ -164,7 +148,7 @@ func (l *Lock) ended(lease lock.Lease) {
 	}
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	delete(l.queue.grants, lease.Request)
+	delete(l.queue.ending, lease.Request)
 }
 
 // took is the lease of a caller that was passed the grant. One that was handed over for

@@ -3,7 +3,6 @@ package broken
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -51,17 +50,13 @@ func newQuorum(s Setup) *quorum {
 		within := time.Now().Before(lease.Expires) // else votes end by themselves, each at its time
 		done, err := q.vote(ctx, deleteIfMine, lease, 0, nil)
 		if n := count(done); err == nil && within && n > 0 && n < q.majority {
-			err = fmt.Errorf("%d of %d servers ended a vote: %w", n, len(done), errPartly)
+			// The hold had ended before, or this release ended it, and the others answered when the lease was over.
+			err = fmt.Errorf("%d of %d servers ended a vote: the release may have ended the hold", n, len(done))
 		}
 		return q.decide(done, err)
 	}
 	return q
 }
-
-// errPartly is of a release that fewer servers than a majority carried out. The hold
-// had ended before, or that release ended it, and the others answered later, when the
-// lease was over.
-var errPartly = errors.New("the release may have ended the hold")
 
 // decide reports whether the majority did what it was asked to. Where those that
 // gave no answer could turn it, that is the error.

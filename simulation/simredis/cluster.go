@@ -51,36 +51,33 @@ func (s *Server) route(c *Session, cmd *command, a []string) any {
 			return e
 		}
 	}
-	return s.sameSlot(c.queue)
-}
-
-// sameSlot says, as an error, whether the commands of a transaction have keys of
-// several slots.
-func (s *Server) sameSlot(queue [][]string) any {
-	slot, crossed := -1, false
-	for _, q := range queue {
-		find(q).keys(q, func(key string) bool {
-			n := traffic.KeySlot(key)
-			crossed = crossed || slot >= 0 && n != slot
-			slot = n
-			return !crossed
-		})
-	}
-	if crossed {
+	if _, crossed := slotOf(c.queue...); crossed {
 		return errCrossSlot
 	}
 	return nil
 }
 
-func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
-	slot, crossed := -1, false
-	cmd.keys(a, func(key string) bool {
-		n := traffic.KeySlot(key)
-		if crossed = slot >= 0 && n != slot; !crossed {
-			slot = n
+// slotOf is the slot of the first key that commands have, -1 for none, and whether others are of another.
+func slotOf(queue ...[]string) (slot int, crossed bool) {
+	slot = -1
+	for _, a := range queue {
+		find(a).keys(a, func(key string) bool {
+			n := traffic.KeySlot(key)
+			if slot < 0 {
+				slot = n
+			}
+			crossed = n != slot
+			return !crossed
+		})
+		if crossed {
+			break
 		}
-		return !crossed
-	})
+	}
+	return slot, crossed
+}
+
+func (s *Server) routeKeys(c *Session, cmd *command, a []string) any {
+	slot, crossed := slotOf(a)
 	if slot < 0 {
 		return nil
 	}

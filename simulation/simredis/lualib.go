@@ -284,13 +284,7 @@ func luaString(v lua.LValue) string {
 }
 
 // luaNumber is how Lua 5.1 writes a number: %.14g.
-func luaNumber(n lua.LNumber) string {
-	f := float64(n)
-	if f == math.Trunc(f) && math.Abs(f) < 1e14 && (f != 0 || !math.Signbit(f)) {
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return formatG(f, 14)
-}
+func luaNumber(n lua.LNumber) string { return formatG(float64(n), 14) }
 
 func toString(l *lua.LState) int {
 	if n, isNumber := l.CheckAny(1).(lua.LNumber); isNumber {

@@ -51,12 +51,7 @@ func integer(b bool) int64 {
 }
 
 // formatScore writes a number as replies have it: %.17g.
-func formatScore(f float64) string {
-	if f == math.Trunc(f) && math.Abs(f) < 1e17 && (f != 0 || !math.Signbit(f)) {
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return formatG(f, 17)
-}
+func formatScore(f float64) string { return formatG(f, 17) }
 
 // formatG writes a number as C's %.*g does.
 func formatG(f float64, digits int) string {

@@ -2,6 +2,7 @@ package simredis
 
 import (
 	"slices"
+	"strconv"
 )
 
 // Server is one Redis process.
@@ -151,19 +152,11 @@ func (s *Server) end() {
 }
 
 func commandSize(args []string) int {
-	n := 3 + digits(len(args))
+	n := 3 + len(strconv.Itoa(len(args)))
 	for _, a := range args {
-		n += 5 + digits(len(a)) + len(a)
+		n += 5 + len(strconv.Itoa(len(a))) + len(a)
 	}
 	return n
-}
-
-func digits(n int) int {
-	d := 1
-	for n >= 10 {
-		n, d = n/10, d+1
-	}
-	return d
 }
 
 // wrote notes that a command changed a key: args go to the replicas.

@@ -196,7 +196,7 @@ func (m *member) round() {
 		return
 	}
 	m.c.w.after(clusterCron, m.round)
-	if m.node.down || m.c.w.isPaused(m.node) {
+	if m.node.down || m.c.w.is(Pause, m.node.name) {
 		return
 	}
 	now := m.c.w.now()
@@ -253,7 +253,7 @@ func (m *member) send(j int, do func(to *member)) {
 		}
 		m.node.buses[name] = p
 	}
-	broken := func() bool { return m.node.isolated || to.node.isolated || to.node.down || m.c.w.isCut(name) }
+	broken := func() bool { return m.node.isolated || to.node.isolated || to.node.down || m.c.w.is(Cut, name) }
 	if broken() {
 		return
 	}

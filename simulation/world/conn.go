@@ -65,7 +65,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	fresh := w.link(c.up.link).isFresh(c.begun)
 	c.begun = c.begun[:0]
 	names := commands(requests)
-	if c.inside || c.node.kind == sentinelNode || onlyOf(names, greetings) || c.inquires(names) {
+	if c.inside || c.node == w.sentinel || onlyOf(names, greetings) || c.inquires(names) {
 		w.counts.Messages++
 		c.prompt = true
 		c.serve(requests)
@@ -132,7 +132,7 @@ func (c *conn) repeat(requests [][]string, later time.Duration) {
 // another goroutine waited for the mutex, time would stand still in the bubble.
 func (c *conn) mayLock(b []byte) bool {
 	requests, _, err := simredis.Parse(string(b))
-	return err == nil && len(requests) > 0 && (c.node.kind == sentinelNode || !slices.ContainsFunc(commands(requests), func(name string) bool {
+	return err == nil && len(requests) > 0 && (c.node == c.w.sentinel || !slices.ContainsFunc(commands(requests), func(name string) bool {
 		return !slices.Contains(greetings, name) && !slices.Contains(inquiries, name) && !strings.HasSuffix(name, "SUBSCRIBE") && name != "PING"
 	}))
 }

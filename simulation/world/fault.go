@@ -205,7 +205,7 @@ func (w *World) Validate(f Fault) error {
 		return names.Unknown("simulated fault", f.Name, Kinds())
 	}
 	server := func(what, name string) {
-		if n := w.node(name); name != TheMaster && (n == nil || n.kind != redisNode) {
+		if n := w.node(name); name != TheMaster && (n == nil || n == w.sentinel) {
 			errs = append(errs, fmt.Errorf("%s %q is no server", what, name))
 		}
 	}
@@ -214,7 +214,7 @@ func (w *World) Validate(f Fault) error {
 		if w.cluster != nil && w.node(from) != nil {
 			to = strings.TrimSuffix(to, busSuffix)
 		}
-		if dialled := w.node(to); !ok || dialled == nil || dialled.kind != redisNode || w.zones[from] == nil && w.node(from) == nil {
+		if dialled := w.node(to); !ok || dialled == nil || dialled == w.sentinel || w.zones[from] == nil && w.node(from) == nil {
 			errs = append(errs, fmt.Errorf("%s %q is no link, such as zone-a>redis-1", what, name))
 		}
 	}
@@ -226,7 +226,7 @@ func (w *World) Validate(f Fault) error {
 			errs = append(errs, fmt.Errorf("target %q is no zone", f.Target))
 		}
 	case f.Name == CrashFailover || f.Name == SplitBrain:
-		if w.sentinel() == nil && w.cluster == nil {
+		if w.sentinel == nil && w.cluster == nil {
 			errs = append(errs, errors.New("there is nothing to fail over to"))
 		}
 	default:

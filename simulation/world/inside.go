@@ -12,7 +12,7 @@ import (
 func (n *Node) Leads() bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
-	return !n.down && n.master == nil && n.kind == redisNode
+	return !n.down && n.master == nil && n != n.w.sentinel
 }
 
 // Inside is a client that looks into the server: its requests pass no link, take no time and meet

@@ -10,18 +10,11 @@ import (
 	"github.com/lockchaos/lockchaos/simulation/simredis"
 )
 
-// The kinds of node.
-const (
-	redisNode    = "redis"
-	sentinelNode = "sentinel"
-)
-
 // A Node is a Redis server or a Sentinel.
 type Node struct {
 	w       *World
 	name    string
 	address string
-	kind    string
 	server  *simredis.Server
 	conns   []*conn // in the order of dialling
 	down    bool
@@ -40,7 +33,7 @@ type Node struct {
 
 // AddServer adds a Redis server. The first one is the master that Sentinels name.
 func (w *World) AddServer(name string) *Node {
-	n := w.addNode(name, redisNode, nil)
+	n := w.addNode(name, nil)
 	if w.master == "" {
 		w.master = name
 	}
@@ -48,10 +41,13 @@ func (w *World) AddServer(name string) *Node {
 }
 
 // AddSentinel adds a Sentinel, which names the master and announces another one.
-func (w *World) AddSentinel(name string) *Node { return w.addNode(name, sentinelNode, w.sentinelReply) }
+func (w *World) AddSentinel(name string) *Node {
+	w.sentinel = w.addNode(name, w.sentinelReply)
+	return w.sentinel
+}
 
-func (w *World) addNode(name, kind string, sentinel func([]string) any) *Node {
-	n := &Node{w: w, name: name, kind: kind, address: fmt.Sprintf("10.0.0.%d:6379", len(w.nodes)+1)}
+func (w *World) addNode(name string, sentinel func([]string) any) *Node {
+	n := &Node{w: w, name: name, address: fmt.Sprintf("10.0.0.%d:6379", len(w.nodes)+1)}
 	n.server = simredis.New(simredis.Host{
 		Now: n.micros, After: n.after, Propagate: n.ship, Acked: n.acked, Role: n.roleOf, Sentinel: sentinel,
 	})

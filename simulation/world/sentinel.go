@@ -18,16 +18,6 @@ const detection = 500 * time.Millisecond
 // replica.
 const rejoin = 100 * time.Millisecond
 
-// sentinel is the first one; nil if there is none.
-func (w *World) sentinel() *Node {
-	for _, n := range w.nodes {
-		if n.kind == sentinelNode {
-			return n
-		}
-	}
-	return nil
-}
-
 // sentinelReply answers SENTINEL.
 func (w *World) sentinelReply(args []string) any {
 	if len(args) == 0 {
@@ -46,23 +36,14 @@ func (w *World) sentinelReply(args []string) any {
 
 // suspect has Sentinels replace a master that does not answer for too long.
 func (w *World) suspect(n *Node) {
-	if w.sentinel() == nil {
+	if w.sentinel == nil {
 		return
 	}
 	w.after(detection, func() {
-		if w.master == n.name && (n.down || w.isPaused(n)) {
+		if w.master == n.name && (n.down || w.is(Pause, n.name)) {
 			w.promote(n)
 		}
 	})
-}
-
-func (w *World) isPaused(n *Node) bool {
-	for _, a := range w.active {
-		if a.Name == Pause && a.Target == n.name {
-			return true
-		}
-	}
-	return false
 }
 
 // promote makes the replica that has most of the old master's data the master.
@@ -100,20 +81,16 @@ func (n *Node) known() int64 {
 	return n.server.Offset()
 }
 
-// announce has the Sentinels tell their subscribers of a new master.
+// announce has the Sentinel tell its subscribers of a new master.
 func (w *World) announce(old, master *Node) {
 	oldHost, oldPort, _ := net.SplitHostPort(old.address)
 	host, port, _ := net.SplitHostPort(master.address)
-	for _, n := range w.nodes {
-		if n.kind == sentinelNode {
-			n.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "))
-		}
-	}
+	w.sentinel.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "))
 }
 
 // demote makes a server that was replaced a replica of the new master.
 func (w *World) demote(n *Node) {
-	if w.sentinel() != nil && w.master != n.name && !n.down && n.master != w.node(TheMaster) {
+	if w.sentinel != nil && w.master != n.name && !n.down && n.master != w.node(TheMaster) {
 		n.follow(w.node(TheMaster))
 	}
 }

@@ -22,16 +22,17 @@ type World struct {
 	// the world.
 	Notice func(Notice)
 
-	mu      sync.Mutex
-	begin   time.Time
-	seed    uint64
-	nodes   []*Node
-	zones   map[string]*Zone
-	links   map[string]*link
-	master  string   // the name of the server that Sentinels name, or that has the slot
-	cluster *cluster // nil: there is none
-	counts  Counts
-	sent    []sent
+	mu       sync.Mutex
+	begin    time.Time
+	seed     uint64
+	nodes    []*Node
+	sentinel *Node // nil: there is none
+	zones    map[string]*Zone
+	links    map[string]*link
+	master   string   // the name of the server that Sentinels name, or that has the slot
+	cluster  *cluster // nil: there is none
+	counts   Counts
+	sent     []sent
 
 	plan   []Fault
 	armed  []*armed  // those that wait for an event

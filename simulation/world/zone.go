@@ -94,7 +94,7 @@ func (z *Zone) Dialer() func(ctx context.Context, network, address string) (net.
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no server at " + address)}
 		}
 		name := z.name + ">" + n.name
-		if n.down || z.w.isCut(name) {
+		if n.down || z.w.is(Cut, name) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
 		return z.connect(n), nil
@@ -112,12 +112,8 @@ func (z *Zone) connect(n *Node) *conn {
 	return c
 }
 
-// isCut reports whether new connections of a link are refused.
-func (w *World) isCut(link string) bool {
-	for _, a := range w.active {
-		if a.Name == Cut && a.Target == link {
-			return true
-		}
-	}
-	return false
+// is reports whether a fault of that name lasts: whether new connections of a link are refused, by [Cut], or a server
+// stands still, by [Pause].
+func (w *World) is(fault, target string) bool {
+	return slices.ContainsFunc(w.active, func(a *active) bool { return a.Name == fault && a.Target == target })
 }

@@ -32,18 +32,18 @@ type access struct {
 	to                 string // what a server must be: "etcd member"; empty: "Redis server"
 }
 
-// dial opens a connection to at, of a server that is called announced.
-func (a access) dial(ctx context.Context, at, announced string) (net.Conn, error) {
+// dial opens a connection to at, of a server that is called announced, with TLS where that is wanted. opened is
+// called once it is there, and closed when it is closed; nil: neither is.
+func (a access) dial(ctx context.Context, at, announced string, opened func() (closed func())) (net.Conn, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at)
+	dialled, err := d.DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, err
 	}
-	return a.secure(ctx, c, announced)
-}
-
-// secure speaks TLS over a connection where that is wanted.
-func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.Conn, error) {
+	c := &conn{TCPConn: dialled.(*net.TCPConn), announced: address(announced)}
+	if opened != nil {
+		c.closed = opened()
+	}
 	if a.tls == nil {
 		return c, nil
 	}
@@ -62,7 +62,7 @@ func (a access) secure(ctx context.Context, c net.Conn, announced string) (net.C
 // observer is a client that looks at one server, past every proxy.
 func (a access) observer(at, announced string, limit time.Duration) *redis.Client {
 	o := bootstrap.ObserverOptions(announced)
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, at, announced) }
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, at, announced, nil) }
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = limit, limit, limit
 	o.Username, o.Password = a.username, a.password
 	return redis.NewClient(o)

@@ -216,18 +216,15 @@ func (w *link) ProbeBandwidth(ctx context.Context, size int) (time.Duration, err
 
 // dial opens a connection of a client and counts it until it is closed.
 func (w *link) dial(ctx context.Context) (net.Conn, error) {
-	c, err := dialTCP(ctx, w.at, w.announced)
-	if err != nil {
-		return nil, err
-	}
 	count := func(n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.conns += n
 	}
-	count(1)
-	c.closed = sync.OnceFunc(func() { count(-1) })
-	return w.access.secure(ctx, c, w.announced)
+	return w.access.dial(ctx, w.at, w.announced, func() (closed func()) {
+		count(1)
+		return sync.OnceFunc(func() { count(-1) })
+	})
 }
 
 // A conn is a connection to a server at the address that it announces, wherever
@@ -244,15 +241,6 @@ type address string
 
 func (address) Network() string  { return "tcp" }
 func (a address) String() string { return string(a) }
-
-func dialTCP(ctx context.Context, at, announced string) (*conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at)
-	if err != nil {
-		return nil, err
-	}
-	return &conn{TCPConn: c.(*net.TCPConn), announced: address(announced)}, nil
-}
 
 // RemoteAddr is the address that the server announces.
 func (c *conn) RemoteAddr() net.Addr { return c.announced }

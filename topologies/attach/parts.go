@@ -169,7 +169,7 @@ func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]
 			linkProxy: g, announced: sv.announced, access: sv.access,
 			toxiproxy: s.proxies.toxiproxy, log: b.Log, put: map[string]bool{},
 		}
-		w.Prober = probe.Prober{Link: g.link(sv.kind), Open: func(ctx context.Context) (net.Conn, error) { return sv.access.dial(ctx, g.at, sv.announced) }}
+		w.Prober = probe.Prober{Link: g.link(sv.kind), Open: func(ctx context.Context) (net.Conn, error) { return sv.access.dial(ctx, g.at, sv.announced, nil) }}
 		w.Greet = probe.Greeting(w.Link.Kind)
 		if g.from == peers {
 			w.peers = sv.callers(g.bus)
@@ -228,9 +228,5 @@ func (s *discovery) dial(ctx context.Context, wires map[string]*link, zone, anno
 		}
 		a = f.access
 	}
-	c, err := dialTCP(ctx, at, announced)
-	if err != nil {
-		return nil, err
-	}
-	return a.secure(ctx, c, announced)
+	return a.dial(ctx, at, announced, nil)
 }

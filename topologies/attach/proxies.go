@@ -218,15 +218,6 @@ func (g linkProxy) link(to topologies.Kind) topologies.Link {
 	return l
 }
 
-// numbered is a name that none of the taken has: "redis-1".
-func numbered(kind topologies.Kind, taken map[string]bool) string {
-	for i := 1; ; i++ {
-		if name := fmt.Sprintf("%s-%d", kind, i); !taken[name] {
-			return name
-		}
-	}
-}
-
 // apiTimeout bounds one request to a toxiproxy. Some hang for ever: removing a
 // toxic from a connection on which a server pushes data to a client that is
 // gone does (Shopify/toxiproxy #427).

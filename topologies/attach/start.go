@@ -218,7 +218,9 @@ func (s *discovery) assignNames() error {
 	}
 	for _, f := range s.found {
 		if f.name == "" {
-			f.name = numbered(f.kind, taken)
+			for i := 1; f.name == "" || taken[f.name]; i++ {
+				f.name = fmt.Sprintf("%s-%d", f.kind, i)
+			}
 			taken[f.name] = true
 		}
 	}

@@ -34,6 +34,8 @@ type Facts struct {
 	// Violations are those that are listed, in order of time. What two engines found in the same events, or of
 	// one lock in the very same time, is one of them: the gravest.
 	Violations []*checker.Violation
+	// Told is that of them which the story tells; nil if there is none.
+	Told *checker.Violation
 
 	topology topologies.Topology         // of the run
 	granters map[*holding.Grant][]string // inferred
@@ -43,7 +45,6 @@ type Facts struct {
 	lanes    []*Lane
 	laneOf   map[[2]string]*Lane // by lock and client
 	accesses map[string][]*holding.Op
-	told     *checker.Violation
 }
 
 // Of derives the facts of a run, as far as it was read.
@@ -73,7 +74,7 @@ func Of(run history.Run, h *history.History, report checker.Report, whole bool) 
 	r.Roles = rolesOf(run.Topology, r.Record.Faults)
 	r.Violations = r.distinct()
 	r.findEvidence()
-	r.told = r.firstWithDamage()
+	r.Told = r.firstWithDamage()
 	r.measureRecovery()
 	return r
 }
@@ -205,9 +206,6 @@ func (r *Facts) findEvidence() {
 				}
 			}
 		}
-	}
-	if !slices.Contains(named, true) {
-		return
 	}
 	of := func(op *holding.Op) (found []int64) {
 		for _, index := range [...]int64{op.Invoke.Index, op.Complete.Index} {
@@ -394,9 +392,6 @@ func (r *Facts) Together(v *checker.Violation, holds []*holding.Grant) time.Dura
 	}
 	return until
 }
-
-// Told is the violation that the story tells; nil if there is none.
-func (r *Facts) Told() *checker.Violation { return r.told }
 
 // firstWithDamage is the first violation with damage, which is that of the grants by which a change of a resource was
 // lost; without any damage the first of the gravest kind. In a chain of overlaps it is the first: the release of a hold

@@ -21,7 +21,7 @@ import (
 // stored run the parts that could not be read are missing, and pending says that it is the verdicts alone.
 func Of(r *facts.Facts, missing []string, pending bool) Story {
 	var s Story
-	v, problem := r.Told(), r.DominantError()
+	v, problem := r.Told, r.DominantError()
 	switch {
 	case r.Run.AbortReason != "" && r.Verdict != checker.Invalid, r.Run.ClaimLostTo != "":
 		s = undecided(r, missing, pending)

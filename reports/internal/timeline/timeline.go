@@ -77,7 +77,7 @@ func micros(t time.Duration) int64 { return t.Microseconds() }
 
 // moment is the instant that a page shows first: that of the violation, else that of the first fault.
 func moment(r *facts.Facts) time.Duration {
-	if v := r.Told(); v != nil {
+	if v := r.Told; v != nil {
 		return v.From
 	}
 	for i := range r.Faults {
@@ -99,7 +99,7 @@ func Block(r *facts.Facts, told story.Story) (string, error) {
 }
 
 func blockOf(r *facts.Facts, told story.Story) *block {
-	whole, v := r.Whole(), r.Told()
+	whole, v := r.Whole(), r.Told
 	focus := facts.Window{To: min(whole.To, 2*around)}
 	b := &block{object: object{"end": micros(whole.To), "from": int64(0), "to": micros(whole.To), "moment": micros(moment(r)), "lock": ""}}
 	b.granters.of, b.clients.of, b.locks.of = map[string]int{}, map[string]int{}, map[string]int{}

@@ -23,7 +23,7 @@ import (
 type deployment struct {
 	parts    Parts
 	topology topologies.Topology
-	elector  elector  // nil where no master can change
+	elector  elector
 	members  *members // of a consensus store; else nil
 	name     *name    // nil where clients go by none
 	servers  map[string]topologies.Server
@@ -39,13 +39,12 @@ func assemble(p Parts) *deployment {
 	}
 	p.Without = uninstrumented(p)
 	d := &deployment{parts: p, topology: p.Topology, servers: map[string]topologies.Server{}, proofs: map[string]string{}}
+	d.elector = followers{deployment: d}
 	store, consensus := p.Store.(Consensus)
 	switch {
 	case consensus:
 		d.members = &members{deployment: d, store: store}
 		d.elector = d.members
-	case len(d.topology.Shards()) > 0 && !d.topology.Elects():
-		d.elector = followers{deployment: d}
 	case len(d.topology.Of(topologies.Sentinel)) > 0:
 		d.elector = &sentinels{deployment: d}
 	case d.topology.HasSlots():
@@ -263,7 +262,7 @@ func (d *deployment) tearDown() error {
 	if d.parts.Restore != nil {
 		errs = append(errs, d.parts.Restore())
 	}
-	if d.elector != nil && d.parts.Foreign {
+	if d.parts.Foreign {
 		ctx, cancel := context.WithTimeout(context.Background(), disarmTimeout)
 		defer cancel()
 		errs = append(errs, d.elector.disarm(ctx))

@@ -97,21 +97,11 @@ func (d *deployment) AwaitMaster(ctx context.Context, shard, old string) (string
 }
 
 // Arm makes the servers quick to replace a master that is down.
-func (d *deployment) Arm(ctx context.Context) error {
-	if d.elector == nil {
-		return nil
-	}
-	return d.elector.arm(ctx)
-}
+func (d *deployment) Arm(ctx context.Context) error { return d.elector.arm(ctx) }
 
 // Disarm undoes Arm and Promote. After a failover it must come at once: the
 // short limit would soon replace the new master too.
-func (d *deployment) Disarm(ctx context.Context) error {
-	if d.elector == nil {
-		return nil
-	}
-	return d.elector.disarm(ctx)
-}
+func (d *deployment) Disarm(ctx context.Context) error { return d.elector.disarm(ctx) }
 
 // Promote asks for a failover that nothing forces.
 func (d *deployment) Promote(ctx context.Context, shard string) error {

@@ -40,9 +40,22 @@ func (l *lacking) Unwrap() error { return l.err }
 func (d *deployment) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
-	var last *lacking
-	err := await.While(ctx, func(err error) bool { return !d.refuses(err) }, func() error {
-		err := d.ready(ctx)
+	last, err := d.await(ctx, d.ready)
+	switch {
+	case err == nil, errors.Is(err, ErrRefused):
+		return err
+	case last == nil || last.node == "":
+		return fmt.Errorf("await readiness: %w", err)
+	default:
+		return fmt.Errorf("await readiness: %w\n%s", err, TailLog(d.parts.Nodes[last.node].Log()))
+	}
+}
+
+// await looks at the servers until nothing is lacking, or they refuse what is needed, and says what it waits for. It
+// returns what was lacking last.
+func (d *deployment) await(ctx context.Context, look func(context.Context) error) (last *lacking, err error) {
+	err = await.While(ctx, func(err error) bool { return !d.refuses(err) }, func() error {
+		err := look(ctx)
 		if l := (*lacking)(nil); errors.As(err, &l) && !await.Over(ctx) {
 			if last == nil || l.what != last.what {
 				d.parts.Log.InfoContext(ctx, "waiting", "for", l.what, "because", l.err)
@@ -51,16 +64,10 @@ func (d *deployment) AwaitReady(ctx context.Context) error {
 		}
 		return err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case d.refuses(err):
-		return fmt.Errorf("%w: %w", ErrRefused, err)
-	case last == nil || last.node == "":
-		return fmt.Errorf("await readiness: %w", err)
-	default:
-		return fmt.Errorf("await readiness: %w\n%s", err, TailLog(d.parts.Nodes[last.node].Log()))
+	if d.refuses(err) {
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	return last, err
 }
 
 // agreed are the masters of all shards, as every server says that has a vote. It only asks.
@@ -71,10 +78,7 @@ func (d *deployment) agreed(ctx context.Context) (masters map[string]string, err
 			return nil, err
 		}
 	}
-	if d.elector != nil {
-		err = d.elector.agree(ctx, masters)
-	}
-	return masters, err
+	return masters, d.elector.agree(ctx, masters)
 }
 
 // settleTimeout bounds how long servers that are not ours may take to agree, where they do not: one
@@ -85,23 +89,19 @@ const settleTimeout = 5 * time.Second
 func (d *deployment) settle(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	var lacks error
-	err := await.While(limited, func(err error) bool { return !d.refuses(err) }, func() error {
-		_, err := d.agreed(limited)
-		if !await.Over(limited) {
-			lacks = err
-		}
+	last, err := d.await(limited, func(ctx context.Context) error {
+		_, err := d.agreed(ctx)
 		return err
 	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err == nil:
-		return nil
-	case d.refuses(err):
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case err == nil, errors.Is(err, ErrRefused):
+		return err
+	case last != nil:
+		return fmt.Errorf("%w: %w", ErrUnsettled, last)
 	default:
-		return fmt.Errorf("%w: %w", ErrUnsettled, cmp.Or(lacks, err))
+		return fmt.Errorf("%w: %w", ErrUnsettled, err)
 	}
 }
 
