@@ -2,9 +2,11 @@ package faults
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -29,9 +31,12 @@ func DrawEnvironments() []string {
 // Draws are all faults that random runs draw, for a lock on the servers whose
 // waiters subscribe, and which is a driver.
 func Draws() ([]Drawn, error) {
-	var all []Drawn
+	type key struct {
+		fault, mix, target string
+		weight             int
+	}
+	tried := map[key][][]setting{} // on each environment
 	for column, environment := range DrawEnvironments() {
-		tried := map[int][]setting{} // by the row
 		for kept, persistence := range topologies.Persistences() {
 			for _, acked := range []bool{false, true} {
 				e, err := environmentOf(environment, persistence, acked)
@@ -42,41 +47,32 @@ func Draws() ([]Drawn, error) {
 					if c.Cant != "" {
 						continue
 					}
-					d := Drawn{Faults: []string{c.Fault}, Mix: c.Mix, Weight: c.Weight, Target: e.kindOfTarget(c.Target), On: make([]string, len(DrawEnvironments()))}
-					row := slices.IndexFunc(all, func(o Drawn) bool { return o.Faults[0] == c.Fault && o.like(d) })
-					if row < 0 {
-						row, all = len(all), append(all, d)
+					k := key{c.Fault, c.Mix, e.kindOfTarget(c.Target), c.Weight}
+					if tried[k] == nil {
+						tried[k] = make([][]setting, len(DrawEnvironments()))
 					}
-					tried[row] = append(tried[row], setting{kept, acked, c.Breaks == ""})
+					tried[k][column] = append(tried[k][column], setting{kept, acked, c.Breaks == ""})
 				}
 			}
 		}
-		for row, settings := range tried {
-			all[row].On[column] = leastSafe(settings)
-		}
 	}
-	slices.SortFunc(all, func(a, b Drawn) int { return strings.Compare(a.Faults[0], b.Faults[0]) })
-	var merged []Drawn
-	for _, d := range all {
-		same := slices.IndexFunc(merged, func(o Drawn) bool { return o.like(d) && slices.Equal(o.On, d.On) })
+	mixes := Mixes()
+	order := func(a, b key) int {
+		return cmp.Or(slices.Index(mixes, a.mix)-slices.Index(mixes, b.mix), b.weight-a.weight, strings.Compare(a.fault, b.fault), strings.Compare(a.target, b.target))
+	}
+	var all []Drawn
+	for _, k := range slices.SortedFunc(maps.Keys(tried), order) {
+		d := Drawn{[]string{k.fault}, k.mix, k.target, k.weight, names.Of(tried[k], leastSafe)}
+		same := slices.IndexFunc(all, func(o Drawn) bool {
+			return o.Mix == d.Mix && o.Target == d.Target && o.Weight == d.Weight && slices.Equal(o.On, d.On)
+		})
 		if same < 0 {
-			merged = append(merged, d)
+			all = append(all, d)
 		} else {
-			merged[same].Faults = append(merged[same].Faults, d.Faults[0])
+			all[same].Faults = append(all[same].Faults, k.fault)
 		}
 	}
-	slices.SortFunc(merged, func(a, b Drawn) int {
-		order := Mixes()
-		return cmp.Or(slices.Index(order, a.Mix)-slices.Index(order, b.Mix), b.Weight-a.Weight,
-			strings.Compare(a.Faults[0], b.Faults[0]), strings.Compare(a.Target, b.Target))
-	})
-	return merged, nil
-}
-
-// like reports whether two are drawn from the same mix, for the same kind of target
-// and with the same weight.
-func (d Drawn) like(other Drawn) bool {
-	return d.Mix == other.Mix && d.Target == other.Target && d.Weight == other.Weight
+	return all, nil
 }
 
 // environmentOf is a run on one of the [DrawEnvironments], whose grants wait for every replica
@@ -124,11 +120,13 @@ type setting struct {
 	acked, safe bool
 }
 
-// leastSafe says with which setting at the least a fault leaves a correct lock valid. Those that keep less come first.
+// leastSafe says with which setting at the least a fault leaves a correct lock valid; empty if it is not drawn. Those that keep less come first.
 func leastSafe(tried []setting) string {
 	broken := slices.DeleteFunc(slices.Clone(tried), func(s setting) bool { return s.safe })
-	safe := slices.DeleteFunc(tried, func(s setting) bool { return !s.safe })
+	safe := slices.DeleteFunc(slices.Clone(tried), func(s setting) bool { return !s.safe })
 	switch {
+	case len(tried) == 0:
+		return ""
 	case len(broken) == 0:
 		return "safe"
 	case len(safe) == 0:

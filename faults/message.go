@@ -242,6 +242,7 @@ func (t *trigger) what() string {
 		nth = "reply to the " + nth
 	case traffic.Published:
 		nth += " message"
+	default:
 	}
 	return strings.Join(append([]string{nth}, t.words...), " ")
 }

@@ -145,36 +145,30 @@ func (l *Log) declare() {
 // takeAll takes the lines of a client that have one stamp, of which one that is there again counts once. They are in the order of
 // the file, unless that is in none: then in the order of a hold, if they are of one.
 func (l *Log) takeAll(c *logClient, rows []logRow) error {
-	taken, again, several := make([]*logRow, 0, len(rows)), false, false
-	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
-	for i := range rows {
-		row := &rows[i]
-		if row.event == held && grants { // in that hold, or before
-			continue
-		}
-		same := func(r *logRow) bool { return r.event == row.event }
-		if at := slices.IndexFunc(taken, same); at < 0 || !c.host.shuffled && at < len(taken)-1 {
-			taken = append(taken, row)
-		} else {
-			again = true
-			several = several || row.token != taken[at].token || row.lease != taken[at].lease || row.mode != taken[at].mode
-		}
-	}
 	if c.host.shuffled {
-		slices.SortFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.event, b.event) })
-		more := taken[len(taken)-1].event > granted
+		slices.SortFunc(rows, func(a, b logRow) int { return cmp.Or(cmp.Compare(a.event, b.event), cmp.Compare(a.line, b.line)) })
+	}
+	grants := slices.ContainsFunc(rows, func(r logRow) bool { return r.event <= granted })
+	rows = slices.DeleteFunc(rows, func(r logRow) bool { return grants && r.event == held }) // in that hold, or before
+	lines, several := len(rows), false
+	rows = slices.CompactFunc(rows, func(a, b logRow) bool {
+		several = several || a.event == b.event && (a.token != b.token || a.lease != b.lease || a.mode != b.mode)
+		return a.event == b.event
+	})
+	if c.host.shuffled {
+		more, again := rows[len(rows)-1].event > granted, len(rows) < lines
 		open := c.sent != nil || c.hold != nil && (!c.hold.ended || c.hold.inner && more) || again && (more || c.asked != nil)
-		if several || len(taken) > 1 && grants && open {
-			l.lose(c, taken[0])
-			c.token = slices.MaxFunc(taken, func(a, b *logRow) int { return cmp.Compare(a.token, b.token) }).token
+		if several || len(rows) > 1 && grants && open {
+			l.lose(c, &rows[0])
+			c.token = slices.MaxFunc(rows, func(a, b logRow) int { return cmp.Compare(a.token, b.token) }).token
 			return nil
 		}
 	}
-	for _, row := range taken {
-		if err := l.take(c, row); err != nil {
-			return fmt.Errorf("%s: %w", l.where(row), err)
+	for i := range rows {
+		if err := l.take(c, &rows[i]); err != nil {
+			return fmt.Errorf("%s: %w", l.where(&rows[i]), err)
 		}
-		c.before = row.at
+		c.before = rows[i].at
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func Main(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // this is main
 }
 
 // FewAtOnce has no more than that many tests a processor run at the same time, and half as

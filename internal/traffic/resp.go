@@ -13,8 +13,7 @@ const (
 // A value is what a message in RESP begins with.
 type value struct {
 	length int    // in bytes; 0 if its end has not come
-	text   []byte // of a string or a number
-	words  bool   // it has a text
+	text   []byte // of what has no elements
 	// elements are those of an array, or of what is like one, that is not nested.
 	elements []value
 }
@@ -44,7 +43,7 @@ func parseAt(b []byte, depth int) (v value, ok bool) {
 	size, err := strconv.ParseInt(string(line[1:]), 10, 32)
 	switch line[0] {
 	case '+', '-', ':', '_', ',', '#', '(': // all of it is in the line
-		return value{length: n, text: line[1:], words: line[0] == '+' || line[0] == ':'}, true
+		return value{length: n, text: line[1:]}, true
 	case '$', '=', '!': // this many bytes follow
 		end := n + int(size) + len("\r\n")
 		switch {
@@ -55,7 +54,7 @@ func parseAt(b []byte, depth int) (v value, ok bool) {
 		case end > len(b):
 			return v, true
 		}
-		return value{length: end, text: b[n : end-len("\r\n")], words: line[0] != '!'}, bytes.HasSuffix(b[:end], []byte("\r\n"))
+		return value{length: end, text: b[n : end-len("\r\n")]}, bytes.HasSuffix(b[:end], []byte("\r\n"))
 	case '*', '~', '>':
 	case '%':
 		size *= 2
@@ -77,11 +76,11 @@ func parseAt(b []byte, depth int) (v value, ok bool) {
 	return v, err == nil
 }
 
-// all are the strings and numbers in an array.
+// all are the texts in an array.
 func (v value) all() []string {
 	var words []string
 	for _, e := range v.elements {
-		if e.words {
+		if e.text != nil {
 			words = append(words, string(e.text))
 		}
 	}
