@@ -88,15 +88,10 @@ const nodeTimeout = 200 * time.Millisecond
 // apart from the keys of others.
 const prefix = "lockchaos"
 
-// config is what the options mean to our own lock.
-func config(o harness.LockOptions) lock.Config {
-	return lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer}
-}
-
 // locker opens a lock that a client of package lock makes.
 func locker(of func(*lock.Client, harness.LockOptions) lock.Locker) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		c, err := lock.New(servers[0], config(o))
+		c, err := lock.New(servers[0], lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer})
 		if err != nil {
 			return nil, nil, err
 		}
