@@ -19,7 +19,7 @@ func replies() []Check {
 		{"nothing is granted while the links are cut", nil, overLinks, "answer ok only once the servers have confirmed the grant", func(p *play) {
 			p.warm()
 			mend := p.cut(func(topologies.Link) bool { return true })
-			_, err := p.ask(p.ctx, "a.1", p.name, long)
+			_, err := p.ask(p.ctx, "a.1", p.name, mutex, long)
 			mend()
 			p.unconfirmed(err, "every link of "+p.who()+" was cut") // fail is right where the library knows that nothing was sent
 			p.recovers(p.who() + " did not recover from a cut")
@@ -27,7 +27,7 @@ func replies() []Check {
 		{"a request whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
 			p.warm()
 			err := p.deaf(func(ctx context.Context) error {
-				_, err := p.ask(ctx, "a.1", p.name, long)
+				_, err := p.ask(ctx, "a.1", p.name, mutex, long)
 				return err
 			})
 			p.unknown(err, lock.ErrNotAcquired, "ErrNotAcquired", "request")
@@ -37,32 +37,31 @@ func replies() []Check {
 		// sent again passes. An answer that the lock was refused says that nothing is left of the request; no other client has
 		// asked, so that the lock is then free.
 		{"a request that is answered with refused leaves nothing behind", nil, overLinks | onRedis, "", func(p *play) {
-			p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func(mend func()) {
+			p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func() {
 				p.pause(p.lease / 3) // so that the server has done it
 				p.reset()
-				mend()
 			})
-			p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func(mend func()) {
+			p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func() {
 				p.pause(p.timeout + p.timeout/4)
-				mend()
 			})
 		}},
 		// A request is given up, and its reply comes while a later one is under way on the same connection, if that is used
 		// again. The later request asks for a lock that is held.
 		{"a late reply is not taken for the answer to a later request", nil, overLinks, "", func(p *play) {
 			held := p.name + "-held"
-			p.grant("b.1", held, long)
+			p.grant("b.1", held, mutex, long, free)
 			p.warm()
 			mend := p.hold(p.own)
 			ctx, cancel := context.WithTimeout(p.ctx, limit)
 			defer cancel()
-			_, _ = p.ask(ctx, "a.1", p.name, long) // whatever it says: see the check of a lost reply
-			var later error
-			wait := p.begin(func() { _, later = p.ask(ctx, "a.1#2", held, long) })
+			_, _ = p.ask(ctx, "a.1", p.name, mutex, long) // whatever it says: see the check of a lost reply
+			later := p.begin(func() error {
+				_, err := p.ask(ctx, "a.1#2", held, mutex, long)
+				return err
+			})
 			p.pause(p.lease / 5) // so that it is on its way
 			mend()
-			wait()
-			if later == nil {
+			if later() == nil {
 				p.fail("a lock was granted that a client of another process held, after the reply to a request that had been given up: " +
 					"close a connection on which a reply is outstanding")
 			}
@@ -70,7 +69,7 @@ func replies() []Check {
 		// No reply to a release arrives, and not only the first one is lost: the clients of many libraries send a release again,
 		// that of go-redis for a cluster whatever its options say, and what is told of a lock that was released harms nothing.
 		{"a release whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
-			h := p.grant("a.1", p.name, long)
+			h := p.grant("a.1", p.name, mutex, long, free)
 			err := p.deaf(h.Release)
 			p.unknown(err, lock.ErrNotHeld, "ErrNotHeld", "release")
 			if err == nil && p.promises().ReleaseTells {
@@ -105,7 +104,7 @@ func (p *play) unknown(err, definite error, refusal, what string) {
 // mostCommands bounds the commands that are told of a request, and commandLength what is told of each.
 const mostCommands, commandLength = 8, 160
 
-func (p *play) trulyRefused(name, why string, lose func(mend func())) {
+func (p *play) trulyRefused(name, why string, lose func()) {
 	var mu sync.Mutex
 	var sent []string
 	named := false // else the keys have other names
@@ -135,20 +134,22 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 		mend = p.hold(p.own)
 	}
 	mu.Unlock()
-	var h *lock.Hold
-	var answer error
-	wait := p.begin(func() { h, answer = p.ask(p.ctx, "a.1", name, long) })
-	lose(mend)
-	wait()
-	if answer == nil {
-		_ = h.Release(p.ctx) // its outcome is for other checks
-	}
+	wait := p.begin(func() error {
+		h, err := p.ask(p.ctx, "a.1", name, mutex, long)
+		if err == nil {
+			_ = h.Release(p.ctx) // its outcome is for other checks
+		}
+		return err
+	})
+	lose()
+	mend()
+	answer := wait()
 	if !errors.Is(answer, lock.ErrNotAcquired) {
 		return // it may have been granted: that is said
 	}
 	// What withdraws a request may be under way for as long as a driver waits for a server.
 	notFree := p.within(2*p.timeout, nil, func(ctx context.Context) error {
-		next, err := p.ask(ctx, "b.1", name, long)
+		next, err := p.ask(ctx, "b.1", name, mutex, long)
 		if err == nil {
 			_ = next.Release(ctx)
 		}
@@ -169,7 +170,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 // the server does both.
 func survivesForgetting(p *play) {
 	for range 2 { // the second time after a release, which has its script loaded as well
-		h := p.grant("a.1", p.name, long)
+		h := p.grant("a.1", p.name, mutex, long, free)
 		for _, server := range p.d.Topology().Of(topologies.Redis) {
 			rdb := p.d.Server(server).Observer()
 			p.must(cmp.Or(rdb.ScriptFlush(p.ctx).Err(), rdb.ClientKillByFilter(p.ctx, "TYPE", "normal", "SKIPME", "yes").Err()))
@@ -200,7 +201,7 @@ func survivesForgetting(p *play) {
 // answer asks for the lock until the answer is certain, and fails where it is not for long.
 func (p *play) answer(client string) (h *lock.Hold, err error) {
 	_ = p.within(p.patience(), nil, func(ctx context.Context) error {
-		if h, err = p.ask(ctx, client, p.name, long); errors.Is(err, lock.ErrNotAcquired) {
+		if h, err = p.ask(ctx, client, p.name, mutex, long); errors.Is(err, lock.ErrNotAcquired) {
 			return nil
 		}
 		return err
