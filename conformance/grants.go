@@ -86,14 +86,15 @@ func grants() []Check {
 			servers := p.d.Topology().Of(topologies.Redis)
 			minority := (len(servers) - 1) / 2
 			mend := p.cut(to(servers[minority:]))
-			_, err := p.ask(p.ctx, "a.1", p.name, mutex, long)
+			err := p.outcome(p.ctx, "a.1", p.name, mutex, long)
 			mend()
 			if err == nil {
 				p.fail("the lock was granted with %d of %d servers", minority, len(servers))
 			}
 			p.cut(to(servers[len(servers)-minority : len(servers)-1]))
 			p.hold(to(servers[len(servers)-1:])) // it is silent, as one that stands still is, and not gone
-			p.recovers(fmt.Sprintf("the lock is not granted with %d of %d servers, where one of the others is silent", len(servers)-minority, len(servers)))
+			why := fmt.Errorf("the lock is not granted with %d of %d servers, where one of the others is silent", len(servers)-minority, len(servers))
+			p.must(p.within(limit, why, p.warmUp))
 		}},
 		{"an owner is granted again what it holds, and gives it back as often", func(p promises.Promises) bool { return p.Reentrant }, 0, "count the grants of an owner, and free the lock with the last release; or do not promise reentrant", func(p *play) {
 			first, second := p.grant("a.1", p.name, mutex, long, free), p.grant("a.1", p.name, mutex, long, "it holds it")
@@ -234,10 +235,8 @@ func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map
 	defer cancel()
 	var answers []func() error
 	for i := range n {
-		answers = append(answers, p.begin(func() error {
-			_, err := p.ask(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long)
-			return err
-		}))
+		client := fmt.Sprintf("%c.%d", "ab"[i%2], i)
+		answers = append(answers, p.begin(func() error { return p.outcome(ctx, client, name, way(i), long) }))
 	}
 	granted = map[driver.Way]int{}
 	for i, answer := range answers {

@@ -93,6 +93,12 @@ func (p *play) ask(ctx context.Context, client, name string, w driver.Way, lease
 	return p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
 }
 
+// outcome has a client ask, and forgets what it is granted.
+func (p *play) outcome(ctx context.Context, client, name string, w driver.Way, lease time.Duration) error {
+	_, err := p.ask(ctx, client, name, w, lease)
+	return err
+}
+
 // of is the process of a client.
 func (p *play) of(client string) subject {
 	if client[0] == 'a' {
@@ -140,10 +146,7 @@ func (p *play) grant(client, name string, w driver.Way, lease time.Duration, bec
 
 // refused has a client be refused a lock in a way, since something is in its way.
 func (p *play) refused(client, name string, w driver.Way, lease time.Duration, because string) {
-	err := p.answered(p.of(client), func(ctx context.Context) error {
-		_, err := p.ask(ctx, client, name, w, lease)
-		return err
-	})
+	err := p.answered(p.of(client), func(ctx context.Context) error { return p.outcome(ctx, client, name, w, lease) })
 	if err == nil {
 		p.fail("%s was granted the lock, although %s", who(w), because)
 	}
@@ -222,9 +225,6 @@ func (p *play) warmUp(ctx context.Context) error {
 	}
 	return h.Release(p.ctx) //nolint:contextcheck // that of the play
 }
-
-// recovers has the first process be granted a lock and give it back, as soon as it can.
-func (p *play) recovers(why string) { p.must(p.within(limit, errors.New(why), p.warmUp)) }
 
 // inTime stops the play at an error of what was asked of a hold, which says nothing once its lease is over.
 func (p *play) inTime(h *lock.Hold, err error) {
@@ -344,14 +344,6 @@ func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) {
 		read, _ := at.(topologies.Interceptor) // as all of those links are
 		return read.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) })
 	})
-}
-
-// deaf makes a request of the first process whose reply is held back.
-func (p *play) deaf(request func(context.Context) error) error {
-	defer p.hold(p.own)()
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	return request(ctx)
 }
 
 // word is one for a driver, and another for a lock in Go.

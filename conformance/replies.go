@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -19,18 +20,16 @@ func replies() []Check {
 		{"nothing is granted while the links are cut", nil, overLinks, "answer ok only once the servers have confirmed the grant", func(p *play) {
 			p.warm()
 			mend := p.cut(func(topologies.Link) bool { return true })
-			_, err := p.ask(p.ctx, "a.1", p.name, mutex, long)
+			err := p.outcome(p.ctx, "a.1", p.name, mutex, long)
 			mend()
 			p.unconfirmed(err, "every link of "+p.who()+" was cut") // fail is right where the library knows that nothing was sent
-			p.recovers(p.who() + " did not recover from a cut")
+			p.must(p.within(limit, errors.New(p.who()+" did not recover from a cut"), p.warmUp))
 		}},
 		{"a request whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
 			p.warm()
-			err := p.deaf(func(ctx context.Context) error {
-				_, err := p.ask(ctx, "a.1", p.name, mutex, long)
-				return err
+			err := p.unknown(lock.ErrNotAcquired, "ErrNotAcquired", "request", func(ctx context.Context) error {
+				return p.outcome(ctx, "a.1", p.name, mutex, long)
 			})
-			p.unknown(err, lock.ErrNotAcquired, "ErrNotAcquired", "request")
 			p.unconfirmed(err, "no reply reached "+p.who())
 		}},
 		// The reply to a request for a free lock gets lost, in the ways in which networks and libraries lose one, and whatever is
@@ -54,11 +53,8 @@ func replies() []Check {
 			mend := p.hold(p.own)
 			ctx, cancel := context.WithTimeout(p.ctx, limit)
 			defer cancel()
-			_, _ = p.ask(ctx, "a.1", p.name, mutex, long) // whatever it says: see the check of a lost reply
-			later := p.begin(func() error {
-				_, err := p.ask(ctx, "a.1#2", held, mutex, long)
-				return err
-			})
+			_ = p.outcome(ctx, "a.1", p.name, mutex, long) // whatever it says: see the check of a lost reply
+			later := p.begin(func() error { return p.outcome(ctx, "a.1#2", held, mutex, long) })
 			p.pause(p.lease / 5) // so that it is on its way
 			mend()
 			if later() == nil {
@@ -70,8 +66,7 @@ func replies() []Check {
 		// that of go-redis for a cluster whatever its options say, and what is told of a lock that was released harms nothing.
 		{"a release whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
 			h := p.grant("a.1", p.name, mutex, long, free)
-			err := p.deaf(h.Release)
-			p.unknown(err, lock.ErrNotHeld, "ErrNotHeld", "release")
+			err := p.unknown(lock.ErrNotHeld, "ErrNotHeld", "release", h.Release)
 			if err == nil && p.promises().ReleaseTells {
 				p.fail("the answer is ok, although no reply reached %s, which promises to tell whether the lock was held", p.who())
 			}
@@ -94,11 +89,17 @@ func (p *play) unconfirmed(err error, why string) {
 	}
 }
 
-// unknown fails where an answer is definite that can't be, since no reply came.
-func (p *play) unknown(err, definite error, refusal, what string) {
+// unknown makes a request of the first process whose reply is held back, and fails where its answer is definite, which
+// can't be, since no reply came.
+func (p *play) unknown(definite error, refusal, what string, request func(context.Context) error) error {
+	defer p.hold(p.own)()
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	err := request(ctx)
 	if errors.Is(err, definite) {
 		p.fail("the answer is %s, although no reply reached %s: it must be %s, since the %s may have been done", p.word("fail", refusal), p.who(), p.word("info", "another error"), what)
 	}
+	return err
 }
 
 // mostCommands bounds the commands that are told of a request, and commandLength what is told of each.
@@ -121,10 +122,7 @@ func (p *play) trulyRefused(name, why string, lose func()) {
 		case m.Kind == traffic.Reply:
 			return traffic.Action{Until: come}
 		case len(sent) < mostCommands:
-			if line = "\n  " + server + ": " + line; len(line) > commandLength {
-				line = line[:commandLength] + "…"
-			}
-			sent = append(sent, line)
+			sent = append(sent, say.Shorten("\n  "+server+": "+line, commandLength))
 		}
 		return traffic.Action{}
 	})
