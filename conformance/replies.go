@@ -153,7 +153,6 @@ func (p *play) trulyRefused(name, why string, lose func()) {
 		}
 		return err
 	})
-	p.must(context.Cause(p.ctx))
 	if notFree != nil {
 		mu.Lock()
 		defer mu.Unlock()
