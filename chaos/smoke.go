@@ -74,8 +74,6 @@ func Smoke(t *testing.T, l Lock) {
 					t.Skip(v.skipped)
 				case v.err != nil:
 					t.Errorf("%s: %v\n%sagain: go test -run '%s' (the whole contract is checked, in %.1f s)", v.name, v.err, hint, pattern(t.Name()), took.Seconds())
-				case v.note != "":
-					t.Log(v.note)
 				}
 			})
 		}
@@ -94,7 +92,6 @@ func Smoke(t *testing.T, l Lock) {
 type verdict struct {
 	name    string
 	err     error
-	note    string
 	skipped string // why it was not checked
 }
 
@@ -123,7 +120,7 @@ func contract(ctx context.Context, l Lock) (verdicts []verdict) {
 			case errors.Is(o.Wrong, errors.ErrUnsupported):
 				told <- verdict{name: o.Name, skipped: o.Wrong.Error()}
 			default:
-				told <- verdict{name: o.Name, err: o.Wrong, note: o.Log}
+				told <- verdict{name: o.Name, err: o.Wrong}
 			}
 		})
 		if err != nil {

@@ -84,7 +84,7 @@ type Outcome struct {
 	Skipped bool
 	// Wrong is what was wrong; nil: nothing.
 	Wrong error
-	// Log is the end of what the driver logged, and what the check noted.
+	// Log is the end of what the driver logged.
 	Log string
 }
 
@@ -171,8 +171,8 @@ func (e *UnmappedError) Error() string {
 func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
 	unmapped := (*UnmappedError)(nil)
 	refusal := Check{play: func(p *play) { //nolint:contextcheck // the play has one
-		p.grant("a.1", p.name, long)
-		got, err := p.ask(p.ctx, "b.1", p.name, long)
+		p.grant("a.1", p.name, mutex, long, free)
+		got, err := p.ask(p.ctx, "b.1", p.name, mutex, long)
 		granted := err == nil
 		if granted {
 			err = got.Release(p.ctx)
@@ -263,15 +263,17 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 	defer cancel()
 	o := Outcome{Check: c}
 	begin := time.Now()
-	for try, again := 1, true; again; try++ {
+	for try := 1; ; try++ {
 		tried := time.Now()
 		p := &play{ctx: limited, d: d, name: fmt.Sprintf("%s.%d", name, try), lease: r.lease << (try - 1), timeout: serverTimeout << (try - 1)}
 		o.Skipped, o.Wrong = p.once(r.open, c)
-		o.Log += p.logs[0].String() + p.logs[1].String() + p.notes.String()
-		again = try < tries && time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
-		again = again && open(o.Wrong) && limited.Err() == nil
+		o.Log += p.logs[0].String() + p.logs[1].String()
+		inTime := time.Since(begin)+2*time.Since(tried) < checkLimit // the next one takes twice as long
+		if open(o.Wrong) && try < tries && inTime && limited.Err() == nil {
+			continue
+		}
 		switch {
-		case o.Wrong == nil || again || ctx.Err() != nil:
+		case o.Wrong == nil || ctx.Err() != nil:
 		case limited.Err() != nil:
 			o.Wrong = fmt.Errorf("%w: %w", context.Cause(limited), o.Wrong)
 		case open(o.Wrong) && try > 1:
@@ -280,9 +282,9 @@ func (r runner) repeat(ctx context.Context, d topologies.Deployment, c Check, na
 		default:
 			o.Wrong = fmt.Errorf("%w\nto change: %s", o.Wrong, c.change)
 		}
+		o.Log = o.Log[max(0, len(o.Log)-mostLogged):]
+		return o
 	}
-	o.Log = o.Log[max(0, len(o.Log)-mostLogged):]
-	return o
 }
 
 // once opens what is checked in both zones, and makes a check once.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +34,7 @@ func grants() []Check {
 			quickest := limit
 			for range 3 {
 				sent := time.Now()
-				p.release(p.grant("a.1", p.name, long))
+				p.release(p.grant("a.1", p.name, mutex, long, free))
 				quickest = min(quickest, time.Since(sent)/2)
 			}
 			if quickest > p.lease/slowest {
@@ -52,11 +51,11 @@ func grants() []Check {
 			}
 		}},
 		{"a grant asks the servers", func(p promises.Promises) bool { return !p.HandsOver && !p.Reentrant }, overLinks, "ask the servers for each grant; a process that hands a lock over within itself promises hands_over", func(p *play) {
-			h := p.grant("a.1", p.name, long)
-			p.refused("a.2", p.name, long, sameProcess)
+			h := p.grant("a.1", p.name, mutex, long, free)
+			p.refused("a.2", p.name, mutex, long, sameProcess)
 			p.release(h)
 			before, counted := harness.Requests(p.d)
-			p.grant("a.2", p.name, long)
+			p.grant("a.2", p.name, mutex, long, free)
 			if after, _ := harness.Requests(p.d); counted && maps.Equal(before, after) {
 				p.fail("no request reached the servers over the links: %s answers from memory, or reaches the servers past the proxies. "+
 					"If the library hands a lock over within its process, %s", p.who(), p.word(`promise "hands_over"`, "set HandsOver"))
@@ -69,7 +68,7 @@ func grants() []Check {
 				}
 			}
 			each(func(rdb *redis.Client) { p.must(rdb.ConfigResetStat(p.ctx).Err()) })
-			p.release(p.grant("a.1", p.name, long))
+			p.release(p.grant("a.1", p.name, mutex, long, free))
 			sent := ""
 			each(func(rdb *redis.Client) { sent += rdb.Info(p.ctx, "commandstats").Val() })
 			p.must(context.Cause(p.ctx))
@@ -87,21 +86,22 @@ func grants() []Check {
 			servers := p.d.Topology().Of(topologies.Redis)
 			minority := (len(servers) - 1) / 2
 			mend := p.cut(to(servers[minority:]))
-			_, err := p.ask(p.ctx, "a.1", p.name, long)
+			err := p.outcome(p.ctx, "a.1", p.name, mutex, long)
 			mend()
 			if err == nil {
 				p.fail("the lock was granted with %d of %d servers", minority, len(servers))
 			}
 			p.cut(to(servers[len(servers)-minority : len(servers)-1]))
 			p.hold(to(servers[len(servers)-1:])) // it is silent, as one that stands still is, and not gone
-			p.recovers(fmt.Sprintf("the lock is not granted with %d of %d servers, where one of the others is silent", len(servers)-minority, len(servers)))
+			why := fmt.Errorf("the lock is not granted with %d of %d servers, where one of the others is silent", len(servers)-minority, len(servers))
+			p.must(p.within(limit, why, p.warmUp))
 		}},
 		{"an owner is granted again what it holds, and gives it back as often", func(p promises.Promises) bool { return p.Reentrant }, 0, "count the grants of an owner, and free the lock with the last release; or do not promise reentrant", func(p *play) {
-			first, second := p.grant("a.1", p.name, long), p.grantIn("a.1", p.name, driver.Way{}, long, "it holds it")
+			first, second := p.grant("a.1", p.name, mutex, long, free), p.grant("a.1", p.name, mutex, long, "it holds it")
 			p.release(second)
-			p.refused("b.1", p.name, long, otherProcess)
+			p.refused("b.1", p.name, mutex, long, otherProcess)
 			p.release(first)
-			p.grant("b.1", p.name, long)
+			p.grant("b.1", p.name, mutex, long, free)
 		}},
 	}
 }
@@ -110,23 +110,19 @@ func grants() []Check {
 func leases() []Check {
 	return []Check{
 		{"a lock that is held is refused to another process", nil, 0, "write the key only where it is not there (SET NX), with one key for a name in all processes", func(p *play) {
-			h := p.grant("a.1", p.name, long)
-			p.refused("b.1", p.name, long, otherProcess)
-			p.refused("b.1", p.name, p.lease, otherProcess) // a lease that ends before that of the holder is no better
+			h := p.grant("a.1", p.name, mutex, long, free)
+			p.refused("b.1", p.name, mutex, long, otherProcess)
+			p.refused("b.1", p.name, mutex, p.lease, otherProcess) // a lease that ends before that of the holder is no better
 			p.pause(p.lease + p.lease/10)
-			p.refused("b.1", p.name, p.lease, otherProcess) // nor one that is shorter than the holder has held it
+			p.refused("b.1", p.name, mutex, p.lease, otherProcess) // nor one that is shorter than the holder has held it
 			p.release(h)
-			p.grant("b.1", p.name, long)
+			p.grant("b.1", p.name, mutex, long, free)
 		}},
 		{"a request that is cancelled is answered, and is not granted later", func(p promises.Promises) bool { return p.Cancel }, 0, "end what waits for the lock before the answer, and answer info where it is not certain that nothing was left; or do not promise cancel", func(p *play) {
-			h := p.grant("a.1", p.name, long)
+			h := p.grant("a.1", p.name, mutex, long, free)
 			ctx, cancel := context.WithCancel(p.ctx)
-			var err error
-			wait := p.begin(func() {
-				_, err = p.b.ask(ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-b.1#1", Lease: long, Wait: limit})
-			})
 			time.AfterFunc(p.lease/3, cancel) // when it waits
-			wait()
+			_, err := p.b.ask(ctx, p.name, mutex, lock.Options{Owner: "zone-b.1#1", Lease: long, Wait: limit})
 			if err == nil {
 				p.fail("the client was granted the lock, although %s", otherProcess)
 			}
@@ -136,7 +132,7 @@ func leases() []Check {
 			p.release(h)
 			p.pause(p.lease / 3) // so that what was left of it would be granted the lock
 			if errors.Is(err, lock.ErrNotAcquired) {
-				p.grantIn("a.1", p.name, driver.Way{}, long, "the only request that waited for it was cancelled, and answered with fail")
+				p.grant("a.1", p.name, mutex, long, "the only request that waited for it was cancelled, and answered with fail")
 			}
 		}},
 		// Fewer ask at once where none was granted the lock: their votes may be split, and some locks refuse all that meet
@@ -144,8 +140,8 @@ func leases() []Check {
 		{"of many clients that ask at once, one is granted the lock", nil, 0, "look and write in one step on the server (SET NX, or a script), and ask the master", func(p *play) {
 			begin := time.Now()
 			for n := manyClients; ; n = max(n/2, 1) {
-				granted, open := p.race(p.name, n, func(int) driver.Way { return driver.Way{} })
-				winners := granted[driver.Way{}]
+				granted, open := p.race(p.name, n, func(int) driver.Way { return mutex })
+				winners := granted[mutex]
 				if winners > 1 {
 					open = errors.Join(fmt.Errorf("%d of %d clients were granted the lock", winners, n), open)
 				}
@@ -159,18 +155,15 @@ func leases() []Check {
 			}
 		}},
 		// A lock in Go is asked for less than a second, of which one that cuts leases to whole seconds has nothing left. A
-		// driver may be too slow for that. That a key lives until the next whole second is no defect, and noted.
+		// driver may be too slow for that. That a key lives until the next whole second is no defect.
 		{"a lease that runs out frees the lock, and not before", nil, overLinks, "give the server the lease that was asked for, in milliseconds (PX, not EX of whole seconds)", func(p *play) {
-			patience, before := p.patience(), p.keys()
+			patience := p.patience()
 			if p.a.driver == nil {
 				p.lease = p.lease * 2 / 5
 			}
 			sent := time.Now()
-			h := p.grant("a.1", p.name, p.lease)
-			if end := p.end(time.Now(), before); end > p.lease*5/4 {
-				fmt.Fprintf(&p.notes, "a key of a lock that was asked for %v lives for %v: if its holder crashes, others wait that long\n", p.lease, end.Round(time.Millisecond))
-			}
-			if _, err := p.nextWithin(patience, "b.1", p.name, driver.Way{}); errors.Is(err, ErrNotFree) {
+			h := p.grant("a.1", p.name, mutex, p.lease, free)
+			if _, err := p.nextWithin(patience, "b.1", p.name, mutex); errors.Is(err, ErrNotFree) {
 				p.hopeless("%w, %v after a grant for %v that was not given back: give the key its lease, in milliseconds, in the step that sets it (SET NX PX)", ErrNotFree, patience, p.lease)
 			} else {
 				p.must(err)
@@ -187,7 +180,7 @@ func leases() []Check {
 				for i, part := range []time.Duration{10, 30, 90} { // some wait for a server only for a small part of the lease
 					name := fmt.Sprintf("%s-%d-%d", p.name, try+1, i+1)
 					mend := p.slow(topologies.Downstream, p.lease/part)
-					h, err := p.ask(p.ctx, "a.1", name, p.lease)
+					h, err := p.ask(p.ctx, "a.1", name, mutex, p.lease)
 					mend()
 					if err == nil { // what is not granted is not believed
 						p.believed(h, name, "")
@@ -203,20 +196,21 @@ func leases() []Check {
 			p.warm()
 			mend := p.hold(p.own)
 			var h *lock.Hold
-			var err error
-			wait := p.begin(func() { h, err = p.ask(p.ctx, "a.1", p.name, p.lease) })
+			wait := p.begin(func() (err error) {
+				h, err = p.ask(p.ctx, "a.1", p.name, mutex, p.lease)
+				return err
+			})
 			p.pause(p.lease / 3) // so that the server has granted it, a while ago
 			p.reset()
 			mend()
-			wait()
-			if err == nil { // else it does not ask again, or does not know: see the check of a lost reply
+			if wait() == nil { // else it does not ask again, or does not know: see the check of a lost reply
 				p.believed(h, p.name, ", which had been asked for twice since the first reply was lost")
 			}
 		}},
 		// The hold has to last for longer than its keys would without a watchdog.
 		{"a hold without a lease is kept", func(p promises.Promises) bool { return p.Watchdog }, overLinks, "extend the key until the release, at least three times a lease; or do not promise watchdog", func(p *play) {
 			before, sent := p.keys(), time.Now()
-			h := p.grant("a.1", p.name, 0)
+			h := p.grant("a.1", p.name, mutex, 0, free)
 			if p.promises().Quorum && p.d.Topology().Name == topologies.Independent {
 				p.hold(to(p.d.Topology().Of(topologies.Redis)[:1]))
 			}
@@ -225,7 +219,7 @@ func leases() []Check {
 				p.fail("its hello says that the watchdog keeps a lease of %v alive, and the key of a hold without a lease lives for %v: give in \"watchdog_ms\" what the key is given", says, end.Round(time.Millisecond))
 			}
 			p.pause(min(end+time.Second, checkLimit-5*time.Second))
-			p.refused("b.1", p.name, long, otherProcess)
+			p.refused("b.1", p.name, mutex, long, otherProcess)
 			p.release(h)
 		}},
 	}
@@ -239,15 +233,14 @@ const manyClients = 16
 func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map[driver.Way]int, open error) {
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
-	answers := make([]error, n)
-	var all sync.WaitGroup
+	var answers []func() error
 	for i := range n {
-		all.Go(func() { _, answers[i] = p.askIn(ctx, fmt.Sprintf("%c.%d", "ab"[i%2], i), name, way(i), long) })
+		client := fmt.Sprintf("%c.%d", "ab"[i%2], i)
+		answers = append(answers, p.begin(func() error { return p.outcome(ctx, client, name, way(i), long) }))
 	}
-	all.Wait()
 	granted = map[driver.Way]int{}
-	for i, err := range answers {
-		switch {
+	for i, answer := range answers {
+		switch err := answer(); {
 		case err == nil:
 			granted[way(i)]++
 		case !errors.Is(err, lock.ErrNotAcquired):
@@ -259,7 +252,7 @@ func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map
 
 // believed fails where the next client is granted a lock before the end of a grant.
 func (p *play) believed(h *lock.Hold, name, which string) {
-	p.next("b.1", name, driver.Way{})
+	p.next("b.1", name, mutex)
 	if left := time.Until(h.Lease().Expires); left > 0 {
 		p.fail("a client of another process was granted the lock %v before the end of the grant%s: count the lease from before the first request", left.Round(time.Millisecond), which)
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/undertest"
@@ -22,19 +21,19 @@ func holds() []Check {
 	extend := func(p promises.Promises) bool { return p.Extend }
 	return []Check{
 		{"an extended hold outlives its first lease", extend, 0, "prolong the key on the server by the lease of the extension; or do not promise extend", func(p *play) {
-			h := p.grant("a.1", p.name, p.lease)
+			h := p.grant("a.1", p.name, mutex, p.lease, free)
 			first := time.Now().Add(p.lease)
 			p.pause(p.lease / 2) // some extend by the first lease, and say so
 			p.inTime(h, h.Extend(p.ctx, long))
 			p.pause(time.Until(first))
-			p.refused("b.1", p.name, long, otherProcess)
+			p.refused("b.1", p.name, mutex, long, otherProcess)
 			if lost(h) {
 				p.doubt("%s said that a hold is lost that was extended for %v: an extension sets the end of the hold anew", p.who(), long)
 			}
 		}},
 		// An extension that the server was told in another unit is found. Some extend from the end of the lease before.
 		{"an extended hold ends with the lease of its extension", extend, overLinks, "", func(p *play) {
-			h := p.grant("a.1", p.name, p.lease)
+			h := p.grant("a.1", p.name, mutex, p.lease, free)
 			asked := time.Now()
 			p.inTime(h, h.Extend(p.ctx, p.lease))
 			p.soonFree("after an extension for", "give the server the lease in its own unit (PEXPIRE: milliseconds, EXPIRE: seconds)")
@@ -44,9 +43,9 @@ func holds() []Check {
 		}},
 		// What goes on after a release is found, such as a watchdog that nothing stops.
 		{"a lock that was released is left alone", nil, overLinks, "", func(p *play) {
-			h := p.grant("a.1", p.name, p.lease)
+			h := p.grant("a.1", p.name, mutex, p.lease, free)
 			p.inTime(h, h.Release(p.ctx))
-			next := p.grant("b.1", p.name, long)
+			next := p.grant("b.1", p.name, mutex, long, free)
 			before := p.keys()
 			p.pause(p.lease) // a watchdog acts several times in a lease
 			after := p.keys()
@@ -55,15 +54,15 @@ func holds() []Check {
 					p.fail("the key %s of the next holder had %v left, and %v after a pause of %v: something goes on after the release; end the watchdog before the key is deleted", key, left, now, p.lease)
 				}
 			}
-			p.refused("a.2", p.name, long, otherProcess)
+			p.refused("a.2", p.name, mutex, long, otherProcess)
 			if err := next.Release(p.ctx); err != nil {
 				p.fail("the release of the next holder, whose lease was %v, failed after a pause of %v: something goes on after the first release; end the watchdog before the key is deleted: %w", long, p.lease, err)
 			}
 		}},
 		{"a second release leaves the next holder alone", nil, 0, ownerInOneStep, func(p *play) {
-			h := p.grant("a.1", p.name, long)
+			h := p.grant("a.1", p.name, mutex, long, free)
 			p.release(h)
-			next := p.grant("b.1", p.name, long)
+			next := p.grant("b.1", p.name, mutex, long, free)
 			p.releaseAgain(h, "b.2", p.name, "second", "a client of another process")
 			p.release(next)
 		}},
@@ -78,12 +77,11 @@ func holds() []Check {
 		{"a release whose requests are slow leaves the next holder alone", nil, overLinks | onRedis, "", func(p *play) {
 			p.warm()
 			p.inFifths(func(p *play, held slowHold) {
-				var released error
-				wait := p.begin(func() { released = held.Release(p.ctx) })
-				p.next("b.1", p.name, driver.Way{})
+				wait := p.begin(func() error { return held.Release(p.ctx) })
+				p.next("b.1", p.name, mutex)
 				freed := time.Since(held.sent)
-				wait()
-				p.refused("b.2", p.name, long, "a client of another process held it by then, and the release freed it: compare the owner and delete in one step on the server")
+				released := wait()
+				p.refused("b.2", p.name, mutex, long, "a client of another process held it by then, and the release freed it: compare the owner and delete in one step on the server")
 				if freed < held.end {
 					return
 				}
@@ -100,8 +98,8 @@ func holds() []Check {
 			p.warm()
 			before := p.keys()
 			p.slow(topologies.Upstream, p.lease*3/5)
-			p.begin(func() { _, _ = p.ask(p.ctx, "a.1", p.name, p.lease) }) // its outcome is open
-			_ = p.within(2*p.lease, nil, func(context.Context) error {      // some begin with what leaves no key
+			p.begin(func() error { return p.outcome(p.ctx, "a.1", p.name, mutex, p.lease) }) // its outcome is open
+			_ = p.within(2*p.lease, nil, func(context.Context) error {                       // some begin with what leaves no key
 				for key := range p.keys() {
 					if _, old := before[key]; !old {
 						return nil
@@ -118,9 +116,7 @@ func holds() []Check {
 				if err := late.Extend(p.ctx, long); err == nil || errors.Is(err, lock.ErrLost) { // or confirmed, and the hold ended meanwhile
 					p.fail("the late extension was answered with ok, while %s held the lock", next)
 				}
-				if err := hold.Release(p.ctx); err != nil {
-					p.fail("after a late extension, the release of %s, which held the lock, failed: %w", next, err)
-				}
+				p.release(hold)
 			})
 		}},
 		// Each request of an extension takes so much of the lease that the second one comes after its end, or the third one. An
@@ -128,18 +124,24 @@ func holds() []Check {
 		// although another client has the lock.
 		{"an extension whose requests are slow is believed only while the lock is held", extend, overLinks | onRedis, "", func(p *play) {
 			p.inFifths(func(p *play, held slowHold) {
-				told := &toldEnd{}
-				undertest.Guard(held.Hold, func(k lock.Keeper) lock.Keeper { told.Keeper = k; return told })
 				asked := time.Now()
-				var extended error
-				wait := p.begin(func() { extended = held.Extend(p.ctx, 2*p.lease) })
-				p.next("b.1", p.name, driver.Way{})
-				granted := time.Now()
-				wait()
 				end := asked.Add(2 * p.lease)
-				if !told.end.IsZero() && told.end.Before(end) { // some extend by the first lease, whatever they are asked for
-					end = told.end
-				}
+				extend := func() error { return held.Extend(p.ctx, 2*p.lease) }
+				// A hold that is over by then forgets what the answer told of its end.
+				undertest.Guard(held.Hold, func(k lock.Keeper) lock.Keeper {
+					extend = func() error {
+						told, err := k.Extend(p.ctx, held.Lease(), 2*p.lease)
+						if !told.IsZero() && told.Before(end) { // some extend by the first lease, whatever they are asked for
+							end = told
+						}
+						return err
+					}
+					return k
+				})
+				wait := p.begin(extend)
+				p.next("b.1", p.name, mutex)
+				granted := time.Now()
+				extended := wait()
 				confirmed := extended == nil || errors.Is(extended, lock.ErrLost) // the hold was over by then, and believes no answer
 				if left := end.Sub(granted); confirmed && left > 0 {
 					p.fail("the extension for %v was answered with ok, although a client of another process was granted the lock %v before the end of it: "+
@@ -155,7 +157,7 @@ func holds() []Check {
 		{"tokens grow from grant to grant", func(p promises.Promises) bool { return p.Token }, 0, "take the token from one counter on the servers, in the step that grants (INCR in the script); or do not promise token", func(p *play) {
 			before := int64(0)
 			for _, client := range []string{"a.1", "b.1", "a.1", "b.1"} {
-				h := p.grant(client, p.name, long)
+				h := p.grant(client, p.name, mutex, long, free)
 				token := h.Lease().Token
 				if token <= before {
 					p.fail("the token %d follows %d", token, before)
@@ -167,26 +169,13 @@ func holds() []Check {
 	}
 }
 
-// A toldEnd keeps what an extension told of its end, which a hold that is over by then forgets.
-type toldEnd struct {
-	lock.Keeper
-
-	end time.Time
-}
-
-// Extend implements [lock.Keeper].
-func (t *toldEnd) Extend(ctx context.Context, l lock.Lease, d time.Duration) (end time.Time, err error) {
-	t.end, err = t.Keeper.Extend(ctx, l, d)
-	return t.end, err
-}
-
 // releaseAgain releases what another client holds by now, which must free nothing.
 func (p *play) releaseAgain(h *lock.Hold, client, name, which, holder string) {
 	err := h.Release(p.ctx)
 	if (err == nil || errors.Is(err, undertest.ErrConfirmedAgain)) && p.promises().ReleaseTells {
 		p.fail("the %s release was answered with ok, while %s held the lock", which, holder)
 	}
-	p.refused(client, name, long, "%s held it: the %s release freed it", holder, which)
+	p.refused(client, name, mutex, long, fmt.Sprintf("%s held it: the %s release freed it", holder, which))
 }
 
 // outlived has the lease of a client run out, once with the next holder in another
@@ -204,10 +193,10 @@ func (p *play) outlived(then func(late, hold *lock.Hold, name, next string)) {
 	}
 	var late []*lock.Hold
 	for _, c := range cases {
-		late = append(late, p.grant("a.1", c.name, p.lease))
+		late = append(late, p.grant("a.1", c.name, mutex, p.lease, free))
 	}
 	for i, c := range cases {
-		then(late[i], p.next(c.client, c.name, driver.Way{}), c.name, c.next)
+		then(late[i], p.next(c.client, c.name, mutex), c.name, c.next)
 	}
 }
 
@@ -220,32 +209,31 @@ func servesInOrder(p *play) {
 		p.fail(`it promises "fair" without "wait": a request that does not wait has no place in an order`)
 	}
 	parallel := max(p.a.hello.Parallel, 1)
-	hold := p.grant("a.1", p.name, long)
-	errs := make([]error, min(fairWaiters, parallel))
-	granted := make(chan int, len(errs))
-	var waits []func()
-	for i := range errs {
+	hold := p.grant("a.1", p.name, mutex, long, free)
+	granted := make(chan int, fairWaiters)
+	var waits []func() error
+	for i := range min(fairWaiters, parallel) {
 		client := fmt.Sprintf("b.%d#1", i+2)
 		if i%2 == 1 && parallel > fairWaiters { // the holder needs room for its release
 			client = fmt.Sprintf("a.%d#1", i+2)
 		}
-		waits = append(waits, p.begin(func() {
-			h, err := p.of(client).ask(p.ctx, p.name, driver.Way{}, lock.Options{Owner: "zone-" + client, Lease: long, Wait: limit})
-			if err == nil {
-				granted <- i + 1
-				err = h.Release(p.ctx)
+		waits = append(waits, p.begin(func() error {
+			h, err := p.of(client).ask(p.ctx, p.name, mutex, lock.Options{Owner: "zone-" + client, Lease: long, Wait: limit})
+			if err != nil {
+				return err
 			}
-			errs[i] = err
+			granted <- i + 1
+			return h.Release(p.ctx)
 		}))
 		p.pause(p.lease / 3) // so that it is in the queue
 	}
-	released := hold.Release(p.ctx)
-	var order []int
+	errs := []error{hold.Release(p.ctx)}
 	for _, wait := range waits {
-		wait()
+		errs = append(errs, wait())
 	}
-	p.must(errors.Join(append(errs, released)...))
-	for range errs {
+	p.must(errors.Join(errs...))
+	var order []int
+	for range waits {
 		order = append(order, <-granted)
 	}
 	if !slices.IsSorted(order) {
@@ -278,7 +266,7 @@ type slowHold struct {
 // for which it is held.
 func (p *play) holdSlowly(fifths int) slowHold {
 	before, sent := p.keys(), time.Now()
-	s := slowHold{Hold: p.grant("a.1", p.name, p.lease), sent: sent, end: p.end(sent, before)}
+	s := slowHold{Hold: p.grant("a.1", p.name, mutex, p.lease, free), sent: sent, end: p.end(sent, before)}
 	if s.end > p.lease*3/2 { // that of a key that is not of the hold, such as a counter; nor does a driver wait for longer
 		s.end = p.lease
 	}

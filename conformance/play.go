@@ -36,7 +36,6 @@ type play struct {
 	lease   time.Duration   // of a lock that is let run out
 	timeout time.Duration   // for how long a server is waited for
 	logs    [2]bytes.Buffer // what the drivers logged
-	notes   bytes.Buffer
 	d       topologies.Deployment
 
 	mends   []func()       // what is to be done at the end, the last one first
@@ -86,16 +85,18 @@ func (p *play) hopeless(format string, args ...any) {
 	p.must(finding{fmt.Errorf(format, args...), ErrHopeless})
 }
 
-// askIn has a client ask for a lock in a way, and ask in the only one of a mutex.
-func (p *play) askIn(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
+// ask has a client ask for a lock in a way.
+func (p *play) ask(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
 	if !strings.Contains(client, "#") {
 		client += "#1"
 	}
 	return p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
 }
 
-func (p *play) ask(ctx context.Context, client, name string, lease time.Duration) (*lock.Hold, error) {
-	return p.askIn(ctx, client, name, driver.Way{}, lease)
+// outcome has a client ask, and forgets what it is granted.
+func (p *play) outcome(ctx context.Context, client, name string, w driver.Way, lease time.Duration) error {
+	_, err := p.ask(ctx, client, name, w, lease)
+	return err
 }
 
 // of is the process of a client.
@@ -108,12 +109,9 @@ func (p *play) of(client string) subject {
 
 func (p *play) promises() promises.Promises { return p.a.hello.Promises }
 
-// answerLimit bounds the wait for the answer to a request that no fault meets.
-const answerLimit = 10 * time.Second
-
 // answered makes a request of a process that no fault meets, and stops the play, and all others, where no answer comes.
 func (p *play) answered(s subject, request func(context.Context) error) error {
-	limit := max(answerLimit, 2*p.timeout)
+	limit := 5 * p.timeout
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	err := request(ctx)
@@ -127,14 +125,13 @@ func (p *play) answered(s subject, request func(context.Context) error) error {
 	return nil
 }
 
-// grant has a client be granted a lock that is free, and grantIn in a way, since nothing is in its way.
-func (p *play) grant(client, name string, lease time.Duration) *lock.Hold {
-	return p.grantIn(client, name, driver.Way{}, lease, "the lock is free")
-}
+// free is why a client is granted most locks.
+const free = "the lock is free"
 
-func (p *play) grantIn(client, name string, w driver.Way, lease time.Duration, because string) (h *lock.Hold) {
+// grant has a client be granted a lock in a way, since nothing is in its way.
+func (p *play) grant(client, name string, w driver.Way, lease time.Duration, because string) (h *lock.Hold) {
 	err := p.answered(p.of(client), func(ctx context.Context) (err error) {
-		h, err = p.askIn(ctx, client, name, w, lease)
+		h, err = p.ask(ctx, client, name, w, lease)
 		return err
 	})
 	if errors.Is(err, lock.ErrNotAcquired) {
@@ -144,16 +141,9 @@ func (p *play) grantIn(client, name string, w driver.Way, lease time.Duration, b
 	return h
 }
 
-// refused has a client be refused a lock, and refusedIn in a way, since something is in its way.
-func (p *play) refused(client, name string, lease time.Duration, because string, args ...any) {
-	p.refusedIn(client, name, driver.Way{}, lease, fmt.Sprintf(because, args...))
-}
-
-func (p *play) refusedIn(client, name string, w driver.Way, lease time.Duration, because string) {
-	err := p.answered(p.of(client), func(ctx context.Context) error {
-		_, err := p.askIn(ctx, client, name, w, lease)
-		return err
-	})
+// refused has a client be refused a lock in a way, since something is in its way.
+func (p *play) refused(client, name string, w driver.Way, lease time.Duration, because string) {
+	err := p.answered(p.of(client), func(ctx context.Context) error { return p.outcome(ctx, client, name, w, lease) })
 	if err == nil {
 		p.fail("%s was granted the lock, although %s", who(w), because)
 	}
@@ -175,14 +165,11 @@ func (p *play) release(h *lock.Hold) {
 	p.must(p.answered(p.of(strings.TrimPrefix(h.Lease().Owner, "zone-")), h.Release))
 }
 
-// begin has something done side by side with the play. What it returns waits until that is done.
-func (p *play) begin(do func()) (wait func()) {
-	done := make(chan struct{})
-	p.running.Go(func() {
-		defer close(done)
-		do()
-	})
-	return func() { <-done }
+// begin has something done side by side with the play. What it returns waits for what came of that.
+func (p *play) begin(do func() error) (wait func() error) {
+	done := make(chan error, 1)
+	p.running.Go(func() { done <- do() })
+	return func() error { return <-done }
 }
 
 // pause lets time pass.
@@ -211,7 +198,7 @@ func (p *play) next(client, name string, w driver.Way) *lock.Hold {
 
 func (p *play) nextWithin(limit time.Duration, client, name string, w driver.Way) (h *lock.Hold, err error) {
 	err = p.within(limit, ErrNotFree, func(ctx context.Context) error {
-		h, err = p.askIn(ctx, client, name, w, long)
+		h, err = p.ask(ctx, client, name, w, long)
 		return err
 	})
 	return h, err
@@ -219,25 +206,21 @@ func (p *play) nextWithin(limit time.Duration, client, name string, w driver.Way
 
 // soonFree awaits that another process is granted the lock some leases after something, and doubts where it is not, with what to do then.
 func (p *play) soonFree(after, then string) {
-	if _, err := p.nextWithin(4*p.lease, "b.1", p.name, driver.Way{}); err != nil && p.ctx.Err() == nil {
+	if _, err := p.nextWithin(4*p.lease, "b.1", p.name, mutex); err != nil {
 		p.doubt("the client of the other process was refused for %v %s %v: %s", 4*p.lease, after, p.lease, then)
 	}
-	p.must(p.ctx.Err())
 }
 
 // warm has the first process connect, so that a check meets a connection that is open, and servers that know the scripts.
 func (p *play) warm() { p.must(p.warmUp(p.ctx)) }
 
 func (p *play) warmUp(ctx context.Context) error {
-	h, err := p.ask(ctx, "a.1", p.name+"-warm", long)
+	h, err := p.ask(ctx, "a.1", p.name+"-warm", mutex, long)
 	if err != nil {
 		return err
 	}
 	return h.Release(p.ctx) //nolint:contextcheck // that of the play
 }
-
-// recovers has the first process be granted a lock and give it back, as soon as it can.
-func (p *play) recovers(why string) { p.must(p.within(limit, errors.New(why), p.warmUp)) }
 
 // inTime stops the play at an error of what was asked of a hold, which says nothing once its lease is over.
 func (p *play) inTime(h *lock.Hold, err error) {
@@ -357,14 +340,6 @@ func (p *play) judge(of func(server string, m traffic.Message) traffic.Action) {
 		read, _ := at.(topologies.Interceptor) // as all of those links are
 		return read.Judge(func(m traffic.Message) traffic.Action { return of(l.To, m) })
 	})
-}
-
-// deaf makes a request of the first process whose reply is held back.
-func (p *play) deaf(request func(context.Context) error) error {
-	defer p.hold(p.own)()
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	return request(ctx)
 }
 
 // word is one for a driver, and another for a lock in Go.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -19,50 +20,44 @@ func replies() []Check {
 		{"nothing is granted while the links are cut", nil, overLinks, "answer ok only once the servers have confirmed the grant", func(p *play) {
 			p.warm()
 			mend := p.cut(func(topologies.Link) bool { return true })
-			_, err := p.ask(p.ctx, "a.1", p.name, long)
+			err := p.outcome(p.ctx, "a.1", p.name, mutex, long)
 			mend()
 			p.unconfirmed(err, "every link of "+p.who()+" was cut") // fail is right where the library knows that nothing was sent
-			p.recovers(p.who() + " did not recover from a cut")
+			p.must(p.within(limit, errors.New(p.who()+" did not recover from a cut"), p.warmUp))
 		}},
 		{"a request whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
 			p.warm()
-			err := p.deaf(func(ctx context.Context) error {
-				_, err := p.ask(ctx, "a.1", p.name, long)
-				return err
+			err := p.unknown(lock.ErrNotAcquired, "ErrNotAcquired", "request", func(ctx context.Context) error {
+				return p.outcome(ctx, "a.1", p.name, mutex, long)
 			})
-			p.unknown(err, lock.ErrNotAcquired, "ErrNotAcquired", "request")
 			p.unconfirmed(err, "no reply reached "+p.who())
 		}},
 		// The reply to a request for a free lock gets lost, in the ways in which networks and libraries lose one, and whatever is
 		// sent again passes. An answer that the lock was refused says that nothing is left of the request; no other client has
 		// asked, so that the lock is then free.
 		{"a request that is answered with refused leaves nothing behind", nil, overLinks | onRedis, "", func(p *play) {
-			p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func(mend func()) {
+			p.trulyRefused(p.name+"-1", "its connection was reset before the first reply came", func() {
 				p.pause(p.lease / 3) // so that the server has done it
 				p.reset()
-				mend()
 			})
-			p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func(mend func()) {
+			p.trulyRefused(p.name+"-2", "the first reply did not come within the time that it was to wait for a server", func() {
 				p.pause(p.timeout + p.timeout/4)
-				mend()
 			})
 		}},
 		// A request is given up, and its reply comes while a later one is under way on the same connection, if that is used
 		// again. The later request asks for a lock that is held.
 		{"a late reply is not taken for the answer to a later request", nil, overLinks, "", func(p *play) {
 			held := p.name + "-held"
-			p.grant("b.1", held, long)
+			p.grant("b.1", held, mutex, long, free)
 			p.warm()
 			mend := p.hold(p.own)
 			ctx, cancel := context.WithTimeout(p.ctx, limit)
 			defer cancel()
-			_, _ = p.ask(ctx, "a.1", p.name, long) // whatever it says: see the check of a lost reply
-			var later error
-			wait := p.begin(func() { _, later = p.ask(ctx, "a.1#2", held, long) })
+			_ = p.outcome(ctx, "a.1", p.name, mutex, long) // whatever it says: see the check of a lost reply
+			later := p.begin(func() error { return p.outcome(ctx, "a.1#2", held, mutex, long) })
 			p.pause(p.lease / 5) // so that it is on its way
 			mend()
-			wait()
-			if later == nil {
+			if later() == nil {
 				p.fail("a lock was granted that a client of another process held, after the reply to a request that had been given up: " +
 					"close a connection on which a reply is outstanding")
 			}
@@ -70,9 +65,8 @@ func replies() []Check {
 		// No reply to a release arrives, and not only the first one is lost: the clients of many libraries send a release again,
 		// that of go-redis for a cluster whatever its options say, and what is told of a lock that was released harms nothing.
 		{"a release whose reply is lost is unknown", nil, overLinks, "", func(p *play) {
-			h := p.grant("a.1", p.name, long)
-			err := p.deaf(h.Release)
-			p.unknown(err, lock.ErrNotHeld, "ErrNotHeld", "release")
+			h := p.grant("a.1", p.name, mutex, long, free)
+			err := p.unknown(lock.ErrNotHeld, "ErrNotHeld", "release", h.Release)
 			if err == nil && p.promises().ReleaseTells {
 				p.fail("the answer is ok, although no reply reached %s, which promises to tell whether the lock was held", p.who())
 			}
@@ -95,17 +89,23 @@ func (p *play) unconfirmed(err error, why string) {
 	}
 }
 
-// unknown fails where an answer is definite that can't be, since no reply came.
-func (p *play) unknown(err, definite error, refusal, what string) {
+// unknown makes a request of the first process whose reply is held back, and fails where its answer is definite, which
+// can't be, since no reply came.
+func (p *play) unknown(definite error, refusal, what string, request func(context.Context) error) error {
+	defer p.hold(p.own)()
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	err := request(ctx)
 	if errors.Is(err, definite) {
 		p.fail("the answer is %s, although no reply reached %s: it must be %s, since the %s may have been done", p.word("fail", refusal), p.who(), p.word("info", "another error"), what)
 	}
+	return err
 }
 
 // mostCommands bounds the commands that are told of a request, and commandLength what is told of each.
 const mostCommands, commandLength = 8, 160
 
-func (p *play) trulyRefused(name, why string, lose func(mend func())) {
+func (p *play) trulyRefused(name, why string, lose func()) {
 	var mu sync.Mutex
 	var sent []string
 	named := false // else the keys have other names
@@ -122,10 +122,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 		case m.Kind == traffic.Reply:
 			return traffic.Action{Until: come}
 		case len(sent) < mostCommands:
-			if line = "\n  " + server + ": " + line; len(line) > commandLength {
-				line = line[:commandLength] + "…"
-			}
-			sent = append(sent, line)
+			sent = append(sent, say.Shorten("\n  "+server+": "+line, commandLength))
 		}
 		return traffic.Action{}
 	})
@@ -135,26 +132,27 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 		mend = p.hold(p.own)
 	}
 	mu.Unlock()
-	var h *lock.Hold
-	var answer error
-	wait := p.begin(func() { h, answer = p.ask(p.ctx, "a.1", name, long) })
-	lose(mend)
-	wait()
-	if answer == nil {
-		_ = h.Release(p.ctx) // its outcome is for other checks
-	}
+	wait := p.begin(func() error {
+		h, err := p.ask(p.ctx, "a.1", name, mutex, long)
+		if err == nil {
+			_ = h.Release(p.ctx) // its outcome is for other checks
+		}
+		return err
+	})
+	lose()
+	mend()
+	answer := wait()
 	if !errors.Is(answer, lock.ErrNotAcquired) {
 		return // it may have been granted: that is said
 	}
 	// What withdraws a request may be under way for as long as a driver waits for a server.
 	notFree := p.within(2*p.timeout, nil, func(ctx context.Context) error {
-		next, err := p.ask(ctx, "b.1", name, long)
+		next, err := p.ask(ctx, "b.1", name, mutex, long)
 		if err == nil {
 			_ = next.Release(ctx)
 		}
 		return err
 	})
-	p.must(context.Cause(p.ctx))
 	if notFree != nil {
 		mu.Lock()
 		defer mu.Unlock()
@@ -169,7 +167,7 @@ func (p *play) trulyRefused(name, why string, lose func(mend func())) {
 // the server does both.
 func survivesForgetting(p *play) {
 	for range 2 { // the second time after a release, which has its script loaded as well
-		h := p.grant("a.1", p.name, long)
+		h := p.grant("a.1", p.name, mutex, long, free)
 		for _, server := range p.d.Topology().Of(topologies.Redis) {
 			rdb := p.d.Server(server).Observer()
 			p.must(cmp.Or(rdb.ScriptFlush(p.ctx).Err(), rdb.ClientKillByFilter(p.ctx, "TYPE", "normal", "SKIPME", "yes").Err()))
@@ -200,7 +198,7 @@ func survivesForgetting(p *play) {
 // answer asks for the lock until the answer is certain, and fails where it is not for long.
 func (p *play) answer(client string) (h *lock.Hold, err error) {
 	_ = p.within(p.patience(), nil, func(ctx context.Context) error {
-		if h, err = p.ask(ctx, client, p.name, long); errors.Is(err, lock.ErrNotAcquired) {
+		if h, err = p.ask(ctx, client, p.name, mutex, long); errors.Is(err, lock.ErrNotAcquired) {
 			return nil
 		}
 		return err

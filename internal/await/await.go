@@ -2,6 +2,7 @@
 package await
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,6 @@ func pause(waited time.Duration) time.Duration {
 // context's cause, and what ready said last before that.
 func Until(ctx context.Context, ready func() error) error {
 	begin := time.Now()
-	next := time.NewTimer(0)
-	defer next.Stop()
-	<-next.C
 	var last error
 	for {
 		err := ready()
@@ -33,9 +31,8 @@ func Until(ctx context.Context, ready func() error) error {
 		if last == nil || !Over(ctx) {
 			last = err
 		}
-		next.Reset(pause(time.Since(begin)))
 		select {
-		case <-next.C:
+		case <-time.After(pause(time.Since(begin))):
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), last)
 		}
@@ -45,27 +42,20 @@ func Until(ctx context.Context, ready func() error) error {
 // While does something again until it succeeds, or fails for a reason that does not pass, which it returns; else it ends as
 // [Until] does.
 func While(ctx context.Context, passes func(error) bool, do func() error) error {
-	var final error
-	err := Until(ctx, func() error {
-		err := do()
-		if err == nil || passes(err) || Over(ctx) {
-			return err
+	var last error
+	ended := Until(ctx, func() error {
+		if last = do(); last != nil && (passes(last) || Over(ctx)) {
+			return last
 		}
-		final = err
 		return nil
 	})
-	if final != nil {
-		return final
-	}
-	return err
+	return cmp.Or(ended, last)
 }
 
 // Pause lets time pass, or returns the cause of the context, if that ends before.
 func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return context.Cause(ctx)

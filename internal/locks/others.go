@@ -74,10 +74,7 @@ const rueidisPatience = time.Second
 // has one key: on one server, a majority of several would be no safer.
 func openRueidislock(noLoop bool) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		one, ok := servers[0].(*redis.Client)
-		if !ok {
-			return nil, nil, errors.New("rueidislock is put under test on a single server only")
-		}
+		one, _ := servers[0].(*redis.Client) // it is on a single server only
 		ours := one.Options()
 		l, err := rueidis.New(rueidislock.LockerOption{
 			ClientOption: client.ClientOption{
@@ -105,45 +102,38 @@ func onEtcd() harness.Locks {
 	}
 }
 
-// openEtcd opens a lock on the members that the clients of a zone know. A lock that is leased knows of leases, and not
-// of its session's alone.
 func openEtcd(open func(*clientv3.Client, time.Duration) *etcd.Locker, leased bool) harness.Opener {
-	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		endpoints, err := members(o)
-		if err != nil {
-			return nil, nil, err
-		}
-		c, err := etcd.DialWith(o.At.Dial, endpoints...)
+	return onMembers(leased, func(members []string, o harness.LockOptions) (lock.Locker, func(), error) {
+		c, err := etcd.DialWith(o.At.Dial, members...)
 		if err != nil {
 			return nil, nil, err
 		}
 		l := open(c, o.Watchdog)
-		return sessionLock(l, leased), func() {
+		return l, func() {
 			l.Close()
 			if err := c.Close(); err != nil && o.Unclosed != nil {
 				o.Unclosed(err)
 			}
 		}, nil
-	}
-}
-
-// members are the addresses of a store's members, as the clients of a zone know them.
-func members(o harness.LockOptions) ([]string, error) {
-	if o.At == nil || o.At.Dial == nil {
-		return nil, errors.New("a lock on another store is opened in a run, which says where the members are")
-	}
-	return names.Of(o.At.Servers, func(s driver.Server) string { return s.Addr }), nil
-}
-
-// sessionLock asks for no leases, of which a lock knows none but its session's, unless it is leased.
-func sessionLock(l lock.Locker, leased bool) lock.Locker {
-	if leased {
-		return l
-	}
-	return lock.LockerFunc(func(ctx context.Context, name string, asked lock.Options) (*lock.Hold, error) {
-		asked.Lease = 0
-		return l.Acquire(ctx, name, asked)
 	})
+}
+
+// onMembers opens a lock on the members of its store that the clients of a zone know. Unless it is leased, it is asked for no
+// leases, of which it knows none but its session's.
+func onMembers(leased bool, open func(members []string, o harness.LockOptions) (lock.Locker, func(), error)) harness.Opener {
+	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
+		if o.At == nil || o.At.Dial == nil {
+			return nil, nil, errors.New("a lock on another store is opened in a run, which says where the members are")
+		}
+		l, end, err := open(names.Of(o.At.Servers, func(s driver.Server) string { return s.Addr }), o)
+		if err != nil || leased {
+			return l, end, err
+		}
+		return lock.LockerFunc(func(ctx context.Context, name string, asked lock.Options) (*lock.Hold, error) {
+			asked.Lease = 0
+			return l.Acquire(ctx, name, asked)
+		}), end, nil
+	}
 }
 
 // onZooKeeper are the locks on ZooKeeper; that which is hasty has a planted bug.
@@ -157,17 +147,12 @@ func onZooKeeper() harness.Locks {
 	}
 }
 
-// openZooKeeper opens a lock on the members that the clients of a zone know.
 func openZooKeeper(heed zookeeper.Heed, open func(zookeeper.Config) (*zookeeper.Locker, error)) harness.Opener {
-	return func(_ []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		servers, err := members(o)
+	return onMembers(heed == zookeeper.Leased, func(members []string, o harness.LockOptions) (lock.Locker, func(), error) {
+		l, err := open(zookeeper.Config{TTL: o.Watchdog, Heed: heed, Dial: o.At.Dial, Servers: members})
 		if err != nil {
 			return nil, nil, err
 		}
-		l, err := open(zookeeper.Config{TTL: o.Watchdog, Heed: heed, Dial: o.At.Dial, Servers: servers})
-		if err != nil {
-			return nil, nil, err
-		}
-		return sessionLock(l, heed == zookeeper.Leased), l.Close, nil
-	}
+		return l, l.Close, nil
+	})
 }

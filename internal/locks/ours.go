@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 	inmemory "github.com/lockchaos/lockchaos/lock/memory"
 	"github.com/lockchaos/lockchaos/promises"
@@ -86,15 +88,10 @@ const nodeTimeout = 200 * time.Millisecond
 // apart from the keys of others.
 const prefix = "lockchaos"
 
-// config is what the options mean to our own lock.
-func config(o harness.LockOptions) lock.Config {
-	return lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer}
-}
-
 // locker opens a lock that a client of package lock makes.
 func locker(of func(*lock.Client, harness.LockOptions) lock.Locker) harness.Opener {
 	return func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
-		c, err := lock.New(servers[0], config(o))
+		c, err := lock.New(servers[0], lock.Config{Prefix: prefix, Watchdog: o.Watchdog, ReplicaAcks: o.ReplicaAcks, AckTimeout: ackTimeout, Observer: o.Observer})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -127,7 +124,7 @@ func holderOn(ctx context.Context, server *redis.Client, name string) (string, e
 // owners that they claim, and renewals are told under those.
 type unnamed struct {
 	observer lock.Observer // nil: none
-	claims   sync.Map      // by the owner in a lease, of all that were ever granted: a channel that has what its caller claims
+	claims   sync.Map      // what its caller claims, by the owner in a lease, of all that were ever granted
 }
 
 // claimLimit is how long the owner of a renewal is awaited. The call that was
@@ -140,36 +137,28 @@ func (u *unnamed) of(l lock.Locker) lock.LockerFunc {
 		owner := o.Owner
 		o.Owner = ""
 		h, err := l.Acquire(ctx, name, o)
-		if err == nil && u.observer != nil && owner != "" {
-			u.claim(h.Lease().Owner) <- owner
+		if err == nil {
+			u.claims.Store(h.Lease().Owner, cmp.Or(owner, h.Lease().Owner))
 		}
 		return h, err
 	}
 }
 
-// claim has what was claimed, or will be, for the owner in a lease.
-func (u *unnamed) claim(name string) chan string {
-	c, _ := u.claims.LoadOrStore(name, make(chan string, 1))
-	return c.(chan string) //nolint:forcetypeassert // no other is stored
-}
-
-// Observe tells of renewals under the owner that was claimed.
-func (u *unnamed) Observe(e lock.Event) {
-	if u.observer != nil && (e.Kind == lock.Renewing || e.Kind == lock.Renewed) {
-		e.Lease.Owner = u.owner(e.Lease.Owner)
-		u.observer.Observe(e)
-	}
-}
-
-// owner is what was claimed for the owner in a lease. A renewal may come before the
+// Observe tells of renewals under the owner that was claimed. A renewal may come before the
 // call that was granted the lock has returned, which is awaited.
-func (u *unnamed) owner(name string) string {
-	claim := u.claim(name)
-	select {
-	case owner := <-claim:
-		claim <- owner
-		return owner
-	case <-time.After(claimLimit):
-		return name
+func (u *unnamed) Observe(e lock.Event) {
+	if u.observer == nil || e.Kind != lock.Renewing && e.Kind != lock.Renewed {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), claimLimit)
+	defer cancel()
+	_ = await.Until(ctx, func() error {
+		claimed, ok := u.claims.Load(e.Lease.Owner)
+		if !ok {
+			return errors.New("the call that was granted the lock has not returned")
+		}
+		e.Lease.Owner, _ = claimed.(string)
+		return nil
+	})
+	u.observer.Observe(e)
 }

@@ -18,23 +18,22 @@ func planted() harness.Locks {
 		return harness.LockSpec{Name: name, About: about, Promises: promises.Full(p), HolderOn: broken.HolderOn, LooksLeft: !p.Place, Commands: []string{"EVAL"}, Subscribes: subscribes, Open: mutants.OpenBroken(of)}
 	}
 	all := harness.Locks{
-		ours("broken-first-member", "of several locks that are requested together, only the first is acquired", promises.Promises{},
+		ours("broken-first-member", "planted bug: of several locks that are requested together, only the first is acquired", promises.Promises{},
 			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return together(broken.FirstMember(c)) })),
-		ours("broken-one-more-permit", "a semaphore that hands out one permit more than it has", promises.Promises{Kind: history.KindSemaphore, Several: true},
+		ours("broken-one-more-permit", "planted bug: a semaphore that hands out one permit more than it has", promises.Promises{Kind: history.KindSemaphore, Several: true},
 			locker(func(c *lock.Client, o harness.LockOptions) lock.Locker {
 				return permitted(broken.OneMorePermit(c, capacity(o)))
 			})),
-		ours("broken-queue-jumping", "requests are numbered in order of arrival, but granted in another order", promises.Promises{Fair: true, Place: true},
+		ours("broken-queue-jumping", "planted bug: requests are numbered in order of arrival, but granted in another order", promises.Promises{Fair: true, Place: true},
 			func(servers []redis.UniversalClient, o harness.LockOptions) (lock.Locker, func(), error) {
 				return locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return broken.QueueJumping(servers[0], c) })(servers, o)
 			}),
-		ours("broken-uncounted-reentry", "the first release of a re-entrant lock ends all grants of its owner", promises.Promises{Reentrant: true},
+		ours("broken-uncounted-reentry", "planted bug: the first release of a re-entrant lock ends all grants of its owner", promises.Promises{Reentrant: true},
 			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return broken.UncountedReentry(c) })),
-		ours("broken-unseen-readers", "a writer is granted the lock while other clients read", promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true},
+		ours("broken-unseen-readers", "planted bug: a writer is granted the lock while other clients read", promises.Promises{Kind: history.KindRW, Reentrant: true, Downgrades: true},
 			locker(func(c *lock.Client, _ harness.LockOptions) lock.Locker { return readWrite(broken.UnseenReaders(c)) })),
 	}
 	for i := range all {
-		all[i].About = "planted bug: " + all[i].About
 		all[i].Together, all[i].Subscribes = all[i].Name == "broken-first-member", !all[i].Place
 	}
 	return append(all,

@@ -14,11 +14,8 @@ import (
 	"github.com/lockchaos/lockchaos/workload"
 )
 
-// A service is a lock under test that can be asked for in more than one way.
-type service = workload.ServiceFunc
-
 // readWrite serves both sides of a read-write lock. Who asks for neither writes.
-func readWrite(read, write lock.Locker) service {
+func readWrite(read, write lock.Locker) workload.ServiceFunc {
 	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 		if r.Mode == history.Read {
 			return read.Acquire(ctx, r.Locks[0], o)
@@ -28,14 +25,14 @@ func readWrite(read, write lock.Locker) service {
 }
 
 // together serves several locks as one.
-func together(ask func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error)) service {
+func together(ask func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error)) workload.ServiceFunc {
 	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 		return ask(ctx, r.Locks, o)
 	}
 }
 
 // severalOf asks for several locks of a locker as a [lock.MultiLock].
-func severalOf(l lock.Locker) service {
+func severalOf(l lock.Locker) workload.ServiceFunc {
 	return together(func(ctx context.Context, names []string, o lock.Options) (*lock.Hold, error) {
 		var members []lock.Member
 		for _, name := range names {
@@ -50,7 +47,7 @@ func severalOf(l lock.Locker) service {
 }
 
 // permitted serves permits.
-func permitted(ask func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error)) service {
+func permitted(ask func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error)) workload.ServiceFunc {
 	return func(ctx context.Context, r workload.Request, o lock.Options) (*lock.Hold, error) {
 		return ask(ctx, r.Locks[0], max(r.Permits, 1), o)
 	}

@@ -24,7 +24,7 @@ func TestRenewalAwaitsItsOwner(t *testing.T) {
 		callers := &unnamed{observer: seen}
 		locker := callers.of(lock.LockerFunc(func(_ context.Context, _ string, o lock.Options) (*lock.Hold, error) {
 			asked = append(asked, o.Owner)
-			go func() {
+			go func() { //nolint:contextcheck // an observer is given none
 				for _, kind := range []lock.EventKind{lock.Renewing, lock.Renewed} {
 					renewal.Kind = kind
 					callers.Observe(renewal)

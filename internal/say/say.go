@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // JSON writes a value as indented JSON.
@@ -119,27 +118,13 @@ func Natural(a, b string) int {
 	return cmp.Or(cmp.Compare(as, bs), cmp.Compare(an, bn), cmp.Compare(a, b))
 }
 
-// shownAs writes a character that does not print by its number, as JSON and
-// JavaScript do.
-func shownAs(r rune) string {
-	if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
-		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
-	}
-	return fmt.Sprintf(`\u%04x`, r)
-}
-
 // Plain is a text as it may be shown anywhere: what does not print is shown by its
 // number (\u001b), and lines stay lines. JSON stays JSON of the same value.
 func Plain(s string) string { return plain(s, "\n\t") }
 
 // OneLine is [Plain] without ends of lines.
 func OneLine(s string) string {
-	return plain(strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' || r == '\t' {
-			return ' '
-		}
-		return r
-	}, s), "")
+	return plain(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s), "")
 }
 
 // plain is s without what is not graphic and not among the characters kept: control characters, which a terminal obeys;
@@ -150,8 +135,10 @@ func plain(s, kept string) string {
 	for _, r := range s {
 		if unicode.IsGraphic(r) || strings.ContainsRune(kept, r) {
 			b.WriteRune(r)
-		} else {
-			b.WriteString(shownAs(r))
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) { // as JSON and JavaScript do
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.String()

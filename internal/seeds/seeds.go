@@ -27,15 +27,13 @@ func Parse(list string) ([]uint64, error) {
 		if last-first >= uint64(Most-len(seeds)) {
 			return nil, fmt.Errorf("%q are too many; want at most %d", list, Most)
 		}
-		for seed := first; ; seed++ {
+		for n := range last - first + 1 {
+			seed := first + n
 			if named[seed] {
 				return nil, fmt.Errorf("%d is named twice", seed)
 			}
 			named[seed] = true
 			seeds = append(seeds, seed)
-			if seed == last {
-				break
-			}
 		}
 	}
 	return seeds, nil

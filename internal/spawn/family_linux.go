@@ -96,9 +96,8 @@ func newFamily() (*Family, error) {
 func endOrphaned(parent string) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
-		number, ours := strings.CutPrefix(e.Name(), familyPrefix)
-		number, _, _ = strings.Cut(number, "-")
-		if pid, err := strconv.Atoi(number); ours && err == nil && Gone(pid) {
+		var pid int
+		if n, _ := fmt.Sscanf(e.Name(), familyPrefix+"%d-", &pid); n == 1 && Gone(pid) {
 			f := Family(filepath.Join(parent, e.Name()))
 			_ = f.Kill()
 		}

@@ -3,9 +3,15 @@
 package spawn
 
 import (
+	"context"
 	"errors"
-	"os/exec"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
+
+	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // Kill ends all processes of a group. That there is none any more is no error.
@@ -16,11 +22,36 @@ func Kill(group int) error {
 	return nil
 }
 
-// stop has all processes of a group stand still.
-func stop(group int) error { return syscall.Kill(-group, syscall.SIGSTOP) }
+// Pause has all processes of a group stand still, and waits until the kernel says so of each thread of the one that
+// leads it. Resume lets them go on, and waits for that.
+func Pause(ctx context.Context, group int) error { return turn(ctx, group, syscall.SIGSTOP, true) }
 
-// goOn lets the processes of a group go on.
-func goOn(group int) error { return syscall.Kill(-group, syscall.SIGCONT) }
+// Resume undoes Pause.
+func Resume(ctx context.Context, group int) error { return turn(ctx, group, syscall.SIGCONT, false) }
 
-// Detach has cmd, which was not started yet, survive the end of our terminal.
-func Detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+func turn(ctx context.Context, group int, by syscall.Signal, still bool) error {
+	if err := syscall.Kill(-group, by); err != nil {
+		return err
+	}
+	return await.Until(ctx, func() error { return stand(group, still) })
+}
+
+// stand fails unless all threads of a process stand still, or none does.
+func stand(pid int, still bool) error {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is good
+	if len(files) == 0 {
+		return errors.New("it has no threads")
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil { // a thread may have ended
+			continue
+		}
+		// The state, T for stopped, follows the thread's name, which is in brackets.
+		_, after, _ := strings.Cut(string(stat), ") ")
+		if state, _, _ := strings.Cut(after, " "); (state == "T") != still {
+			return fmt.Errorf("a thread of it is still %s", state)
+		}
+	}
+	return nil
+}

@@ -3,18 +3,12 @@
 package spawn
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/lockchaos/lockchaos/internal/await"
 )
 
 // Start starts cmd in a process group of its own. On Linux the kernel kills the
@@ -52,38 +46,4 @@ func thread() chan<- func() {
 func Gone(pid int) bool {
 	p, err := os.FindProcess(pid)
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
-}
-
-// Pause has all processes of a group stand still, and waits until the kernel says so of each thread of the one that
-// leads it. Resume lets them go on, and waits for that.
-func Pause(ctx context.Context, group int) error { return turn(ctx, group, stop, true) }
-
-// Resume undoes Pause.
-func Resume(ctx context.Context, group int) error { return turn(ctx, group, goOn, false) }
-
-func turn(ctx context.Context, group int, send func(group int) error, still bool) error {
-	if err := send(group); err != nil {
-		return err
-	}
-	return await.Until(ctx, func() error { return stand(group, still) })
-}
-
-// stand fails unless all threads of a process stand still, or none does.
-func stand(pid int, still bool) error {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is good
-	if len(files) == 0 {
-		return errors.New("it has no threads")
-	}
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil { // a thread may have ended
-			continue
-		}
-		// The state, T for stopped, follows the thread's name, which is in brackets.
-		_, after, _ := strings.Cut(string(stat), ") ")
-		if state, _, _ := strings.Cut(after, " "); (state == "T") != still {
-			return fmt.Errorf("a thread of it is still %s", state)
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -20,24 +21,20 @@ type value struct {
 
 // parse reads the message with which b begins. It is not ok if b is nothing in RESP.
 func parse(b []byte) (v value, ok bool) {
-	switch c := b[0]; {
-	case 'a' <= c|' ' && c|' ' <= 'z' || c == '\r' || c == '\n': // a command in a line of its own, as people type it
+	if c := b[0]; 'a' <= c|' ' && c|' ' <= 'z' || c == '\r' || c == '\n' { // a command in a line of its own, as people type it
 		v.length = bytes.IndexByte(b, '\n') + 1
 		return v, v.length > 0 || len(b) < longestLine
-	case bytes.IndexByte([]byte("+-:_,#($=!*~>%|"), c) < 0:
-		return v, false
-	default:
-		return parseAt(b, deepest)
 	}
+	return parseAt(b, deepest)
 }
 
 func parseAt(b []byte, depth int) (v value, ok bool) {
+	if depth == 0 || len(b) > 0 && strings.IndexByte("+-:_,#($=!*~>%|", b[0]) < 0 {
+		return v, false
+	}
 	line, _, complete := bytes.Cut(b, []byte("\r\n"))
 	if !complete {
 		return v, len(b) < longestLine
-	}
-	if len(line) == 0 || depth == 0 {
-		return v, false
 	}
 	n := len(line) + len("\r\n")
 	size, err := strconv.ParseInt(string(line[1:]), 10, 32)
@@ -55,13 +52,10 @@ func parseAt(b []byte, depth int) (v value, ok bool) {
 			return v, true
 		}
 		return value{length: end, text: b[n : end-len("\r\n")]}, bytes.HasSuffix(b[:end], []byte("\r\n"))
-	case '*', '~', '>':
 	case '%':
 		size *= 2
 	case '|':
 		size = 2*size + 1 // and then what it is an attribute of
-	default:
-		return v, false
 	}
 	for range size { // this many elements follow
 		e, ok := parseAt(b[n:], depth-1)

@@ -78,29 +78,20 @@ type Conversation struct {
 	subscribed bool
 }
 
-// Upstream reads on in what the client says.
+// Upstream reads on in what the client says; nil: it says no more, and what was kept back
+// because its message was not complete is passed on.
 func (c *Conversation) Upstream(b []byte) []Chunk { return c.read(&c.up, b, c.command) }
 
-// Downstream reads on in what the server says.
+// Downstream reads on so in what the server says.
 func (c *Conversation) Downstream(b []byte) []Chunk { return c.read(&c.down, b, c.answer) }
-
-// Rest is what was kept back of a stream because its message was not complete;
-// for when the stream has ended.
-func (c *Conversation) Rest(upstream bool) (rest []byte) {
-	if upstream {
-		rest, c.up = c.up, nil
-	} else {
-		rest, c.down = c.down, nil
-	}
-	return rest
-}
 
 // read cuts complete messages off a stream.
 func (c *Conversation) read(kept *[]byte, b []byte, message func([]byte, value) Message) []Chunk {
+	ended := b == nil
 	b = append(*kept, b...)
 	*kept = nil
 	var pieces []Chunk
-	for len(b) > 0 && !c.deaf {
+	for len(b) > 0 && !c.deaf && !ended {
 		v, ok := parse(b)
 		switch n := v.length; {
 		case !ok || len(b) > longest:
@@ -170,11 +161,9 @@ func (c *Conversation) answer(b []byte, v value) Message {
 }
 
 // next is the oldest command without an answer.
-func (c *Conversation) next() []string {
-	if len(c.asked) == 0 {
-		return nil
+func (c *Conversation) next() (words []string) {
+	if len(c.asked) > 0 {
+		words, c.asked = c.asked[0], c.asked[1:]
 	}
-	words := c.asked[0]
-	c.asked = c.asked[1:]
 	return words
 }

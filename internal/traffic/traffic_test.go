@@ -3,6 +3,7 @@ package traffic_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,9 +113,9 @@ func TestWhatIsSaidAndToWhat(t *testing.T) {
 func TestWhatIsNotCompleteIsKept(t *testing.T) {
 	var c traffic.Conversation
 	require.Empty(t, c.Upstream([]byte("*2\r\n$3\r\nGET\r\n$1\r\n")))
-	require.Equal(t, "*2\r\n$3\r\nGET\r\n$1\r\n", string(c.Rest(true)))
-	require.Empty(t, c.Rest(true))
-	require.Empty(t, c.Rest(false))
+	require.Equal(t, []traffic.Chunk{{Data: []byte("*2\r\n$3\r\nGET\r\n$1\r\n")}}, c.Upstream(nil))
+	require.Empty(t, c.Upstream(nil))
+	require.Empty(t, c.Downstream(nil))
 }
 
 // Whatever is said, and however it comes in, every byte goes out again, in order.
@@ -126,19 +127,18 @@ func FuzzNothingGetsLost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, up, down []byte, bite uint8) {
 		var c traffic.Conversation
 		for _, stream := range []struct {
-			all      []byte
-			upstream bool
-			read     func([]byte) []traffic.Chunk
-		}{{up, true, c.Upstream}, {down, false, c.Downstream}} {
+			all  []byte
+			read func([]byte) []traffic.Chunk
+		}{{up, c.Upstream}, {down, c.Downstream}} {
 			var out bytes.Buffer
-			for rest := stream.all; len(rest) > 0; {
-				n := min(len(rest), int(bite)+1)
-				for _, p := range stream.read(rest[:n]) {
+			for bite := range slices.Chunk(stream.all, int(bite)+1) {
+				for _, p := range stream.read(bite) {
 					out.Write(p.Data)
 				}
-				rest = rest[n:]
 			}
-			out.Write(c.Rest(stream.upstream))
+			for _, p := range stream.read(nil) {
+				out.Write(p.Data)
+			}
 			if !bytes.Equal(out.Bytes(), stream.all) {
 				t.Fatalf("%q became %q", stream.all, out.Bytes())
 			}

@@ -18,6 +18,7 @@
 package broken
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -115,15 +116,10 @@ type instant struct{ at, wall time.Time }
 
 // newLock is the part that all locks share.
 func newLock(s Setup) *Lock {
-	if s.Watchdog == 0 {
-		s.Watchdog = 30 * time.Second
-	}
-	if s.Timeout == 0 {
-		s.Timeout = 300 * time.Millisecond
-	}
-	if s.Other == nil {
-		s.Other = s.Servers[0]
-	}
+	s.Watchdog = cmp.Or(s.Watchdog, 30*time.Second)
+	s.Timeout = cmp.Or(s.Timeout, 300*time.Millisecond)
+	s.Other = cmp.Or(s.Other, s.Servers[0])
+	s.Clock = cmp.Or(s.Clock, &clientclock.Clock{})
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lock{
 		Setup: s, stop: stop, background: func() context.Context { return ctx }, watched: map[string]func(){}, unanswered: map[string]bool{},

@@ -61,13 +61,10 @@ func cutters(judge func(traffic.Message) traffic.Action) (up, down func([]byte) 
 	}
 	var mu sync.Mutex
 	var talk traffic.Conversation
-	cutter := func(upstream bool, read func([]byte) []traffic.Chunk) func([]byte) []part {
+	cutter := func(read func([]byte) []traffic.Chunk) func([]byte) []part {
 		return func(b []byte) []part {
 			mu.Lock()
 			defer mu.Unlock()
-			if b == nil {
-				return []part{{data: talk.Rest(upstream)}}
-			}
 			var parts []part
 			for _, piece := range read(b) {
 				p := part{data: piece.Data}
@@ -79,5 +76,5 @@ func cutters(judge func(traffic.Message) traffic.Action) (up, down func([]byte) 
 			return parts
 		}
 	}
-	return cutter(true, talk.Upstream), cutter(false, talk.Downstream)
+	return cutter(talk.Upstream), cutter(talk.Downstream)
 }

@@ -14,12 +14,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-
-	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
 // script removes the folder. It waits for the end of its input, which comes when the harness dies in
-// whatever way; the processes that work in there end at that moment as well, see [spawn.Start].
+// whatever way; the processes that work in there end at that moment as well, see package spawn.
 const script = `
 trap '' INT TERM HUP QUIT
 read -r _
@@ -164,7 +162,7 @@ func (f *Folder) Leave() error {
 func (f *Folder) startReaper(script string, args ...string) (err error) {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", append([]string{"-c", script, "lockchaos-reaper"}, args...)...)
 	cmd.Dir = os.TempDir()
-	spawn.Detach(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	f.reaper = cmd
 	if f.input, err = cmd.StdinPipe(); err == nil {
 		err = cmd.Start()
