@@ -48,8 +48,8 @@ type Fault struct {
 	// of one with its name.
 	Life    history.Life     `json:"life,omitempty"`
 	Effects []history.Effect `json:"effects,omitempty"`
-
-	healing time.Duration // when the heal was asked for that was answered at its end; the end without one
+	// Healing is when the heal was asked for that was answered at its end; the end without one.
+	Healing time.Duration `json:"-"`
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
@@ -95,7 +95,7 @@ func faultsOf(notes []history.Event, end time.Duration) []Fault {
 			last := len(active[k]) - 1
 			switch f := &all[active[k][last]]; e.Type {
 			case history.Invoke:
-				f.healing = e.Time
+				f.Healing = e.Time
 			case history.OK:
 				f.Healed, f.HealError, f.End = true, "", e.Time
 				active[k] = active[k][:last]
@@ -105,8 +105,8 @@ func faultsOf(notes []history.Event, end time.Duration) []Fault {
 		}
 	}
 	for i := range all {
-		if !all[i].Healed || all[i].healing == 0 {
-			all[i].healing = all[i].End
+		if !all[i].Healed || all[i].Healing == 0 {
+			all[i].Healing = all[i].End
 		}
 	}
 	return all
