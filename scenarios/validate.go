@@ -187,8 +187,11 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if !slices.Contains(clients, step.Of) {
 			return fmt.Errorf("of: %w", names.Unknown("client", step.Of, clients))
 		}
+		if step.ofLedger() && (step.In == "" || len(step.On) > 0) {
+			return fmt.Errorf(`require %s needs a resource in "in", and no servers in "on"`, step.Require)
+		}
 		if step.ofLedger() {
-			return step.fitsLedger()
+			return nil
 		}
 		if step.In != "" {
 			return fmt.Errorf(`require %s is of servers, which stand in "on", and not in "in"`, step.Require)
