@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,17 +93,10 @@ func (p *scriptRun) awaitFault(ctx context.Context, step ScriptStep) error {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		var all []chan struct{}
-		for _, doing := range p.background {
-			all = append(all, doing.over)
-		}
+		all := slices.Collect(maps.Values(p.background))
 		go func() {
-			for _, over := range all {
-				select {
-				case <-over:
-				case <-ctx.Done():
-					return
-				}
+			for _, doing := range all {
+				<-doing.over
 			}
 			select {
 			case <-time.After(firesLate):

@@ -269,26 +269,16 @@ func located(file string, tree *ast.File, problems []error) error {
 	for _, problem := range problems {
 		at := file
 		if of, ok := errors.AsType[stepError](problem); ok {
-			if line := lineOf(tree, of.step); line > 0 {
-				at = fmt.Sprintf("%s:%d", file, line)
+			where, err := yaml.PathString(fmt.Sprintf("$.steps[%d]", of.step))
+			if err == nil {
+				if node, err := where.FilterFile(tree); err == nil {
+					at = fmt.Sprintf("%s:%d", file, node.GetToken().Position.Line)
+				}
 			}
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", at, problem))
 	}
 	return errors.Join(errs...)
-}
-
-// lineOf is the line on which a step begins; 0 if that can't be told.
-func lineOf(tree *ast.File, step int) int {
-	where, err := yaml.PathString(fmt.Sprintf("$.steps[%d]", step))
-	if err != nil {
-		return 0
-	}
-	node, err := where.FilterFile(tree)
-	if err != nil {
-		return 0
-	}
-	return node.GetToken().Position.Line
 }
 
 // Stores names scenarios that compare the stores: one split brain on four deployments, and
