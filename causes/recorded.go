@@ -118,7 +118,7 @@ func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Sched
 			}
 		}
 		step.At = max(0, f.Start-begin)
-		step.For = max(0, min(f.Healing, c.Until+afterwards)-f.InEffect)
+		step.For = max(0, min(f.HealAsked(), c.Until+afterwards)-f.InEffect)
 		plan = append(plan, step)
 	}
 	return plan

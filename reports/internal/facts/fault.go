@@ -48,8 +48,8 @@ type Fault struct {
 	// of one with its name.
 	Life    history.Life     `json:"life,omitempty"`
 	Effects []history.Effect `json:"effects,omitempty"`
-	// Healing is when the heal was asked for that was answered at its end; the end without one.
-	Healing time.Duration `json:"-"`
+
+	healing time.Duration // when the heal was asked for that was answered at its end; the end without one
 }
 
 // faultsOf pairs injections with their heals, in order of injection.
@@ -95,7 +95,7 @@ func faultsOf(notes []history.Event, end time.Duration) []Fault {
 			last := len(active[k]) - 1
 			switch f := &all[active[k][last]]; e.Type {
 			case history.Invoke:
-				f.Healing = e.Time
+				f.healing = e.Time
 			case history.OK:
 				f.Healed, f.HealError, f.End = true, "", e.Time
 				active[k] = active[k][:last]
@@ -105,12 +105,15 @@ func faultsOf(notes []history.Event, end time.Duration) []Fault {
 		}
 	}
 	for i := range all {
-		if !all[i].Healed || all[i].Healing == 0 {
-			all[i].Healing = all[i].End
+		if !all[i].Healed || all[i].healing == 0 {
+			all[i].healing = all[i].End
 		}
 	}
 	return all
 }
+
+// HealAsked is when the heal was asked for that was answered at the fault's end; that end without one.
+func (f *Fault) HealAsked() time.Duration { return f.healing }
 
 // Counts reports whether the fault took effect, as far as requests are concerned.
 func (f *Fault) Counts() bool { return f.OK && (f.Met == nil || *f.Met > 0) }

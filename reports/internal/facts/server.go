@@ -119,7 +119,7 @@ func (r *Facts) Life(node string) []Stretch {
 // back is when what a fault had stopped was there again: when its heal was answered, or had shown its role before that.
 func (r *Facts) back(f *Fault) time.Duration {
 	for _, c := range r.Roles {
-		if f.Healed && f.Hits(c.Node) && c.At > f.Healing && c.At < f.End {
+		if f.Healed && f.Hits(c.Node) && c.At > f.healing && c.At < f.End {
 			return c.At
 		}
 	}
@@ -211,7 +211,7 @@ func (r *Facts) reaches(zone, server string, at time.Duration) bool {
 		return !slices.ContainsFunc(zones, func(zone string) bool { return !r.reaches(zone, server, at) })
 	}
 	return !slices.ContainsFunc(r.Faults, func(f Fault) bool {
-		return f.OK && at >= f.At() && at <= f.Healing && (f.Has(history.Isolates) || f.Has(history.Stops)) && f.blocks(zone, server, r.topology)
+		return f.OK && at >= f.At() && at <= f.healing && (f.Has(history.Isolates) || f.Has(history.Stops)) && f.blocks(zone, server, r.topology)
 	})
 }
 
