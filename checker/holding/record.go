@@ -170,7 +170,7 @@ func (r *Record) Add(e *history.Event) {
 func (r *Record) newOp(e *history.Event, verb Verb) Op {
 	op := Op{
 		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
-		Mode: Mode(max(slices.Index(modeNames(), e.Mode), 0)),
+		Mode:     Mode(max(slices.Index(modeNames(), e.Mode), 0)), //nolint:gosec // of the few
 		Complete: Stamp{Index: -1}, Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
 	}
 	if e.Lock != "" {
