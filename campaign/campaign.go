@@ -273,9 +273,6 @@ func (s *Summary) add(n Note, run reports.JointRun, folder string) {
 	}
 }
 
-// Done is how many runs were made.
-func (s *Summary) Done() int { return s.Valid + s.Unknown + s.Invalid }
-
 // A Matrix is what the shards of a matrix have in common beside the command and the seeds: its cells are those of their jobs.
 type Matrix struct {
 	Length   time.Duration        `json:"length_ns"`

@@ -3,6 +3,7 @@ package causes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,21 +86,11 @@ func Likelihood(ctx context.Context, cause *history.Cause, c simulation.Case, ev
 			after = half
 		}
 	}
-	for _, at := range sorted(arms) {
+	for _, at := range slices.Sorted(maps.Keys(arms)) {
 		cause.Arms = append(cause.Arms, arms[at])
 	}
 	cause.Likelihood = likely(arms, before, after, instants, events)
 	return nil
-}
-
-// sorted are the instants from which runs went on, by their numbers.
-func sorted(arms map[int]history.Arm) []int {
-	var all []int
-	for at := range arms {
-		all = append(all, at)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // rise is how many more runs show the violation.
@@ -107,7 +98,7 @@ func rise(a, b history.Arm) int { return b.Seen - a.Seen }
 
 // steepest are the two neighbours between which it rises most.
 func steepest(arms map[int]history.Arm) (before, after int) {
-	all := sorted(arms)
+	all := slices.Sorted(maps.Keys(arms))
 	for i := 1; i < len(all); i++ {
 		if after == 0 || rise(arms[all[i-1]], arms[all[i]]) > rise(arms[before], arms[after]) {
 			before, after = all[i-1], all[i]
@@ -118,7 +109,7 @@ func steepest(arms map[int]history.Arm) (before, after int) {
 
 // likely says when the violation became likely, and what came right before.
 func likely(arms map[int]history.Arm, before, after int, instants []time.Duration, events []history.Event) string {
-	all := sorted(arms)
+	all := slices.Sorted(maps.Keys(arms))
 	of := func(at int) string { return fmt.Sprintf("%d of %d", arms[at].Seen, arms[at].N) }
 	text := fmt.Sprintf("of runs that went on otherwise %s show it from the beginning, and %s from %s", of(0), of(all[len(all)-1]), say.Instant(instants[all[len(all)-1]]))
 	switch {

@@ -104,9 +104,9 @@ func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Sched
 	var plan faults.Schedule
 	for _, f := range c.Faults {
 		step := faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}
-		i := slices.IndexFunc(in.Run.Plan, func(p history.PlannedStep) bool { return p.Fault == f.Name && p.At <= f.Start-begin+time.Millisecond })
-		for j := i + 1; i >= 0 && j < len(in.Run.Plan); j++ {
-			if p := in.Run.Plan[j]; p.Fault == f.Name && p.At <= f.Start-begin+time.Millisecond {
+		i := -1
+		for j, p := range in.Run.Plan {
+			if p.Fault == f.Name && p.At <= f.Start-begin+time.Millisecond {
 				i = j // the last that was due: steps are late, and never early
 			}
 		}
@@ -118,21 +118,10 @@ func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Sched
 			}
 		}
 		step.At = max(0, f.Start-begin)
-		step.For = max(0, min(healAsked(in.History, f), c.Until+afterwards)-f.InEffect)
+		step.For = max(0, min(f.HealAsked(), c.Until+afterwards)-f.InEffect)
 		plan = append(plan, step)
 	}
 	return plan
-}
-
-// healAsked is when the heal of a fault was asked for; its end if that is not known.
-func healAsked(h *history.History, f reports.Fault) time.Duration {
-	for i := range h.Events {
-		e := &h.Events[i]
-		if e.Op == history.Heal && e.Type == history.Invoke && e.Fault == f.Name && e.Target == f.Target && e.Time >= f.InEffect {
-			return e.Time
-		}
-	}
-	return f.End
 }
 
 // begin is when the violations of a cluster, and what is suspected of them, began: what came before is of another.

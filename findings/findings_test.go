@@ -68,18 +68,17 @@ func TestParse(t *testing.T) {
 
 // A folder that was installed is used again, with the drivers of this program; one that was not is made anew.
 func TestInstall(t *testing.T) {
-	managers := managers()
-	for language, m := range managers {
-		require.NotEmpty(t, m.install([]string{"a", "b"}), language)
-		require.NotEmpty(t, m.start("file.py"), language)
+	for language, m := range managers() {
+		require.NotEmpty(t, m.install, language)
+		require.NotEmpty(t, of(m.start, "file.py"), language)
 	}
 	f, err := parse("x.yaml", []byte(whole))
 	require.NoError(t, err)
 	p := Player{Cache: t.TempDir(), Log: t.Output()}
 	mark := filepath.Join(p.Cache, "mark")
-	require.ErrorContains(t, p.make(t.Context(), p.Cache, [][]string{{"true"}, {"false"}}, mark, ""), "false: exit status 1")
+	require.ErrorContains(t, p.make(t.Context(), p.Cache, "true\nfalse", nil, mark, ""), "false: exit status 1")
 	require.NoFileExists(t, mark)
-	require.NoError(t, p.make(t.Context(), p.Cache, [][]string{{"true"}}, mark, ""))
+	require.NoError(t, p.make(t.Context(), p.Cache, "true", nil, mark, ""))
 	require.FileExists(t, mark)
 	r := p.Play(t.Context(), Finding{Library: Library{Language: "go", Driver: "redsync_v8.go", Packages: []string{"no such package"}}}, 1, false)
 	require.Contains(t, r.Failed, "install the library")

@@ -34,7 +34,7 @@ func (l Library) check(where string) error {
 	if l.Name == "" || l.Version == "" {
 		errs = append(errs, fmt.Errorf("%s: it has no library or no version", where))
 	}
-	if managers()[l.Language] == nil {
+	if managers()[l.Language].start == "" {
 		errs = append(errs, fmt.Errorf("%s: no package manager is known for language %q", where, l.Language))
 	}
 	file, _, _ := strings.Cut(l.Driver, " ")

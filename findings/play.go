@@ -22,65 +22,51 @@ import (
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/drivers"
 	"github.com/lockchaos/lockchaos/fleet"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/spawn"
 )
 
 // A manager installs the packages of a driver into a folder that has the drivers of its language, and
-// says how a driver there is started.
+// says how a driver there is started. In its texts FILE is the driver, NAME that without its ending, and PACKAGES, with what is
+// before it, each of the packages.
 type manager struct {
-	install func(packages []string) [][]string // commands, run in the folder
-	build   func(file string) [][]string       // as well; nil: there is nothing to do
-	start   func(file string) string           // from the folder
+	install string // commands, a line each, run in the folder
+	build   string // as well; empty: there is nothing to do
+	start   string // from the folder
 }
 
 // managers are those of each language: the ordinary ones, which install nothing globally.
-func managers() map[string]*manager {
-	return map[string]*manager{
+func managers() map[string]manager {
+	return map[string]manager{
 		"python": {
-			install: func(packages []string) [][]string {
-				return [][]string{
-					{"python3", "-m", "venv", "venv"},
-					append([]string{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check"}, packages...),
-				}
-			},
-			start: func(file string) string { return "./venv/bin/python " + file },
+			install: "python3 -m venv venv\nvenv/bin/pip install --quiet --disable-pip-version-check PACKAGES",
+			start:   "./venv/bin/python FILE",
 		},
 		"node": {
-			install: func(packages []string) [][]string {
-				return [][]string{append([]string{"npm", "install", "--silent", "--no-fund", "--no-audit", "--legacy-peer-deps", "--prefix", "."}, packages...)}
-			},
-			start: func(file string) string { return "node " + file },
+			install: "npm install --silent --no-fund --no-audit --legacy-peer-deps --prefix . PACKAGES",
+			start:   "node FILE",
 		},
 		"go": {
-			install: func(packages []string) [][]string {
-				return [][]string{{"go", "mod", "init", "findings"}, append([]string{"go", "get"}, packages...)}
-			},
-			build: func(file string) [][]string {
-				return [][]string{{"go", "build", "-mod=mod", "-o", strings.TrimSuffix(file, ".go"), "lockchaos.go", file}}
-			},
-			start: func(file string) string { return "./" + strings.TrimSuffix(file, ".go") },
+			install: "go mod init findings\ngo get PACKAGES",
+			build:   "go build -mod=mod -o NAME lockchaos.go FILE",
+			start:   "./NAME",
 		},
 		"rust": {
-			install: func(packages []string) [][]string {
-				return [][]string{{"cargo", "init", "--quiet", "--vcs", "none", "--name", "findings", "."}, append([]string{"cargo", "add", "--quiet"}, packages...)}
-			},
-			build: func(file string) [][]string {
-				return [][]string{{"cp", file, "src/main.rs"}, {"cp", "lockchaos.rs", "src"}, {"cargo", "build", "--quiet", "--release"}}
-			},
-			start: func(string) string { return "./target/release/findings" },
+			install: "cargo init --quiet --vcs none --name findings .\ncargo add --quiet PACKAGES",
+			build:   "cp FILE src/main.rs\ncp lockchaos.rs src\ncargo build --quiet --release",
+			start:   "./target/release/findings",
 		},
-		"java": {
-			install: func(packages []string) [][]string { // NAME=VERSION, as the pom has them
-				get := []string{"mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=lib"}
-				for _, p := range packages {
-					get = append(get, "-D"+p)
-				}
-				return [][]string{get}
-			},
-			build: func(file string) [][]string { return [][]string{{"javac", "-cp", "lib/*", "Lockchaos.java", file}} },
-			start: func(file string) string { return "java -cp 'lib/*:.' " + strings.TrimSuffix(file, ".java") },
+		"java": { // its packages are NAME=VERSION, as the pom has them
+			install: "mvn --batch-mode --quiet dependency:copy-dependencies -DoutputDirectory=lib -DPACKAGES",
+			build:   "javac -cp lib/* Lockchaos.java FILE",
+			start:   "java -cp 'lib/*:.' NAME",
 		},
 	}
+}
+
+// of is a text of a manager for a driver.
+func of(text, file string) string {
+	return strings.NewReplacer("FILE", file, "NAME", strings.TrimSuffix(file, path.Ext(file))).Replace(text)
 }
 
 // A Player plays findings.
@@ -121,6 +107,7 @@ func (p Player) Install(ctx context.Context, l Library, packages []string) (comm
 	}
 	defer release() //nolint:errcheck // nothing was written to what it closes
 	m := managers()[l.Language]
+	file, arguments, _ := strings.Cut(l.Driver, " ")
 	dir, mark := p.folder(l, packages)
 	_, missing := os.Stat(mark)
 	if missing != nil {
@@ -133,18 +120,17 @@ func (p Player) Install(ctx context.Context, l Library, packages []string) (comm
 		return "", err
 	}
 	if missing != nil {
-		if err := p.make(ctx, dir, m.install(packages), mark, ""); err != nil {
+		if err := p.make(ctx, dir, of(m.install, file), packages, mark, ""); err != nil {
 			return "", err
 		}
 	}
-	file, arguments, _ := strings.Cut(l.Driver, " ")
 	mark = filepath.Join(dir, built+file)
-	if was, _ := os.ReadFile(mark); m.build != nil && string(was) != sum { // not while a run may be loading it
-		if err := p.make(ctx, dir, m.build(file), mark, sum); err != nil {
+	if was, _ := os.ReadFile(mark); m.build != "" && string(was) != sum { // not while a run may be loading it
+		if err := p.make(ctx, dir, of(m.build, file), nil, mark, sum); err != nil {
 			return "", err
 		}
 	}
-	return started(dir, l.Version, m.start(file), arguments), nil
+	return started(dir, l.Version, of(m.start, file), arguments), nil
 }
 
 // hold waits until no other process installs into the cache folder, and keeps others from it until release is called.
@@ -174,9 +160,13 @@ func started(dir, version, start, arguments string) string {
 	return strings.TrimSpace("env -C '" + strings.ReplaceAll(dir, "'", `'\''`) + "' LOCKCHAOS_VERSION=" + version + " " + start + " " + arguments)
 }
 
-// make runs commands in a folder, and writes a mark once all of them came to their end.
-func (p Player) make(ctx context.Context, dir string, commands [][]string, mark, text string) error {
-	for _, words := range commands {
+// make runs commands in a folder, a line each, and writes a mark once all of them came to their end.
+func (p Player) make(ctx context.Context, dir, commands string, packages []string, mark, text string) error {
+	for line := range strings.Lines(commands) {
+		words := strings.Fields(line)
+		if before, is := strings.CutSuffix(words[len(words)-1], "PACKAGES"); is {
+			words = append(words[:len(words)-1], names.Of(packages, func(p string) string { return before + p })...)
+		}
 		if strings.Contains(words[0], "/") {
 			words[0] = filepath.Join(dir, words[0])
 		}
@@ -211,11 +201,11 @@ func write(dir, language string) (sum string, err error) {
 		fs.FS
 		files string
 	}{{drivers.Transports, language + "/*"}, {files, "drivers/" + language + "/*"}} {
-		names, err := fs.Glob(from, from.files)
+		paths, err := fs.Glob(from, from.files)
 		if err != nil {
 			return "", err
 		}
-		for _, name := range names {
+		for _, name := range paths {
 			b, err := fs.ReadFile(from, name)
 			if err != nil {
 				return "", err

@@ -219,7 +219,13 @@ func (j *Journal) begin(dir string, h Header) error {
 	found, err := Read(dir)
 	empty := errors.Is(err, os.ErrNotExist) // has no whole line
 	if err == nil {
-		err = found.resumedBy(h)
+		differ := found.Header.differences(h)
+		if found.Header.Shard != h.Shard {
+			differ = append(differ, fmt.Sprintf("the shard is %q, and %q", found.Header.Shard, h.Shard))
+		}
+		if len(differ) > 0 {
+			err = fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", dir, strings.Join(differ, "; "))
+		}
 	}
 	if err == nil || empty {
 		err = os.Truncate(j.file.Name(), found.end)
@@ -233,18 +239,6 @@ func (j *Journal) begin(dir string, h Header) error {
 	}
 	for _, r := range found.Runs {
 		j.runs[r.Job] = append(j.runs[r.Job], r)
-	}
-	return nil
-}
-
-// resumedBy says why runs of h can't follow these.
-func (found Recorded) resumedBy(h Header) error {
-	differ := found.Header.differences(h)
-	if found.Header.Shard != h.Shard {
-		differ = append(differ, fmt.Sprintf("the shard is %q, and %q", found.Header.Shard, h.Shard))
-	}
-	if len(differ) > 0 {
-		return fmt.Errorf("%s has another campaign, so that it can't be resumed: %s", found.Dir, strings.Join(differ, "; "))
 	}
 	return nil
 }

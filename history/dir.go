@@ -59,13 +59,14 @@ func (d Dir) Exists() bool {
 func (d Dir) Run() (Run, error) { return ReadRunFile(d.Path(RunFile)) }
 
 // ReadRunFile reads the record of a run from a file of any name.
-func ReadRunFile(path string) (Run, error) { return readFile(path, ReadRun) }
+func ReadRunFile(path string) (Run, error) { return Load(Open, path, ReadRun) }
 
 // History reads the events.
-func (d Dir) History() (*History, error) { return readFile(d.Path(EventsFile), ReadAll) }
+func (d Dir) History() (*History, error) { return Load(Open, d.Path(EventsFile), ReadAll) }
 
-func readFile[T any](path string, read func(io.Reader) (T, error)) (what T, err error) {
-	f, err := Open(path)
+// Load reads what is in a file that open opens, such as [Open]. Where an error is of what was read, that is returned as well.
+func Load[T any](open func(path string) (*os.File, error), path string, read func(io.Reader) (T, error)) (what T, err error) {
+	f, err := open(path)
 	if err != nil {
 		return what, err // which names the file
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/reports/internal/facts"
 )
@@ -87,24 +88,22 @@ func isWorse(a, b checker.Verdict) bool { return a != b && b == checker.Worst(a,
 
 // properties tells which were judged differently. One that was not checked was as good as not decided.
 func (c *Comparison) properties(a, b *Results) {
-	judged := func(r *Results) (names []string, words map[string]string, verdicts map[string]checker.Verdict) {
-		words, verdicts = map[string]string{}, map[string]checker.Verdict{}
-		for i := range r.Properties {
-			p := &r.Properties[i]
-			names, verdicts[p.Name] = append(names, p.Name), p.Verdict
-			words[p.Name] = map[checker.Verdict]string{
-				checker.Valid: "held", checker.Unknown: "not decided", checker.Invalid: "violated " + say.Count(max(p.Total, len(p.Violations)), "time"),
-			}[p.Verdict]
+	judged := func(r *Results, name string) (words string, verdict checker.Verdict) {
+		i := slices.IndexFunc(r.Properties, func(p checker.Result) bool { return p.Name == name })
+		if i < 0 {
+			return "not checked", checker.Unknown
 		}
-		return names, words, verdicts
+		p := &r.Properties[i]
+		return map[checker.Verdict]string{
+			checker.Valid: "held", checker.Unknown: "not decided", checker.Invalid: "violated " + say.Count(max(p.Total, len(p.Violations)), "time"),
+		}[p.Verdict], p.Verdict
 	}
-	namesA, wordsA, was := judged(a)
-	namesB, wordsB, is := judged(b)
-	for _, name := range facts.Distinct(append(namesA, namesB...)) {
-		in, other := cmp.Or(wordsA[name], "not checked"), cmp.Or(wordsB[name], "not checked")
+	for _, name := range facts.Distinct(names.Of(slices.Concat(a.Properties, b.Properties), func(p checker.Result) string { return p.Name })) {
+		in, was := judged(a, name)
+		other, is := judged(b, name)
 		c.row(name, in, other, 0)
 		if in != other {
-			c.say(isWorse(cmp.Or(was[name], checker.Unknown), cmp.Or(is[name], checker.Unknown)), "The property %s: %s in A, %s in B.", name, in, other)
+			c.say(isWorse(was, is), "The property %s: %s in A, %s in B.", name, in, other)
 		}
 	}
 }

@@ -78,37 +78,29 @@ func ReadDir(dir string) (Input, error) { return readDir(history.Open, dir) }
 
 func readDir(open opener, dir string) (Input, error) {
 	in := Input{History: &history.History{}}
-	var stored Results
 	var errs []error
-	for _, part := range []struct {
-		name string
-		read func(io.Reader) error
-	}{
-		{RunFile, func(r io.Reader) (err error) {
-			in.Run, err = history.ReadRun(r)
-			return err
-		}},
-		{HistoryFile, func(r io.Reader) (err error) {
-			if in.History, err = history.ReadAll(r); err != nil { // up to where it is damaged
-				err = fmt.Errorf("%w; %s before it can be read", err, say.Count(len(in.History.Events), "event"))
-			}
-			return err
-		}},
-		{ResultsFile, func(r io.Reader) (err error) {
-			stored, err = ReadJSON(r)
-			return err
-		}},
-	} {
-		err := readFile(open, filepath.Join(dir, part.name), part.read)
+	note := func(name string, err error) {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			in.Pending = part.name == ResultsFile && len(in.Missing) == 0
-			in.Missing = append(in.Missing, part.name+" is missing")
+			in.Pending = name == ResultsFile && len(in.Missing) == 0
+			in.Missing = append(in.Missing, name+" is missing")
 		case err != nil:
 			in.Missing = append(in.Missing, strings.TrimPrefix(err.Error(), "read "+dir+string(filepath.Separator)))
 		}
 		errs = append(errs, err)
 	}
+	var err error
+	in.Run, err = history.Load(open, filepath.Join(dir, RunFile), history.ReadRun)
+	note(RunFile, err)
+	_, err = history.Load(open, filepath.Join(dir, HistoryFile), func(r io.Reader) (h *history.History, err error) {
+		if in.History, err = history.ReadAll(r); err != nil { // up to where it is damaged
+			err = fmt.Errorf("%w; %s before it can be read", err, say.Count(len(in.History.Events), "event"))
+		}
+		return in.History, err
+	})
+	note(HistoryFile, err)
+	stored, err := history.Load(open, filepath.Join(dir, ResultsFile), ReadJSON)
+	note(ResultsFile, err)
 	if events := int64(len(in.History.Events)); in.Run.Events > 0 && events != in.Run.Events && len(in.Missing) == 0 {
 		in.Missing = append(in.Missing, fmt.Sprintf("%s has %d events, and the run recorded %d", HistoryFile, events, in.Run.Events))
 		errs = append(errs, errors.New(in.Missing[0]))
@@ -143,16 +135,4 @@ func openIn(root *os.Root, path string, wanted func(os.FileMode) bool) (*os.File
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-func readFile(open opener, path string, read func(io.Reader) error) error {
-	f, err := open(path)
-	if err != nil {
-		return fmt.Errorf("read run directory: %w", err)
-	}
-	err = read(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	return nil
 }

@@ -136,23 +136,21 @@ func (m *model) shown(told *checker.Violation) []property {
 	for i := range m.facts.Results {
 		p := property{Result: m.facts.Results[i]}
 		for j := range p.Violations {
-			if v := &m.facts.Results[i].Violations[j]; v == told || j == 0 {
-				p.Shown = append(p.Shown, m.evidenceOf(v, told))
+			v := &m.facts.Results[i].Violations[j]
+			if v != told && j > 0 {
+				continue
 			}
+			s := shownViolation{Violation: *v, Since: m.facts.Since(v), Told: v == told, Show: m.around(v)}
+			for _, index := range v.Events {
+				if e, ok := m.facts.Event(index); ok {
+					s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
+				}
+			}
+			p.Shown = append(p.Shown, s)
 		}
 		all = append(all, p)
 	}
 	return all
-}
-
-func (m *model) evidenceOf(v, told *checker.Violation) shownViolation {
-	s := shownViolation{Violation: *v, Since: m.facts.Since(v), Told: v == told, Show: m.around(v)}
-	for _, index := range v.Events {
-		if e, ok := m.facts.Event(index); ok {
-			s.Words = append(s.Words, fmt.Sprintf("#%d  %s  %s", e.Index, say.Instant(e.Time), story.Line(m.facts, e)))
-		}
-	}
-	return s
 }
 
 // A violationRow is a violation in the table of all.

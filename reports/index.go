@@ -73,11 +73,7 @@ func readRuns(root *os.Root) ([]RunEntry, error) {
 // false for a folder that is none.
 func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 	r := RunEntry{JointRun: JointRun{Verdict: checker.Unknown}}
-	var results Results
-	err := readFile(inside(root), filepath.Join(dir, ResultsFile), func(f io.Reader) (err error) {
-		results, err = ReadJSON(f)
-		return err
-	})
+	results, err := history.Load(inside(root), filepath.Join(dir, ResultsFile), ReadJSON)
 	if err == nil {
 		r.JointRun, r.Judged, r.Started, r.Length = NewJointRun(results, dir), true, results.Started, results.Duration
 		if results.AbortReason != "" {
@@ -86,11 +82,7 @@ func readEntry(root *os.Root, dir string) (RunEntry, bool) {
 		r.Faults, r.Effective = len(results.Faults), facts.Effective(results.Faults)
 		r.Violations = results.Counts.Total
 	} else {
-		var run history.Run
-		runErr := readFile(inside(root), filepath.Join(dir, RunFile), func(f io.Reader) (err error) {
-			run, err = history.ReadRun(f)
-			return err
-		})
+		run, runErr := history.Load(inside(root), filepath.Join(dir, RunFile), history.ReadRun)
 		if errors.Is(err, os.ErrNotExist) && errors.Is(runErr, os.ErrNotExist) {
 			return r, false
 		}

@@ -214,12 +214,14 @@ func ratesOf(runs []JointRun) []Rate {
 
 // readJoint reads the results of many runs from a folder; nil if it has none.
 func readJoint(dir string) *Joint {
-	var j Joint
-	err := readFile(history.Open, filepath.Join(dir, ResultsFile), func(r io.Reader) error { return json.NewDecoder(r).Decode(&j) })
+	j, err := history.Load(history.Open, filepath.Join(dir, ResultsFile), func(r io.Reader) (*Joint, error) {
+		j := new(Joint)
+		return j, json.NewDecoder(r).Decode(j)
+	})
 	if err != nil || j.Version != ResultsVersion || len(j.Runs) == 0 {
 		return nil // the list of runs is all there is
 	}
-	return &j
+	return j
 }
 
 // Mark is the sign of the run's verdict, for the strip of an index.

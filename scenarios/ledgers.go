@@ -43,14 +43,6 @@ func (step ScriptStep) ofLedger() bool {
 	return step.Require == requireWritten || step.Require == requireUnwritten
 }
 
-// fitsLedger says what is wrong with a step that requires something of a ledger.
-func (step ScriptStep) fitsLedger() error {
-	if step.In == "" || len(step.On) > 0 {
-		return fmt.Errorf(`require %s needs a resource in "in", and no servers in "on"`, step.Require)
-	}
-	return nil
-}
-
 // ledgerFits refuses steps that ask a ledger where there is none, of a scenario
 // as one variant has it.
 func (s Scenario) ledgerFits() error {
@@ -59,14 +51,11 @@ func (s Scenario) ledgerFits() error {
 			s.Name, requireWritten, requireUnwritten, harness.ResourceLedger)
 	}
 	for _, step := range s.Steps {
-		if step.ofLedger() && !slices.ContainsFunc(s.Steps, func(other ScriptStep) bool { return other.uses(step.In) }) {
+		if step.ofLedger() && !slices.ContainsFunc(s.Steps, func(other ScriptStep) bool {
+			return slices.Contains([]string{other.Read, other.Write, other.Access}, step.In)
+		}) {
 			return fmt.Errorf("%s: require %s in %s: no step reads, writes or accesses it", s.Name, step.Require, step.In)
 		}
 	}
 	return nil
-}
-
-// uses reports whether the step uses a resource of that name.
-func (step ScriptStep) uses(resource string) bool {
-	return resource != "" && slices.Contains([]string{step.Read, step.Write, step.Access}, resource)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,17 +93,10 @@ func (p *scriptRun) awaitFault(ctx context.Context, step ScriptStep) error {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		var all []chan struct{}
-		for _, doing := range p.background {
-			all = append(all, doing.over)
-		}
+		all := slices.Collect(maps.Values(p.background))
 		go func() {
-			for _, over := range all {
-				select {
-				case <-over:
-				case <-ctx.Done():
-					return
-				}
+			for _, doing := range all {
+				<-doing.over
 			}
 			select {
 			case <-time.After(firesLate):
@@ -117,9 +112,6 @@ func (p *scriptRun) awaitFault(ctx context.Context, step ScriptStep) error {
 type beliefs struct {
 	mu sync.Mutex
 	of map[string]belief // by client
-	// granted are the locks of what each client was granted and did not give back, as
-	// [workload.Client] keeps them: the latest last, each by the first name of its request.
-	granted map[string][]string
 }
 
 // A belief is what came of the latest request of a client for a lock.
@@ -130,15 +122,12 @@ type belief struct {
 	unsure  bool      // the outcome of its release is unknown
 }
 
-// note takes in the outcome of a request; again is true where the step has made it before.
-func (b *beliefs) note(step ScriptStep, outcome history.Type, again bool) {
+// note takes in the outcome of a request.
+func (b *beliefs) note(step ScriptStep, outcome history.Type) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {
-		b.of, b.granted = map[string]belief{}, map[string][]string{}
-	}
-	if !again || step.Release == "" { // a release that is repeated gives back nothing more
-		b.keep(step, outcome)
+		b.of = map[string]belief{}
 	}
 	now := b.of[step.Client]
 	switch {
@@ -160,46 +149,12 @@ func (b *beliefs) note(step ScriptStep, outcome history.Type, again bool) {
 	b.of[step.Client] = now
 }
 
-// keep notes what a client was granted, and what it gave back, whatever the answer was.
-func (b *beliefs) keep(step ScriptStep, outcome history.Type) {
-	mine := b.granted[step.Client]
-	switch {
-	case step.Acquire != "" && outcome == history.OK && !step.Again:
-		mine = []string{step.Acquire}
-	case step.Acquire != "" && outcome == history.OK:
-		mine = append(mine, step.Acquire)
-	case step.Release != "" && step.First && len(mine) > 0:
-		mine = mine[1:]
-	case step.Release != "" && len(mine) > 0:
-		mine = mine[:len(mine)-1]
-	}
-	b.granted[step.Client] = mine
-}
-
 // unsure reports whether a step gives back once more what its client gave back last, with an outcome that is unknown.
 func (b *beliefs) unsure(step ScriptStep) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.of[step.Client]
 	return now.unsure && step.Release == now.lock
-}
-
-// differ says that a client would extend or give back another lock than the step names.
-func (b *beliefs) differ(step ScriptStep, name string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	mine := b.granted[step.Client]
-	if len(mine) == 0 { // the answer was lost on its way here
-		return nil
-	}
-	held, which := mine[len(mine)-1], "last"
-	if step.First {
-		held, which = mine[0], "first"
-	}
-	if held != name {
-		return fmt.Errorf("what it was granted %s is %s, and not %s", which, held, name)
-	}
-	return nil
 }
 
 // refused reports whether the latest request of the client was.

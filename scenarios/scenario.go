@@ -211,28 +211,25 @@ func Parse(file string, b []byte, locks harness.Locks) (Scenario, error) {
 
 func parse(file string, b []byte, locks harness.Locks, allowExec bool) (Scenario, error) {
 	var s Scenario
-	if err := Bounded(b); err != nil {
-		return s, fmt.Errorf("%s: %w", file, err)
+	if err := decode(file, b, &s); err != nil {
+		return s, err
 	}
-	if err := yaml.UnmarshalWithOptions(b, &s, yaml.Strict()); err != nil {
-		return s, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, true)))
+	tree, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", file, err) // it was read before
 	}
-	if err := wholeNumbers(file, b); err != nil {
+	if err := wholeNumbers(file, tree); err != nil {
 		return s, err
 	}
 	if err := inRange("", reflect.ValueOf(s)); err != nil {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	unknown := s.findLocks(locks, allowExec)
-	return s, located(file, b, dedupe(append(unknown, s.problems()...)))
+	return s, located(file, tree, dedupe(append(unknown, s.problems()...)))
 }
 
 // wholeNumbers refuses a number with a fraction where a count belongs, which the decoder cuts off.
-func wholeNumbers(file string, b []byte) error {
-	tree, err := parser.ParseBytes(b, 0)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err) // it was read before
-	}
+func wholeNumbers(file string, tree *ast.File) error {
 	var errs []error
 	for _, n := range ast.FilterFile(ast.FloatType, tree) {
 		path := n.GetPath()
@@ -267,38 +264,21 @@ func (s *Scenario) findLocks(locks harness.Locks, allowExec bool) []error {
 }
 
 // located says where in a file the problems of its scenario are.
-func located(file string, b []byte, problems []error) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	tree, err := parser.ParseBytes(b, 0)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err) // it was read before
-	}
+func located(file string, tree *ast.File, problems []error) error {
 	var errs []error
 	for _, problem := range problems {
 		at := file
 		if of, ok := errors.AsType[stepError](problem); ok {
-			if line := lineOf(tree, of.step); line > 0 {
-				at = fmt.Sprintf("%s:%d", file, line)
+			where, err := yaml.PathString(fmt.Sprintf("$.steps[%d]", of.step))
+			if err == nil {
+				if node, err := where.FilterFile(tree); err == nil {
+					at = fmt.Sprintf("%s:%d", file, node.GetToken().Position.Line)
+				}
 			}
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", at, problem))
 	}
 	return errors.Join(errs...)
-}
-
-// lineOf is the line on which a step begins; 0 if that can't be told.
-func lineOf(tree *ast.File, step int) int {
-	where, err := yaml.PathString(fmt.Sprintf("$.steps[%d]", step))
-	if err != nil {
-		return 0
-	}
-	node, err := where.FilterFile(tree)
-	if err != nil {
-		return 0
-	}
-	return node.GetToken().Position.Line
 }
 
 // Stores names scenarios that compare the stores: one split brain on four deployments, and
@@ -370,6 +350,11 @@ func ReadFile(file string, into any) error {
 	if err != nil {
 		return err
 	}
+	return decode(file, b, into)
+}
+
+// decode reads YAML strictly, within the bounds of a scenario's.
+func decode(file string, b []byte, into any) error {
 	if err := Bounded(b); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}

@@ -108,7 +108,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 	st.SetLock(s.Lock, harness.LockOptions{ReplicaAcks: s.ReplicaAcks, Watchdog: s.Watchdog, Permits: cmp.Or(s.Permits, 1)})
 	p := &scriptRun{
 		Session: st, scenario: s, clients: map[string]*harness.Client{},
-		attempts: map[string]attempt{}, background: map[string]pending{},
+		attempts: map[string]attempt{}, background: map[string]*pending{},
 	}
 	if s, err = s.learned(ctx, st); err != nil {
 		p.cut(ScriptStep{}, err)
@@ -196,15 +196,15 @@ type scriptRun struct {
 	clients  map[string]*harness.Client
 	attempts map[string]attempt // the latest of each client
 	// background is where the end of what each client does there is told.
-	background map[string]pending
+	background map[string]*pending
 	busy       sync.WaitGroup
 	beliefs    beliefs
 }
 
 // A pending is what a client does in the background.
 type pending struct {
-	step ScriptStep
-	done chan ended    // what came of it
+	ended // what came of it
+
 	over chan struct{} // closed then
 }
 
@@ -248,14 +248,14 @@ func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 		if err := p.holds(step); err != nil {
 			return err
 		}
-		doing := pending{step, make(chan ended, 1), make(chan struct{})}
+		doing := &pending{ended{step: step}, make(chan struct{})}
 		p.background[step.Client] = doing
 		c := p.clients[step.Client]
 		p.asks(step)
 		p.busy.Go(func() {
 			ctx, cancel := context.WithTimeoutCause(behind, stepTimeout, timeout)
 			defer cancel()
-			doing.done <- ended{step, p.once(ctx, c, step, false)}
+			doing.outcome = p.once(ctx, c, step, false)
 			close(doing.over)
 		})
 		return nil
@@ -314,7 +314,7 @@ func (p *scriptRun) asks(step ScriptStep) {
 // the step has made it before.
 func (p *scriptRun) once(ctx context.Context, c *harness.Client, step ScriptStep, again bool) history.Type {
 	outcome := p.request(ctx, c, step, again)
-	p.beliefs.note(step, outcome, again)
+	p.beliefs.note(step, outcome)
 	return outcome
 }
 
@@ -342,11 +342,17 @@ func (p *scriptRun) request(ctx context.Context, c *harness.Client, step ScriptS
 
 // holds says why a client can't extend or give back what the step says.
 func (p *scriptRun) holds(step ScriptStep) error {
-	if name := cmp.Or(step.Extend, step.Release); name != "" {
-		if !p.clients[step.Client].Holding() && !p.beliefs.unsure(step) {
-			return errors.New("it was granted nothing that it could extend or release")
-		}
-		return p.beliefs.differ(step, name)
+	name, held, which := cmp.Or(step.Extend, step.Release), p.clients[step.Client].Holds(), "last"
+	switch {
+	case name == "", len(held) == 0 && p.beliefs.unsure(step):
+		return nil
+	case len(held) == 0:
+		return errors.New("it was granted nothing that it could extend or release")
+	case step.First:
+		held, which = held[:1], "first"
+	}
+	if held[len(held)-1] != name {
+		return fmt.Errorf("what it was granted %s is %s, and not %s", which, held[len(held)-1], name)
 	}
 	return nil
 }
@@ -421,9 +427,9 @@ func (p *scriptRun) await(ctx context.Context, step ScriptStep) error {
 	}
 	delete(p.background, step.Await)
 	select {
-	case e := <-doing.done:
-		if !e.met(step.Until) {
-			return e.differs(step.Until)
+	case <-doing.over:
+		if !doing.met(step.Until) {
+			return doing.differs(step.Until)
 		}
 		return nil
 	case <-ctx.Done():

@@ -187,8 +187,11 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if !slices.Contains(clients, step.Of) {
 			return fmt.Errorf("of: %w", names.Unknown("client", step.Of, clients))
 		}
+		if step.ofLedger() && (step.In == "" || len(step.On) > 0) {
+			return fmt.Errorf(`require %s needs a resource in "in", and no servers in "on"`, step.Require)
+		}
 		if step.ofLedger() {
-			return step.fitsLedger()
+			return nil
 		}
 		if step.In != "" {
 			return fmt.Errorf(`require %s is of servers, which stand in "on", and not in "in"`, step.Require)
@@ -258,12 +261,6 @@ func (s Scenario) kindFits() error {
 	return nil
 }
 
-// hitsSubscribers reports whether a fault is of messages to subscribers.
-func hitsSubscribers(fault string) bool {
-	spec, err := faults.ByName(fault)
-	return err == nil && spec.Hits == faults.HitsSubscribers
-}
-
 // lockFits refuses steps that mean nothing with the lock, of a scenario as one
 // variant has it.
 func (s Scenario) lockFits() error {
@@ -279,6 +276,10 @@ func (s Scenario) lockFits() error {
 	}
 	if l.Connects && s.Retries > 0 {
 		return fmt.Errorf("%s: its clients send a request again when no reply comes, and the clients of lock %s decide that by themselves", s.Name, l.Name)
+	}
+	hitsSubscribers := func(fault string) bool {
+		spec, err := faults.ByName(fault)
+		return err == nil && spec.Hits == faults.HitsSubscribers
 	}
 	if l.Foreign && !l.Subscribes && slices.ContainsFunc(s.faults(), hitsSubscribers) {
 		return fmt.Errorf("%s: a message of the server is lost, and lock %s is not known to wait for any", s.Name, l.Name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/undertest"
 )
@@ -142,6 +143,11 @@ func (h *held) shares(other *held) bool {
 // Holding reports whether the client was granted a lock and has not released
 // it. It may have lost it.
 func (c *Client) Holding() bool { return len(c.holds) > 0 }
+
+// Holds are the grants that the client has not released, the newest last, each by the first lock of its request.
+func (c *Client) Holds() []string {
+	return names.Of(c.holds, func(h *held) string { return h.parts[0].Lock })
+}
 
 // newest is the latest grant that was not released; nil for none.
 func (c *Client) newest() *held {

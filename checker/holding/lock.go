@@ -292,9 +292,6 @@ func (l *Lock) confused(owner int32, format string) {
 
 // leaveOut drops what was concluded of owners whose account can't be told.
 func (l *Lock) leaveOut() {
-	if len(l.Doubtful) == 0 {
-		return
-	}
 	doubtful := func(owner int32) bool { return l.Doubtful[owner] != "" }
 	l.Excluded = Filter(l.Holds, func(h *Grant) bool { return doubtful(h.Owner()) && !l.Disordered[h.Owner()] })
 	l.Holds = slices.DeleteFunc(l.Holds, func(h *Grant) bool { return doubtful(h.Owner()) })

@@ -169,7 +169,8 @@ func (r *Record) Add(e *history.Event) {
 
 func (r *Record) newOp(e *history.Event, verb Verb) Op {
 	op := Op{
-		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Mode: modeOf(e.Mode), Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
+		Invoke: Stamp{e.Time, e.Index}, Process: e.Process, Verb: verb, Permits: int32(min(max(e.Permits, 0), history.MaxAmount)), //nolint:gosec // no more than that
+		Mode:     Mode(max(slices.Index(modeNames(), e.Mode), 0)), //nolint:gosec // of the few
 		Complete: Stamp{Index: -1}, Lease: e.Lease, Queued: -1, Account: -1, Ends: history.Never,
 	}
 	if e.Lock != "" {
@@ -413,10 +414,6 @@ const (
 // modeNames are the modes in a history.
 func modeNames() []history.Mode {
 	return []history.Mode{"", history.Exclusive, history.Read, history.Write, history.Permit}
-}
-
-func modeOf(m history.Mode) Mode {
-	return Mode(max(slices.Index(modeNames(), m), 0)) //nolint:gosec // of the few
 }
 
 // outcome is how an operation ended.

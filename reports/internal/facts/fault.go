@@ -112,6 +112,9 @@ func faultsOf(notes []history.Event, end time.Duration) []Fault {
 	return all
 }
 
+// HealAsked is when the heal was asked for that was answered at the fault's end; that end without one.
+func (f *Fault) HealAsked() time.Duration { return f.healing }
+
 // Counts reports whether the fault took effect, as far as requests are concerned.
 func (f *Fault) Counts() bool { return f.OK && (f.Met == nil || *f.Met > 0) }
 
