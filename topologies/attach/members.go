@@ -75,8 +75,17 @@ func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store 
 	b.Log.InfoContext(ctx, "found", "topology", t.Name, "version", m.version, "servers", b.Endpoints)
 	return bootstrap.Adopt(ctx, bootstrap.Parts{
 		Topology: m.topology, Store: store, Version: m.version, Nodes: m.nodes,
-		Proxy:   func(name string) topologies.Proxy { return m.links.Link(name) },
-		Dial:    func(zone string) bootstrap.Dialer { return m.dialer(zone) },
+		Proxy: func(name string) topologies.Proxy { return m.links.Link(name) },
+		Dial: func(zone string) bootstrap.Dialer {
+			return func(ctx context.Context, _, addr string) (net.Conn, error) { // along the links of the zone, and nothing past them
+				for name, n := range m.nodes {
+					if n.Announced == addr {
+						return m.links.Dial(ctx, zone+">"+name)
+					}
+				}
+				return nil, fmt.Errorf("no member of topology %s is at %s", m.topology.Name, addr)
+			}
+		},
 		Foreign: true, Check: m.claim.held, Without: without, Log: b.Log,
 		// Nothing of ours reaches the members any more when what we wrote is removed.
 		Restore: func() error { return errors.Join(m.links.Close(), m.claim.end()) },
@@ -124,7 +133,10 @@ func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store b
 				return nil, usage("%s and %s are the same member", b.Endpoints[j], b.Endpoints[i])
 			}
 		}
-		m.nodes[name] = bootstrap.Node{Server: outOfReach(name), Announced: at[i].Announced.String(), At: at[i]}
+		o := bootstrap.ObserverOptions("")
+		o.Dialer = bootstrap.NoRedis(name)
+		unreached := &server{foundServer: &foundServer{name: name, client: redis.NewClient(o)}, why: noMemberProcess}
+		m.nodes[name] = bootstrap.Node{Server: unreached, Announced: at[i].Announced.String(), At: at[i]}
 	}
 	return m, nil
 }
@@ -161,13 +173,6 @@ func locate(ctx context.Context, endpoint string) (bootstrap.Address, error) {
 	return bootstrap.Address{Listen: to, Announced: to}, err
 }
 
-// outOfReach is a server whose process is.
-func outOfReach(name string) *server {
-	o := bootstrap.ObserverOptions("")
-	o.Dialer = bootstrap.NoRedis(name)
-	return &server{foundServer: &foundServer{name: name, client: redis.NewClient(o)}, why: noMemberProcess}
-}
-
 // open claims the members, and puts the proxies before them.
 func (m *members) open(ctx context.Context, log *slog.Logger) (err error) {
 	if m.claim, err = m.take(ctx, log); err != nil {
@@ -184,18 +189,6 @@ func (m *members) open(ctx context.Context, log *slog.Logger) (err error) {
 		return errors.Join(err, m.claim.end())
 	}
 	return nil
-}
-
-// dialer dials along the links of a zone, and nothing past them.
-func (m *members) dialer(zone string) bootstrap.Dialer {
-	return func(ctx context.Context, _, addr string) (net.Conn, error) {
-		for name, n := range m.nodes {
-			if n.Announced == addr {
-				return m.links.Dial(ctx, zone+">"+name)
-			}
-		}
-		return nil, fmt.Errorf("no member of topology %s is at %s", m.topology.Name, addr)
-	}
 }
 
 // A memberClaim is our right to drive members.
