@@ -308,14 +308,6 @@ func (w *writer) ranOut(o *operation) bool {
 	})
 }
 
-// watchdogOf is the lease of a watchdog.
-func (w *writer) watchdogOf(kept []*operation) time.Duration {
-	if slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 && w.ranOut(o) }) {
-		return w.Watchdog
-	}
-	return longLease
-}
-
 // keeps reports whether servers write their data to a file, since one is killed that
 // keeps them.
 func (w *writer) keeps() bool {
