@@ -34,9 +34,9 @@ const (
 	noMemberIsolation = "members reach each other past lockchaos' proxies, so that none of them can be cut off"
 )
 
-// checkMembers refuses what only Redis can be attached to with.
-func (b Backend) checkMembers(t topologies.Topology) error {
-	for _, not := range []struct {
+// startMembers attaches to the members that the endpoints name, all of them.
+func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (topologies.Deployment, error) {
+	for _, not := range []struct { // what only Redis can be attached to with
 		given bool
 		what  string
 	}{
@@ -47,16 +47,8 @@ func (b Backend) checkMembers(t topologies.Topology) error {
 		{b.TLS != nil, "TLS"},
 	} {
 		if not.given {
-			return usage("topology %s is attached to by the addresses of its members alone, without %s", t.Name, not.what)
+			return nil, usage("topology %s is attached to by the addresses of its members alone, without %s", t.Name, not.what)
 		}
-	}
-	return nil
-}
-
-// startMembers attaches to the members that the endpoints name, all of them.
-func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (topologies.Deployment, error) {
-	if err := b.checkMembers(t); err != nil {
-		return nil, err
 	}
 	m, err := b.findMembers(ctx, t, store)
 	if err == nil {
@@ -148,7 +140,13 @@ func memberAccess(t topologies.Topology) access { return access{to: t.Store() + 
 func (b Backend) probe(ctx context.Context, t topologies.Topology, store bootstrap.Consensus, endpoint string) (at bootstrap.Address, met bootstrap.Introduction, err error) {
 	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
 	defer cancel()
-	at, err = locate(ctx, endpoint)
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", endpoint) // which may be given by a name
+	if err == nil {
+		at.Listen, err = netip.ParseAddrPort(c.RemoteAddr().String())
+		at.Announced = at.Listen
+		_ = c.Close()
+	}
 	if err == nil {
 		met, err = store.Meet(ctx, at)
 	}
@@ -159,18 +157,6 @@ func (b Backend) probe(ctx context.Context, t topologies.Topology, store bootstr
 		return at, met, unsettled("%s: %s", endpoint, met.Leaderless)
 	}
 	return at, met, nil
-}
-
-// locate is where an endpoint leads to, which may be given by a name.
-func locate(ctx context.Context, endpoint string) (bootstrap.Address, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", endpoint)
-	if err != nil {
-		return bootstrap.Address{}, err
-	}
-	defer c.Close()
-	to, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	return bootstrap.Address{Listen: to, Announced: to}, err
 }
 
 // open claims the members, and puts the proxies before them.

@@ -124,7 +124,13 @@ func (c *cluster) promote(ctx context.Context, shard string) error {
 		if role, err := c.role(ctx, name); err != nil || role != topologies.Replica {
 			continue
 		}
-		if err := c.forget(ctx, name); err != nil {
+		// Asked to take over before it has forgotten the election that it won last, Redis 7.0 counts the votes
+		// of that election again: the node calls itself a master without any vote, is put right by the others,
+		// and the master that it was to replace takes no writes for five seconds.
+		c.mu.Lock()
+		forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
+		c.mu.Unlock()
+		if err := await.Pause(ctx, time.Until(forgotten)); err != nil {
 			return err
 		}
 		if err := await.Until(ctx, func() error { return c.known(ctx, name, shard) }); err != nil {
@@ -149,18 +155,6 @@ func (c *cluster) known(ctx context.Context, replica, shard string) error {
 		err = fmt.Errorf("master %s does not know its replica %s: it says that %s serve shard %s", master, replica, strings.Join(nodes, ", "), shard)
 	}
 	return err
-}
-
-// forget waits until a node has forgotten the election that it won last. Asked
-// to take over before, Redis 7.0 counts the votes of that election again: the
-// node calls itself a master without any vote, is put right by the
-// others, and the master that it was to replace takes no writes for five
-// seconds.
-func (c *cluster) forget(ctx context.Context, name string) error {
-	c.mu.Lock()
-	forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
-	c.mu.Unlock()
-	return await.Pause(ctx, time.Until(forgotten))
 }
 
 // leastMemory is how long a node remembers an election, unless four node
