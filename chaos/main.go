@@ -6,23 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// served are the names of the locks that [Main] was given.
-var served atomic.Pointer[[]string] //nolint:gochecknoglobals // TestMain is one for the whole process
-
-// servedByMain reports whether the test binary can be a client of that lock.
-func servedByMain(name string) bool {
-	known := served.Load()
-	return known != nil && slices.Contains(*known, name)
-}
+// served are the names of the locks that [Main] was given, as whose clients the test binary can serve.
+var served []string //nolint:gochecknoglobals // TestMain is one for the whole process, and sets it before any test
 
 // Main runs the tests, or, where a scenario needs clients that are processes of
 // their own, is such a client of one of the locks. It is for TestMain:
@@ -43,8 +35,7 @@ func Main(m *testing.M, locks ...Lock) {
 		}
 		return
 	}
-	known := harness.Locks(locks).Names()
-	served.Store(&known)
+	served = harness.Locks(locks).Names()
 	m.Run()
 }
 

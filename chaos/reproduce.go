@@ -3,6 +3,7 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,7 +45,7 @@ func reproducible(l Lock, g *guard, scenario string, expect checker.Verdict) (sc
 		return scenarios.Scenario{}, names.Unknown("verdict", string(expect), []string{string(Valid), string(Invalid)})
 	}
 	s, err := underLock(scenario, g.of(l), expect)
-	if err == nil && len(s.Apart()) > 0 && !servedByMain(l.Name) {
+	if err == nil && len(s.Apart()) > 0 && !slices.Contains(served, l.Name) {
 		err = fmt.Errorf("scenario %s pauses or kills a client, which must be a process of its own: add func TestMain(m *testing.M) { chaos.Main(m, LOCK) } with lock %s", s.Name, l.Name)
 	}
 	return s, errors.Join(l.Validate(), err)

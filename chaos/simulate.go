@@ -54,7 +54,13 @@ func Simulate(t *testing.T, l Lock, p Plan) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, k := range campaigns {
 		t.Run("simulated-"+k.Topology, func(t *testing.T) {
-			simulate(t, l, k, list)
+			seed, small, err := firstFinding(t, l, k, list)
+			switch {
+			case err != nil:
+				t.Fatalf("chaos.Simulate: %v", err)
+			case small != nil:
+				reportSimulated(t, l, *small, seed, small.Findings[0])
+			}
 		})
 	}
 }
@@ -72,18 +78,6 @@ func (p Plan) campaigns(l Lock) ([]simulation.Campaign, []uint64, error) {
 		all, errs = append(all, k), append(errs, k.Validate(l))
 	}
 	return all, list, errors.Join(errs...)
-}
-
-// simulate tries seeds until one fails.
-func simulate(t *testing.T, l Lock, k simulation.Campaign, list []uint64) {
-	t.Helper()
-	seed, small, err := firstFinding(t, l, k, list)
-	switch {
-	case err != nil:
-		t.Fatalf("chaos.Simulate: %v", err)
-	case small != nil:
-		reportSimulated(t, l, *small, seed, small.Findings[0])
-	}
 }
 
 // firstFinding is what the first seed shows that shows anything, made small; nil if none does.

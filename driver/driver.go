@@ -376,7 +376,6 @@ func (d *Driver) Done() <-chan struct{} { return d.stopped.Done() }
 // An opened request waits for its answer.
 type opened struct {
 	answer chan response
-	op     string
 	sent   request
 	at     time.Time // when it was sent
 	due    time.Time // when the library may still be waiting, as it was told to
@@ -396,7 +395,7 @@ func (d *Driver) Settle(longer time.Duration) {
 		d.mu.Lock()
 		open = 0
 		for _, q := range d.open {
-			if q.op != opHello && q.op != opPing {
+			if q.sent.Op != opHello && q.sent.Op != opPing {
 				open++
 				late = late || time.Since(q.due) > longer
 			}
@@ -417,8 +416,8 @@ func (d *Driver) Silent(longer time.Duration) string {
 		return fmt.Sprintf("answered none of %d requests for a lock", d.asked)
 	}
 	for id, q := range d.open {
-		if late := time.Since(q.due); q.op != opHello && late > longer {
-			return fmt.Sprintf("did not answer request %d (%s) in %v", id, q.op, late.Round(100*time.Millisecond))
+		if late := time.Since(q.due); q.sent.Op != opHello && late > longer {
+			return fmt.Sprintf("did not answer request %d (%s) in %v", id, q.sent.Op, late.Round(100*time.Millisecond))
 		}
 	}
 	return ""
@@ -431,7 +430,7 @@ func (d *Driver) Unanswered() string {
 	defer d.mu.Unlock()
 	first := int64(-1)
 	for id, q := range d.open {
-		if q.op != opPing && (first < 0 || id < first) {
+		if q.sent.Op != opPing && (first < 0 || id < first) {
 			first = id
 		}
 	}
@@ -453,7 +452,7 @@ func (d *Driver) Killed() bool {
 // Do sends an operation of any name without arguments, for a check of the
 // driver, and returns the result that it answers.
 func (d *Driver) Do(ctx context.Context, op string) (result string, err error) {
-	r, err := d.ask(ctx, op, request{Op: op}, nil, nil)
+	r, err := d.ask(ctx, op, request{Op: op}, nil)
 	return r.Result, err
 }
 
@@ -621,9 +620,10 @@ func (d *Driver) take(line []byte, from io.WriteCloser) error {
 	if asked.at.After(d.lived) {
 		d.lived = asked.at
 	}
-	if asked.op == opAcquire {
+	if asked.sent.Op == opAcquire {
 		d.answered++
 	}
+	r.sent = asked.at
 	asked.answer <- r // there is room for one
 	return nil
 }

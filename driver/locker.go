@@ -81,17 +81,11 @@ func (d *Driver) acquire(ctx context.Context, name string, w Way, o lock.Options
 			return h, err
 		}
 		select {
-		case <-time.After(min(pause(), left)):
+		case <-time.After(min(leastPause+chance.N(mostPause-leastPause), left)): // random, so that clients that wait together do not go on in step
 		case <-ctx.Done():
 			return nil, ctx.Err() //nolint:wrapcheck // the last try was refused for certain, but the caller asked to be told why it ended
 		}
 	}
-}
-
-// pause is a random time between two tries, so that clients that wait together
-// do not go on in step.
-func pause() time.Duration {
-	return leastPause + chance.N(mostPause-leastPause)
 }
 
 // try asks once, and lets the library wait for as long as that.
@@ -100,8 +94,7 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 	lease := millis(o.Lease)
 	waitMS := millis(wait)
 	q := request{Op: opAcquire, Client: client, Owner: o.Owner, Lock: name, LeaseMS: &lease, WaitMS: &waitMS, Way: w}
-	sent := time.Time{}
-	r, err := d.ask(ctx, client, q, func(at time.Time) { sent = at }, func(late response) { d.withdraw(client, late, o.Lease == 0) }) //nolint:contextcheck // it outlives this call
+	r, err := d.ask(ctx, client, q, func(late response) { d.withdraw(client, late, o.Lease == 0) }) //nolint:contextcheck // it outlives this call
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +117,7 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 	case r.Holds < 0 || r.Holds > maxHolds:
 		return nil, d.breaks(fmt.Errorf("it says \"holds\":%d of a grant: give how often the owner holds the lock", r.Holds))
 	}
-	passed := time.Since(sent)
+	passed := time.Since(r.sent)
 	if p := d.hello.Promises; p.HandsOver || p.Reentrant { // the lease may be an older one
 		passed = max(passed, o.Lease)
 	}
@@ -134,9 +127,9 @@ func (d *Driver) try(ctx context.Context, name string, w Way, o lock.Options, wa
 	l := lock.Lease{Name: name, Owner: o.Owner, Request: r.Hold, Token: r.Token, Holds: max(r.Holds, 1), Length: o.Lease}
 	switch {
 	case r.ValidMS != nil:
-		l.Expires = sent.Add(time.Duration(min(*r.ValidMS, maxMillis)) * time.Millisecond)
+		l.Expires = r.sent.Add(time.Duration(min(*r.ValidMS, maxMillis)) * time.Millisecond)
 	case o.Lease > 0:
-		l.Expires = sent.Add(o.Lease)
+		l.Expires = r.sent.Add(o.Lease)
 	}
 	k := &keeper{driver: d, id: r.Hold, client: client}
 	h := lock.NewHold(l, k)
@@ -188,7 +181,7 @@ func (d *Driver) withdraw(client string, r response, endless bool) {
 	}
 	ctx, cancel := context.WithTimeout(d.stopped, withdrawLimit)
 	defer cancel()
-	_, _ = d.ask(ctx, client, request{Op: opRelease, Hold: r.Hold}, nil, nil)
+	_, _ = d.ask(ctx, client, request{Op: opRelease, Hold: r.Hold}, nil)
 }
 
 // breaks notes that the driver broke the protocol, and returns the error for it.
@@ -205,15 +198,14 @@ func unknown(r response) error {
 	return fmt.Errorf("%w%s", ErrUnknown, because(r.Why))
 }
 
-// ask sends a request and awaits its answer. sent is told when the request is
-// about to be written, late of an answer that came after the caller had gone;
-// both are optional. An error means that the outcome is unknown, or that nothing was sent.
-func (d *Driver) ask(ctx context.Context, client string, q request, sent func(time.Time), late func(response)) (response, error) {
+// ask sends a request and awaits its answer. late is told of an answer that came after the caller
+// had gone, and optional. An error means that the outcome is unknown, or that nothing was sent.
+func (d *Driver) ask(ctx context.Context, client string, q request, late func(response)) (response, error) {
 	leave, err := d.enter(ctx, client)
 	if err != nil {
 		return response{}, err
 	}
-	id, answer, err := d.post(ctx, q, sent)
+	id, answer, err := d.post(ctx, q)
 	if err != nil {
 		leave()
 		return response{}, err
@@ -248,25 +240,27 @@ func (d *Driver) ask(ctx context.Context, client string, q request, sent func(ti
 }
 
 // post sends a request, and returns its number and where its answer comes. An error means that it was not sent.
-func (d *Driver) post(ctx context.Context, q request, sent func(time.Time)) (id int64, answer <-chan response, err error) {
+func (d *Driver) post(ctx context.Context, q request) (id int64, answer <-chan response, err error) {
 	d.mu.Lock()
 	d.next++
 	q.ID = d.next
 	answers := make(chan response, 1)
-	d.open[q.ID] = opened{answers, q.Op, q, time.Now(), time.Now().Add(waitOf(q))}
+	d.open[q.ID] = opened{answers, q, time.Now(), time.Now().Add(span(q.WaitMS))}
 	if q.Op == opAcquire {
 		d.asked++
 	}
 	d.mu.Unlock()
 	line, _ := json.Marshal(q)
-	if sent != nil {
-		sent(time.Now())
-	}
 	select {
 	case d.send <- append(line, '\n'):
 		return q.ID, answers, nil
 	case <-ctx.Done():
-		d.forget(q.ID)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if q.Op == opAcquire {
+			d.asked--
+		}
+		delete(d.open, q.ID)
 		return 0, nil, ctx.Err()
 	case <-d.stopped.Done():
 		return 0, nil, d.whyStopped()
@@ -290,24 +284,6 @@ func (d *Driver) cancel(id int64, answer <-chan response) (r response, answered 
 			return response{}, false
 		}
 	}
-}
-
-// waitOf is for how long the library itself was told to wait.
-func waitOf(q request) time.Duration {
-	if q.WaitMS == nil {
-		return 0
-	}
-	return time.Duration(*q.WaitMS) * time.Millisecond
-}
-
-// forget drops a request that was not sent.
-func (d *Driver) forget(id int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.open[id].op == opAcquire {
-		d.asked--
-	}
-	delete(d.open, id)
 }
 
 func (d *Driver) whyStopped() error {
@@ -370,7 +346,7 @@ func (d *Driver) measureLag() {
 			}
 		}
 		sent := time.Now()
-		_, answer, err := d.post(d.stopped, request{Op: opPing}, nil)
+		_, answer, err := d.post(d.stopped, request{Op: opPing})
 		if err != nil {
 			return
 		}
@@ -421,8 +397,8 @@ func (k *keeper) Extend(ctx context.Context, _ lock.Lease, by time.Duration) (ti
 }
 
 func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error) {
-	lease, sent := millis(by), time.Time{}
-	r, err := k.driver.ask(ctx, k.client, request{Op: opExtend, Hold: k.id, LeaseMS: &lease}, func(at time.Time) { sent = at }, nil)
+	lease := millis(by)
+	r, err := k.driver.ask(ctx, k.client, request{Op: opExtend, Hold: k.id, LeaseMS: &lease}, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -431,7 +407,7 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 		k.over()
 		return time.Time{}, fmt.Errorf("%w%s", lock.ErrNotHeld, because(r.Why))
 	case resultOK:
-		passed := time.Since(sent)
+		passed := time.Since(r.sent)
 		if err := believable(r.ValidMS, lease, max(passed, by)); err != nil { // it may be as short as the first lease
 			return time.Time{}, k.driver.breaks(err)
 		}
@@ -441,15 +417,13 @@ func (k *keeper) extend(ctx context.Context, by time.Duration) (time.Time, error
 		if r.ValidMS != nil && by <= passed {
 			return time.Time{}, fmt.Errorf("%w: the extension was over when its answer came", ErrUnknown)
 		}
-		return sent.Add(by), nil
+		return r.sent.Add(by), nil
 	case resultUnsupported:
 		if k.driver.hello.Promises.Extend {
 			return time.Time{}, k.driver.breaks(errors.New("it promises that a hold can be extended, and answered unsupported"))
 		}
-		return time.Time{}, unknown(r)
-	default:
-		return time.Time{}, unknown(r)
 	}
+	return time.Time{}, unknown(r)
 }
 
 // ExtendLate implements [undertest.LateKeeper].
@@ -466,7 +440,7 @@ func (k *keeper) ReleaseLate(ctx context.Context, l lock.Lease) error { return k
 
 // Release implements [lock.Keeper].
 func (k *keeper) Release(ctx context.Context, l lock.Lease) error {
-	r, err := k.driver.ask(ctx, k.client, request{Op: opRelease, Hold: k.id}, nil, nil)
+	r, err := k.driver.ask(ctx, k.client, request{Op: opRelease, Hold: k.id}, nil)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"encoding/json"
+	"time"
 
 	"github.com/lockchaos/lockchaos/promises"
 )
@@ -136,4 +137,5 @@ type response struct {
 	Holds int `json:"holds,omitempty"`
 
 	line json.RawMessage // as it came, for hello
+	sent time.Time       // when it was asked for
 }

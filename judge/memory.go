@@ -96,7 +96,9 @@ func Bounded(ctx context.Context, work func(context.Context) error) error {
 		case <-ctx.Done(): // what is read may be a pipe without a writer
 			return context.Cause(ctx)
 		case <-tick.C:
-			switch taken := takenMemory(); {
+			of := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+			metrics.Read(of)
+			switch taken := of[0].Value.Uint64() - of[1].Value.Uint64(); { // what the program has of the machine's memory
 			case taken > most:
 				return MemoryError(most)
 			case taken > ease:
@@ -104,11 +106,4 @@ func Bounded(ctx context.Context, work func(context.Context) error) error {
 			}
 		}
 	}
-}
-
-// takenMemory is what the program has of the machine's memory, in bytes.
-func takenMemory() uint64 {
-	taken := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(taken)
-	return taken[0].Value.Uint64() - taken[1].Value.Uint64()
 }

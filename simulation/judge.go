@@ -35,18 +35,6 @@ func (c Case) Record(l harness.LockSpec, o Outcome) history.Run {
 	return run
 }
 
-// quick are the properties that a search judges: all but the one that takes long, which
-// decides the same as the others for a single lock.
-func quick() []string {
-	var all []string
-	for _, c := range checker.Standard() {
-		if c.Name() != checker.Linearizability().Name() {
-			all = append(all, c.Name())
-		}
-	}
-	return all
-}
-
 // longestWork is how many times longer than [Case.Hold] a client may work, and a little more
 // for its requests: package workload draws up to 30.
 const longestWork = 32
@@ -61,19 +49,6 @@ func (c Case) hasty(events []history.Event) bool {
 	})
 }
 
-// usesProveNothing reports whether what clients did with the resource says nothing of the lock.
-func (c Case) usesProveNothing(events []history.Event) bool {
-	paused := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient })
-	return paused && c.GrantsOnly || c.hasty(events)
-}
-
-// grantsAgain reports whether a request may be carried out once more when the lease that it began may be over,
-// so that its client has the lock again without knowing it: to confirm its late release is right then.
-func (c Case) grantsAgain(l harness.LockSpec) bool {
-	lease := leaseOf(l, c)
-	return slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.RepeatCommand && f.By >= lease/2 })
-}
-
 // Findings are the kinds of violation that a judge finds in a run, in order of name.
 // It has to be called outside of a bubble.
 func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]string, error) {
@@ -81,8 +56,19 @@ func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]st
 	if err != nil {
 		return nil, err
 	}
-	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick()})
-	uses, releases := !c.usesProveNothing(h.Events), !c.grantsAgain(l) && !c.hasty(h.Events)
+	var quick []string // all but the one that takes long, which decides the same as the others for a single lock
+	for _, c := range checker.Standard() {
+		if c.Name() != checker.Linearizability().Name() {
+			quick = append(quick, c.Name())
+		}
+	}
+	report := checker.CheckRun(ctx, c.Record(l, o), h, checker.RunOptions{Properties: quick})
+	hasty, lease := c.hasty(h.Events), leaseOf(l, c)
+	paused := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.PauseClient })
+	// A request may be carried out once more when the lease that it began may be over, so that its client
+	// has the lock again without knowing it: to confirm its late release is right then.
+	again := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.RepeatCommand && f.By >= lease/2 })
+	uses, releases := !(paused && c.GrantsOnly) && !hasty, !again && !hasty
 	var kinds []string
 	for _, r := range report.Results {
 		for _, v := range r.Violations {

@@ -157,7 +157,9 @@ func run(l harness.LockSpec, c Case, reseed func(uint64)) (out Outcome, err erro
 		defer end()
 		config.Source = source
 	}
-	d.declare(config)
+	for _, name := range config.LockNames() {
+		d.recorder.Record(l.Declared(name, config.Permits))
+	}
 	open := l.Begin()
 	zones, err := d.open(open, config)
 	if err == nil {
@@ -220,13 +222,6 @@ func (d *deployment) options(z *world.Zone) *redis.UniversalOptions {
 		}
 	}
 	return o
-}
-
-// declare records what the lock promises.
-func (d *deployment) declare(config workload.Config) {
-	for _, name := range config.LockNames() {
-		d.recorder.Record(d.lock.Declared(name, config.Permits))
-	}
 }
 
 // open opens the lock in each zone.

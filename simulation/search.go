@@ -58,6 +58,9 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 }
 
+// garbageLimit is the size of the heap from which on memory is collected between two runs.
+const garbageLimit = 64 << 20
+
 // Do does a job in this process.
 func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, error) {
 	t.Helper()
@@ -67,7 +70,10 @@ func Do(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) (Result, e
 		return r, err
 	}
 	once := func(c Case) (Outcome, []string, error) {
-		collect()
+		size := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		if metrics.Read(size); size[0].Value.Uint64() > garbageLimit {
+			runtime.GC()
+		}
 		r.Runs++
 		o, err := play(t, l, c) //nolint:contextcheck // a run in virtual time has a context of its own
 		if err == nil && (j.Keep || j.Again > 0) {
@@ -123,17 +129,6 @@ func granted(events []history.Event) (n int, denied string) {
 	return n, denied
 }
 
-// garbageLimit is the size of the heap from which on memory is collected between two runs.
-const garbageLimit = 64 << 20
-
-// collect collects memory, if there is much to collect.
-func collect() {
-	size := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	if metrics.Read(size); size[0].Value.Uint64() > garbageLimit {
-		runtime.GC()
-	}
-}
-
 func (j Job) caseOf(l harness.LockSpec) (Case, error) {
 	if j.Case != nil {
 		return *j.Case, nil
@@ -161,7 +156,13 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks
 		var r Result
 		if err == nil {
 			if warm != j.Lock {
-				err = warmUp(ctx, t, l, j)
+				// What packages keep for their process draws random numbers when it is made, which the first run
+				// would have, and no other. It is kept, so that its events are validated.
+				var c Case
+				if c, err = j.caseOf(l); err == nil {
+					c.Plan = nil
+					_, err = Do(ctx, t, l, Job{Case: &c, Keep: true})
+				}
 				warm = j.Lock
 			}
 			if err == nil {
@@ -175,17 +176,4 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, locks harness.Locks
 			return fmt.Errorf("write result: %w", err)
 		}
 	}
-}
-
-// warmUp runs a case once: what packages keep for their process draws random numbers
-// when it is made, which the first run would have, and no other.
-func warmUp(ctx context.Context, t *testing.T, l harness.LockSpec, j Job) error {
-	t.Helper()
-	c, err := j.caseOf(l)
-	if err != nil {
-		return err
-	}
-	c.Plan = nil
-	_, err = Do(ctx, t, l, Job{Case: &c, Keep: true}) // kept, so that its events are validated
-	return err
 }

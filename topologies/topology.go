@@ -159,26 +159,27 @@ func New(name string, o Options) (Topology, error) {
 	if of.Member != "" {
 		t.add(of.Member, t.Options.Nodes, Member)
 	} else {
-		t.addShards(max(of.Masters, t.Options.Nodes), o.replicasOf(name))
+		masters := max(of.Masters, t.Options.Nodes)
+		for i := range masters * (1 + o.replicasOf(name)) {
+			n := Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: Redis, Role: Master}
+			if i >= masters { // after them come their replicas in turns: of three masters, redis-4 is the first one's
+				n.Role, n.Of = Replica, t.Nodes[i%masters].Name
+			}
+			t.Nodes = append(t.Nodes, n)
+		}
 	}
 	t.add(Sentinel, of.Sentinels, "")
 	for _, zone := range []string{"a", "b"} {
 		t.Nodes = append(t.Nodes, Node{Name: "zone-" + zone, Kind: Zone})
 	}
-	t.wire()
-	return t, nil
-}
-
-// addShards adds masters, and after them their replicas in turns: of three
-// masters, redis-4 is the first one's.
-func (t *Topology) addShards(masters, replicas int) {
-	for i := range masters * (1 + replicas) {
-		n := Node{Name: fmt.Sprintf("redis-%d", i+1), Kind: Redis, Role: Master}
-		if i >= masters {
-			n.Role, n.Of = Replica, t.Nodes[i%masters].Name
+	for _, from := range t.Nodes {
+		for _, to := range t.Nodes {
+			for _, kind := range t.linkKinds(from, to) {
+				t.Links = append(t.Links, Link{From: from.Name, To: to.Name, Kind: kind})
+			}
 		}
-		t.Nodes = append(t.Nodes, n)
 	}
+	return t, nil
 }
 
 func (t *Topology) add(kind Kind, count int, role string) {
@@ -187,18 +188,8 @@ func (t *Topology) add(kind Kind, count int, role string) {
 	}
 }
 
-// wire links every pair that may ever talk. Any server of a shard may become
+// linkKinds are the links of a pair that may ever talk. Any server of a shard may become
 // its master, so replication links exist in both directions.
-func (t *Topology) wire() {
-	for _, from := range t.Nodes {
-		for _, to := range t.Nodes {
-			for _, kind := range t.linkKinds(from, to) {
-				t.Links = append(t.Links, Link{From: from.Name, To: to.Name, Kind: kind})
-			}
-		}
-	}
-}
-
 func (t *Topology) linkKinds(from, to Node) []LinkKind {
 	var kinds []LinkKind
 	switch {

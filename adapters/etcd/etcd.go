@@ -132,15 +132,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	if l.leased {
 		long = l.ttl
 	}
-	lease, err := adapt.Lease(ctx, name, o, long)
-	if err != nil {
-		return nil, err
-	}
-	h, err := l.acquire(ctx, lease, o.Wait)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
-	}
-	return h, nil
+	return adapt.Acquire(ctx, name, o, long, l.acquire)
 }
 
 func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Duration) (*lock.Hold, error) {

@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -56,18 +55,18 @@ func New(rdb redis.UniversalClient, retry func() redislock.RetryStrategy) *Locke
 
 // Acquire asks until the lock is granted or the wait is over.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, DefaultLease)
-	if err != nil {
-		return nil, err
-	}
+	return adapt.Acquire(ctx, name, o, DefaultLease, l.acquire)
+}
+
+func (l *Locker) acquire(ctx context.Context, lease lock.Lease, longest time.Duration) (*lock.Hold, error) {
 	// Without a deadline, the library waits for no longer than the lease.
 	limited, cancel := context.WithTimeout(ctx, lock.Forever)
 	defer cancel()
 	w := &wait{strategy: redislock.NoRetry(), sent: time.Now()}
-	if o.Wait > 0 {
-		w.strategy, w.begin, w.limit = l.retry(), w.sent, o.Wait
+	if longest > 0 {
+		w.strategy, w.begin, w.limit = l.retry(), w.sent, longest
 	}
-	held, err := l.client.Obtain(limited, Key(name), lease.Length, &redislock.Options{RetryStrategy: w, Token: lease.Request})
+	held, err := l.client.Obtain(limited, Key(lease.Name), lease.Length, &redislock.Options{RetryStrategy: w, Token: lease.Request})
 	switch {
 	case err == nil:
 		lease.Expires = adapt.Expires(w.sent, lease.Length)
@@ -77,7 +76,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	case errors.Is(err, redislock.ErrNotObtained):
 		err = lock.ErrNotAcquired
 	}
-	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+	return nil, err
 }
 
 // wait is a strategy that ends with the wait, and remembers before when the next

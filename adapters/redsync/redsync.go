@@ -24,7 +24,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -33,6 +32,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/adapters/internal/adapt"
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/chance"
 )
@@ -88,40 +88,34 @@ func (l *Locker) mutex(name string, lease time.Duration, value string) *redsync.
 // Acquire asks until the lock is granted or the wait is over, whatever the errors
 // of the tries before. It is a refusal only if all of them were.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, DefaultLease)
-	if err != nil {
-		return nil, err
-	}
-	m := l.mutex(name, lease.Length, lease.Request)
+	return adapt.Acquire(ctx, name, o, DefaultLease, l.acquire)
+}
+
+func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Duration) (*lock.Hold, error) {
+	m := l.mutex(lease.Name, lease.Length, lease.Request)
 	var unknown error // of a try that may have been granted
 	for begin := time.Now(); ; {
 		sent := time.Now()
-		if err = refusal(m.TryLockContext(ctx), lock.ErrNotAcquired, l.quorum); err == nil {
+		err := refusal(m.TryLockContext(ctx), lock.ErrNotAcquired, l.quorum)
+		if err == nil {
 			lease.Expires = adapt.Expires(sent, lease.Length)
 			return lock.NewHold(lease, keeper{l, m}), nil
 		}
 		if !errors.Is(err, lock.ErrNotAcquired) {
 			unknown = err
 		}
-		left := o.Wait - time.Since(begin)
+		left := wait - time.Since(begin)
 		if left <= 0 {
-			return nil, fmt.Errorf("acquire lock %q: %w", name, cmp.Or(unknown, err))
+			return nil, cmp.Or(unknown, err)
 		}
-		timer := time.NewTimer(min(l.pause(), left))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("acquire lock %q: %w", name, ctx.Err())
+		pause := l.config.Pause
+		if pause <= 0 {
+			pause = shortestPause + chance.N(longestPause-shortestPause)
+		}
+		if await.Pause(ctx, min(pause, left)) != nil {
+			return nil, ctx.Err()
 		}
 	}
-}
-
-func (l *Locker) pause() time.Duration {
-	if l.config.Pause > 0 {
-		return l.config.Pause
-	}
-	return shortestPause + chance.N(longestPause-shortestPause)
 }
 
 // refusal is definite if so many of the servers said so, one way or another. Any

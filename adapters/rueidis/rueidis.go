@@ -61,19 +61,19 @@ func (l *Locker) Close() { l.locker.Close() }
 
 // Acquire asks for the lock, and waits for the server to say that it is free.
 func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-	lease, err := adapt.Lease(ctx, name, o, 0)
-	if err != nil {
-		return nil, err
-	}
+	return adapt.Acquire(ctx, name, o, 0, l.acquire)
+}
+
+func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Duration) (*lock.Hold, error) {
 	sent := time.Now()
-	t, err := l.take(ctx, name, o.Wait)
+	t, err := l.take(ctx, lease.Name, wait)
 	if err == nil && ctx.Err() != nil { // it ended just then
 		t.cancel()
 		err = ctx.Err()
 	}
 	switch {
 	case err == nil:
-		if earliest := time.Now().Add(-l.patience); o.Wait > 0 && earliest.After(sent) {
+		if earliest := time.Now().Add(-l.patience); wait > 0 && earliest.After(sent) {
 			sent = earliest
 		}
 		if lease.Length > 0 {
@@ -85,7 +85,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	case errors.Is(err, rueidislock.ErrNotLocked):
 		err = lock.ErrNotAcquired
 	}
-	return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+	return nil, err
 }
 
 // take waits for the lock, and at the end of the wait tries once more.

@@ -233,23 +233,16 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 	if l.Heed == Leased {
 		long = l.TTL
 	}
-	lease, err := adapt.Lease(ctx, name, o, long)
-	if err != nil {
-		return nil, err
-	}
-	h, err := l.acquire(ctx, lease, o.Wait)
-	if err != nil {
-		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
-	}
-	return h, nil
+	return adapt.Acquire(ctx, name, o, long, l.acquire)
 }
 
 func (l *Locker) acquire(ctx context.Context, lease lock.Lease, wait time.Duration) (*lock.Hold, error) {
-	limited, cancel := ctx, context.CancelFunc(func() {})
+	limited := ctx
 	if wait > 0 {
+		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
 	}
-	defer cancel()
 	p, err := l.enter(limited, lease)
 	if err == nil {
 		err = p.first(limited, wait > 0)
@@ -312,16 +305,19 @@ func (l *Locker) enter(ctx context.Context, lease lock.Lease) (*place, error) {
 		close(p.gone)
 		return p, err
 	}
+	create := func() (string, error) {
+		return l.conn.Create(p.parent+"/"+p.mark, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	}
 	path, err := call(ctx, func() (string, error) {
 		defer close(p.created)
-		path, err := l.conn.Create(p.parent+"/"+p.mark, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		path, err := create()
 		if errors.Is(err, zk.ErrNoNode) {
 			for _, parent := range []string{l.Root, p.parent} {
 				if _, err := l.conn.Create(parent, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 					return "", err
 				}
 			}
-			path, err = l.conn.Create(p.parent+"/"+p.mark, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			return create()
 		}
 		return path, err
 	})
@@ -541,11 +537,6 @@ func (p *place) removed() bool {
 	return err == nil || errors.Is(err, zk.ErrNoNode)
 }
 
-// passes reports whether a request may be answered when it is repeated.
-func passes(err error) bool {
-	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)
-}
-
 // repeat asks until there is an answer; only what changes nothing may be asked so.
 func repeat[T any](ctx context.Context, session *life, ask func() (T, error)) (T, error) {
 	for {
@@ -553,7 +544,7 @@ func repeat[T any](ctx context.Context, session *life, ask func() (T, error)) (T
 		switch {
 		case errors.Is(err, zk.ErrSessionExpired) || session.Err() != nil:
 			return v, errExpired
-		case !passes(err):
+		case !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer): // it may not be answered when it is repeated
 			return v, err
 		}
 		if err := pause(ctx, session); err != nil {
@@ -591,7 +582,6 @@ func call[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	case a := <-answered:
 		return a.v, a.err
 	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+		return *new(T), ctx.Err()
 	}
 }

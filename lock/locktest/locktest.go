@@ -124,7 +124,9 @@ func Checks(f Features) []Check {
 	if f.Reentrant {
 		checks = append(checks, Check{Name: "a re-entrant lock counts its holds", Run: reentered})
 	} else {
-		checks = append(checks, Check{Name: "an owner is refused its own lock", Run: notReentered})
+		checks = append(checks, Check{Name: "an owner is refused its own lock", Run: func(ctx context.Context, l lock.Locker) error {
+			return under(ctx, l, try("a", long), func(*lock.Hold) error { return refuse(ctx, l, "a") })
+		}})
 	}
 	if f.Fenced {
 		checks = append(checks, Check{Name: "tokens grow", Run: f.tokensGrow})
@@ -244,21 +246,19 @@ func freed(ctx context.Context, l lock.Locker) error {
 }
 
 func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
-	type result struct {
-		hold *lock.Hold
-		err  error
-		at   time.Time
-	}
-	b := make(chan result, 1)
-	var released time.Time
+	var next *lock.Hold
+	var refused error
+	var granted, released time.Time
+	answered := make(chan struct{})
 	err := under(ctx, l, try("a", long), func(*lock.Hold) error {
 		go func() {
-			h, err := l.Acquire(ctx, name, await("b"))
-			b <- result{h, err, time.Now()}
+			defer close(answered)
+			next, refused = l.Acquire(ctx, name, await("b"))
+			granted = time.Now()
 		}()
 		select {
-		case r := <-b:
-			return fmt.Errorf("the waiter returned while the lock was held, with %q", text(r.err))
+		case <-answered:
+			return fmt.Errorf("the waiter returned while the lock was held, with %q", text(refused))
 		case <-time.After(f.Patience): // so that it may be parked
 			released = time.Now()
 			return nil
@@ -267,14 +267,14 @@ func (f Features) handedOver(ctx context.Context, l lock.Locker) error {
 	if err != nil {
 		return err
 	}
-	r := <-b
-	if r.err != nil {
-		return r.err
-	}
-	if r.at.Before(released) {
+	<-answered
+	switch {
+	case refused != nil:
+		return refused
+	case granted.Before(released):
 		return errors.New("the waiter was granted the lock before it was released")
 	}
-	return r.hold.Release(ctx)
+	return next.Release(ctx)
 }
 
 func waitEnds(ctx context.Context, l lock.Locker) error {
@@ -572,10 +572,6 @@ func reentered(ctx context.Context, l lock.Locker) error {
 		}
 	}
 	return free(ctx, l, try("b", long))
-}
-
-func notReentered(ctx context.Context, l lock.Locker) error {
-	return under(ctx, l, try("a", long), func(*lock.Hold) error { return refuse(ctx, l, "a") })
 }
 
 func (f Features) tokensGrow(ctx context.Context, l lock.Locker) error {

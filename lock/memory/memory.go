@@ -3,6 +3,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -56,16 +57,14 @@ func (l *Locker) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 }
 
 func (l *Locker) acquire(ctx context.Context, name string, o lock.Options) (lock.Lease, error) {
-	if err := check(name, o); err != nil {
+	errs := []error{o.Validate(), ctx.Err()}
+	if name == "" {
+		errs = append(errs, errors.New("empty name: give the lock a name"))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return lock.Lease{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return lock.Lease{}, err
-	}
-	w := &waiter{owner: o.Owner, request: rand.Text(), length: o.Lease, granted: make(chan lock.Lease, 1)}
-	if w.owner == "" {
-		w.owner = rand.Text()
-	}
+	w := &waiter{owner: cmp.Or(o.Owner, rand.Text()), request: rand.Text(), length: o.Lease, granted: make(chan lock.Lease, 1)}
 	l.mu.Lock()
 	s := l.locks[name]
 	if s == nil {
@@ -88,13 +87,6 @@ func (l *Locker) acquire(ctx context.Context, name string, o lock.Options) (lock
 	case <-ctx.Done():
 		return l.giveUp(name, s, w, ctx.Err())
 	}
-}
-
-func check(name string, o lock.Options) error {
-	if name == "" {
-		return errors.Join(errors.New("empty name: give the lock a name"), o.Validate())
-	}
-	return o.Validate()
 }
 
 // giveUp leaves the queue with that error, unless the grant came first.

@@ -151,12 +151,6 @@ func (l *Link) HoldRequests() (free func()) {
 	})
 }
 
-func (l *Link) heldRequests() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held
-}
-
 type linkConn struct {
 	net.Conn
 
@@ -188,7 +182,9 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := c.link.heldRequests()
+	c.link.mu.Lock()
+	held := c.link.held
+	c.link.mu.Unlock()
 	if held == nil && len(c.requests) == 0 {
 		return c.Conn.Write(b)
 	}

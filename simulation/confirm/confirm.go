@@ -186,6 +186,13 @@ func (w *writer) heldAtFault(o *operation) bool {
 // complete adds what the operations of a client need: the grant that one is about, and
 // the release of a hold before the client asks again.
 func (w *writer) complete() {
+	// An owner that asked more than once: what it holds depends on what it gave back.
+	asksAgain := func(owner string) bool {
+		return len(of(w.ops, func(o *operation) bool { return o.op == history.Acquire && o.owner == owner })) > 1
+	}
+	isKept := func(owner string) bool {
+		return slices.ContainsFunc(w.ops, func(o *operation) bool { return o.keep && o.op == history.Acquire && o.owner == owner })
+	}
 	for _, o := range w.ops {
 		if !o.keep {
 			continue
@@ -194,8 +201,8 @@ func (w *writer) complete() {
 			before := other.client == o.client && other.from < o.from
 			switch {
 			case other.op == history.Acquire && other.owner == o.owner && before,
-				o.op == history.Acquire && other.op == history.Release && other.owner == o.owner && other.until <= w.end && w.asksAgain(o.owner),
-				o.op == history.Acquire && other.op == history.Release && before && w.isKept(other.owner):
+				o.op == history.Acquire && other.op == history.Release && other.owner == o.owner && other.until <= w.end && asksAgain(o.owner),
+				o.op == history.Acquire && other.op == history.Release && before && isKept(other.owner):
 				other.keep = true
 			}
 		}
@@ -203,16 +210,6 @@ func (w *writer) complete() {
 	for _, o := range w.ops {
 		o.strict = o.op == history.Acquire && o.outcome == history.OK
 	}
-}
-
-// asksAgain reports whether an owner asked more than once: what it holds then depends on what it gave back.
-func (w *writer) asksAgain(owner string) bool {
-	return len(of(w.ops, func(o *operation) bool { return o.op == history.Acquire && o.owner == owner })) > 1
-}
-
-// isKept reports whether the script has the acquire of an owner.
-func (w *writer) isKept(owner string) bool {
-	return slices.ContainsFunc(w.ops, func(o *operation) bool { return o.keep && o.op == history.Acquire && o.owner == owner })
 }
 
 // place spreads clients over the zones that a deployment has. Those that a fault is
@@ -309,14 +306,6 @@ func (w *writer) ranOut(o *operation) bool {
 	return o.expires > 0 && o.expires <= w.end && !slices.ContainsFunc(w.ops, func(r *operation) bool {
 		return r.op == history.Release && r.owner == o.owner && r.outcome == history.OK && r.until <= o.expires
 	})
-}
-
-// watchdogOf is the lease of a watchdog.
-func (w *writer) watchdogOf(kept []*operation) time.Duration {
-	if slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 && w.ranOut(o) }) {
-		return w.Watchdog
-	}
-	return longLease
 }
 
 // keeps reports whether servers write their data to a file, since one is killed that

@@ -115,7 +115,11 @@ func (w *writer) head(b *bytes.Buffer, kept []*operation) {
 		fmt.Fprintf(b, "replica-acks: %d\n", w.ReplicaAcks)
 	}
 	if !w.lock.Endless && slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 }) {
-		fmt.Fprintf(b, "watchdog: %v\n", w.watchdogOf(kept))
+		watchdog := longLease
+		if slices.ContainsFunc(kept, func(o *operation) bool { return o.op == history.Acquire && o.lease == 0 && w.ranOut(o) }) {
+			watchdog = w.Watchdog
+		}
+		fmt.Fprintf(b, "watchdog: %v\n", watchdog)
 	}
 	if w.lock.Kind == history.KindSemaphore {
 		fmt.Fprintf(b, "permits: %d\n", w.capacity)
@@ -290,7 +294,13 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 	case world.Reset, world.Flush:
 		w.mark(i.began, "inject: %s, target: %q", i.Name, target)
 	case world.ClockForward, world.ClockBack:
-		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(w.jump(i).Milliseconds()))
+		// Where the simulated step ended a lease by milliseconds too soon, a step that is longer than the leases of the
+		// script does so without regard to when its steps are made.
+		least := longLease + 10*time.Second
+		if w.violation.Kind == checker.Stuck {
+			least = leastJump
+		}
+		w.mark(i.began, "inject: %s, target: %s, params: {by: %q}", i.Name, target, fmt.Sprint(max(least, i.By).Milliseconds()))
 		heal(i.Name)
 	case world.ClockRate:
 		w.mark(i.began, "inject: %s, target: %s, params: {percent: %q}", i.Name, target, fmt.Sprint(i.Percent))
@@ -314,16 +324,6 @@ func (w *writer) fault(i *incident, kept []*operation) error {
 
 // leastJump is the smallest step of a clock that can be injected.
 const leastJump = 100 * time.Millisecond
-
-// jump is the step of a clock. Where the simulated step ended a lease by milliseconds too
-// soon, a step that is longer than the leases of the script does so without regard to when
-// its steps are made.
-func (w *writer) jump(i *incident) time.Duration {
-	if w.violation.Kind == checker.Stuck {
-		return max(leastJump, i.By)
-	}
-	return max(longLease+10*time.Second, i.By)
-}
 
 // clientsOf are the clients of a simulated process, in order of name.
 func (w *writer) clientsOf(zone string, kept []*operation) []string {

@@ -84,14 +84,6 @@ func (s *Server) resume() {
 	}
 }
 
-func (s *Server) unblockAll(r any) {
-	for _, c := range slices.Clone(s.sessions) {
-		if c.blocked != nil {
-			s.unblock(c.blocked, r)
-		}
-	}
-}
-
 // Acknowledged looks whether a session that waits for replicas has waited enough.
 func (s *Server) Acknowledged() {
 	for _, b := range slices.Clone(s.waiting) {
@@ -106,12 +98,14 @@ func wait(s *Server, a []string) any {
 		return Error("ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.")
 	}
 	need, valid := parseInt(a[1])
-	if !valid {
+	ms, timed := parseInt(a[2])
+	switch {
+	case !valid:
 		return errNotInteger
-	}
-	ms, failed := parseTimeout(a[2])
-	if failed != nil {
-		return failed
+	case !timed:
+		return Error("ERR timeout is not an integer or out of range")
+	case ms < 0:
+		return Error("ERR timeout is negative")
 	}
 	c := s.session
 	n := s.host.Acked(c.written)
@@ -119,19 +113,8 @@ func wait(s *Server, a []string) any {
 		return n
 	}
 	offset := c.written
+	ms = min(ms, math.MaxInt64/int64(time.Millisecond))
 	return s.block(&blocked{need: need, offset: offset}, time.Duration(ms)*time.Millisecond, func() any { return s.host.Acked(offset) })
-}
-
-// parseTimeout reads one of WAIT, in milliseconds.
-func parseTimeout(text string) (int64, any) {
-	n, valid := parseInt(text)
-	switch {
-	case !valid:
-		return 0, Error("ERR timeout is not an integer or out of range")
-	case n < 0:
-		return 0, Error("ERR timeout is negative")
-	}
-	return min(n, math.MaxInt64/int64(time.Millisecond)), nil
 }
 
 func (s *Server) blockingPop(a []string, left bool) any {

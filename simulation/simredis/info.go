@@ -100,22 +100,20 @@ func describeAll(_ *Server, a []string) any {
 	}
 	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(commands())) {
-		if c := commands()[name]; name == c.name && name != "sentinel" {
-			out = append(out, c.describe())
+		c := commands()[name]
+		if name != c.name || name == "sentinel" {
+			continue
 		}
+		all := Set{}
+		for _, f := range []struct {
+			f    flags
+			name string
+		}{{write, "write"}, {readOnly, "readonly"}, {noScript, "noscript"}, {movable, "movablekeys"}} {
+			if c.is(f.f) {
+				all = append(all, Status(f.name))
+			}
+		}
+		out = append(out, []any{c.name, int64(c.arity), all, int64(c.first), int64(c.last), int64(c.step), Set{}, Set{}, Set{}, []any{}})
 	}
 	return out
-}
-
-func (c *command) describe() any {
-	all := Set{}
-	for _, f := range []struct {
-		f    flags
-		name string
-	}{{write, "write"}, {readOnly, "readonly"}, {noScript, "noscript"}, {movable, "movablekeys"}} {
-		if c.is(f.f) {
-			all = append(all, Status(f.name))
-		}
-	}
-	return []any{c.name, int64(c.arity), all, int64(c.first), int64(c.last), int64(c.step), Set{}, Set{}, Set{}, []any{}}
 }

@@ -96,8 +96,10 @@ func (s *Server) CopyFrom(o *Server) {
 // leaves it to its master to delete expired keys, or a master.
 func (s *Server) SetReplica(replica bool) {
 	s.replica = replica
-	if replica {
-		s.unblockAll(Error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"))
+	for _, c := range slices.Clone(s.sessions) {
+		if replica && c.blocked != nil {
+			s.unblock(c.blocked, Error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"))
+		}
 	}
 }
 
@@ -141,22 +143,16 @@ func (s *Server) end() {
 		return
 	}
 	b := Batch{Start: s.offset, Commands: s.batch}
-	size := 0
 	for _, args := range b.Commands {
-		size += commandSize(args)
+		size := 3 + len(strconv.Itoa(len(args)))
+		for _, a := range args {
+			size += 5 + len(strconv.Itoa(len(a))) + len(a)
+		}
+		s.offset += int64(size)
 	}
-	s.offset += int64(size)
 	b.End = s.offset
 	s.batch = nil
 	s.host.Propagate(b)
-}
-
-func commandSize(args []string) int {
-	n := 3 + len(strconv.Itoa(len(args)))
-	for _, a := range args {
-		n += 5 + len(strconv.Itoa(len(a))) + len(a)
-	}
-	return n
 }
 
 // wrote notes that a command changed a key: args go to the replicas.

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"hash/maphash"
 	"net"
 	"os"
 	"slices"
@@ -62,7 +63,10 @@ func (c *conn) Write(b []byte) (int, error) {
 	case n < len(c.begun): // a client writes what is longer than its buffer in parts, at one instant
 		return len(b), nil
 	}
-	fresh := w.link(c.up.link).isFresh(c.begun)
+	link := w.link(c.up.link)
+	before := len(link.sent)
+	link.sent[maphash.Bytes(requestHash, c.begun)] = struct{}{}
+	fresh := len(link.sent) > before
 	c.begun = c.begun[:0]
 	names := commands(requests)
 	if c.inside || c.node == w.sentinel || onlyOf(names, greetings) || c.inquires(names) {
@@ -103,27 +107,22 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.late += late
 		c.serve(requests)
 		for _, later := range again {
-			c.repeat(requests, later)
+			// On a connection of its own, so much later than the first copy arrived, and without a reader of the
+			// reply. It is closed after a time in which a server has answered.
+			copied := c.zone.connect(c.node)
+			copied.closed = true // by the client, as far as replies go
+			copied.up.send(later, func() {
+				if !copied.gone && !copied.node.down {
+					copied.serve(requests)
+				}
+			})
+			copied.up.send(later+time.Second, copied.leave)
 		}
 		if mute {
 			c.reset()
 		}
 	})
 	return len(b), nil
-}
-
-// repeat sends a request again on a connection of its own, so much later than the first
-// copy arrived, and reads no reply. The connection is closed after a time in which a server has
-// answered.
-func (c *conn) repeat(requests [][]string, later time.Duration) {
-	again := c.zone.connect(c.node)
-	again.closed = true // by the client, as far as replies go
-	again.up.send(later, func() {
-		if !again.gone && !again.node.down {
-			again.serve(requests)
-		}
-	})
-	again.up.send(later+time.Second, again.leave)
 }
 
 // mayLock reports whether go-redis may send a request with a mutex locked: one of a

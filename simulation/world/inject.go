@@ -131,8 +131,9 @@ func (w *World) strike(f Fault) (heal func()) {
 		f.Target = w.master
 	}
 	n := w.node(f.Target)
-	if w.cantBegin(f, n) {
-		return func() {}
+	fails := f.Name == CrashFailover || f.Name == SplitBrain
+	if fails && (n == nil || n.silent || len(n.replicas) == 0) || n != nil && n.down {
+		return func() {} // the server is down, or nothing can be promoted
 	}
 	w.counts.Faults++
 	w.tell(Notice{Fault: f, Began: true, Target: f.Target})
@@ -154,17 +155,6 @@ func (w *World) strike(f Fault) (heal func()) {
 	}
 	end()
 	return func() {}
-}
-
-// cantBegin reports whether the fault has no effect at the moment: the server is down,
-// or nothing can be promoted.
-func (w *World) cantBegin(f Fault, n *Node) bool {
-	switch f.Name {
-	case CrashFailover, SplitBrain:
-		return n == nil || n.down || n.silent || len(n.replicas) == 0
-	default:
-		return n != nil && n.down
-	}
 }
 
 // last makes a fault that lasts happen, and returns what ends it.

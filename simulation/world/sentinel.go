@@ -70,7 +70,9 @@ func (w *World) promote(old *Node) {
 		}
 	}
 	w.tell(Notice{Server: best.name, Role: "master"})
-	w.announce(old, best)
+	oldHost, oldPort, _ := net.SplitHostPort(old.address)
+	host, port, _ := net.SplitHostPort(best.address)
+	w.sentinel.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "))
 }
 
 // known is how much a replica has of its master's writes.
@@ -79,13 +81,6 @@ func (n *Node) known() int64 {
 		return -1
 	}
 	return n.server.Offset()
-}
-
-// announce has the Sentinel tell its subscribers of a new master.
-func (w *World) announce(old, master *Node) {
-	oldHost, oldPort, _ := net.SplitHostPort(old.address)
-	host, port, _ := net.SplitHostPort(master.address)
-	w.sentinel.server.Deliver("+switch-master", strings.Join([]string{MasterName, oldHost, oldPort, host, port}, " "))
 }
 
 // demote makes a server that was replaced a replica of the new master.

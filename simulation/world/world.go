@@ -227,13 +227,6 @@ func (l *link) reseed(seed uint64) { l.rng = rand.New(rand.NewPCG(seed, l.stream
 //nolint:gochecknoglobals // one for all links of a process
 var requestHash = maphash.MakeSeed()
 
-// isFresh reports whether a request was not sent on the link before, and notes it.
-func (l *link) isFresh(request []byte) bool {
-	before := len(l.sent)
-	l.sent[maphash.Bytes(requestHash, request)] = struct{}{}
-	return len(l.sent) > before
-}
-
 // Reseed has all random choices from now on be those of another seed.
 func (w *World) Reseed(seed uint64) {
 	w.mu.Lock()

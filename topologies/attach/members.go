@@ -34,9 +34,9 @@ const (
 	noMemberIsolation = "members reach each other past lockchaos' proxies, so that none of them can be cut off"
 )
 
-// checkMembers refuses what only Redis can be attached to with.
-func (b Backend) checkMembers(t topologies.Topology) error {
-	for _, not := range []struct {
+// startMembers attaches to the members that the endpoints name, all of them.
+func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (topologies.Deployment, error) {
+	for _, not := range []struct { // what only Redis can be attached to with
 		given bool
 		what  string
 	}{
@@ -47,16 +47,8 @@ func (b Backend) checkMembers(t topologies.Topology) error {
 		{b.TLS != nil, "TLS"},
 	} {
 		if not.given {
-			return usage("topology %s is attached to by the addresses of its members alone, without %s", t.Name, not.what)
+			return nil, usage("topology %s is attached to by the addresses of its members alone, without %s", t.Name, not.what)
 		}
-	}
-	return nil
-}
-
-// startMembers attaches to the members that the endpoints name, all of them.
-func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store bootstrap.Consensus) (topologies.Deployment, error) {
-	if err := b.checkMembers(t); err != nil {
-		return nil, err
 	}
 	m, err := b.findMembers(ctx, t, store)
 	if err == nil {
@@ -75,8 +67,17 @@ func (b Backend) startMembers(ctx context.Context, t topologies.Topology, store 
 	b.Log.InfoContext(ctx, "found", "topology", t.Name, "version", m.version, "servers", b.Endpoints)
 	return bootstrap.Adopt(ctx, bootstrap.Parts{
 		Topology: m.topology, Store: store, Version: m.version, Nodes: m.nodes,
-		Proxy:   func(name string) topologies.Proxy { return m.links.Link(name) },
-		Dial:    func(zone string) bootstrap.Dialer { return m.dialer(zone) },
+		Proxy: func(name string) topologies.Proxy { return m.links.Link(name) },
+		Dial: func(zone string) bootstrap.Dialer {
+			return func(ctx context.Context, _, addr string) (net.Conn, error) { // along the links of the zone, and nothing past them
+				for name, n := range m.nodes {
+					if n.Announced == addr {
+						return m.links.Dial(ctx, zone+">"+name)
+					}
+				}
+				return nil, fmt.Errorf("no member of topology %s is at %s", m.topology.Name, addr)
+			}
+		},
 		Foreign: true, Check: m.claim.held, Without: without, Log: b.Log,
 		// Nothing of ours reaches the members any more when what we wrote is removed.
 		Restore: func() error { return errors.Join(m.links.Close(), m.claim.end()) },
@@ -124,7 +125,10 @@ func (b Backend) findMembers(ctx context.Context, t topologies.Topology, store b
 				return nil, usage("%s and %s are the same member", b.Endpoints[j], b.Endpoints[i])
 			}
 		}
-		m.nodes[name] = bootstrap.Node{Server: outOfReach(name), Announced: at[i].Announced.String(), At: at[i]}
+		o := bootstrap.ObserverOptions("")
+		o.Dialer = bootstrap.NoRedis(name)
+		unreached := &server{foundServer: &foundServer{name: name, client: redis.NewClient(o)}, why: noMemberProcess}
+		m.nodes[name] = bootstrap.Node{Server: unreached, Announced: at[i].Announced.String(), At: at[i]}
 	}
 	return m, nil
 }
@@ -136,7 +140,13 @@ func memberAccess(t topologies.Topology) access { return access{to: t.Store() + 
 func (b Backend) probe(ctx context.Context, t topologies.Topology, store bootstrap.Consensus, endpoint string) (at bootstrap.Address, met bootstrap.Introduction, err error) {
 	ctx, cancel := context.WithTimeout(ctx, meetTimeout)
 	defer cancel()
-	at, err = locate(ctx, endpoint)
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", endpoint) // which may be given by a name
+	if err == nil {
+		at.Listen, err = netip.ParseAddrPort(c.RemoteAddr().String())
+		at.Announced = at.Listen
+		_ = c.Close()
+	}
 	if err == nil {
 		met, err = store.Meet(ctx, at)
 	}
@@ -147,25 +157,6 @@ func (b Backend) probe(ctx context.Context, t topologies.Topology, store bootstr
 		return at, met, unsettled("%s: %s", endpoint, met.Leaderless)
 	}
 	return at, met, nil
-}
-
-// locate is where an endpoint leads to, which may be given by a name.
-func locate(ctx context.Context, endpoint string) (bootstrap.Address, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", endpoint)
-	if err != nil {
-		return bootstrap.Address{}, err
-	}
-	defer c.Close()
-	to, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	return bootstrap.Address{Listen: to, Announced: to}, err
-}
-
-// outOfReach is a server whose process is.
-func outOfReach(name string) *server {
-	o := bootstrap.ObserverOptions("")
-	o.Dialer = bootstrap.NoRedis(name)
-	return &server{foundServer: &foundServer{name: name, client: redis.NewClient(o)}, why: noMemberProcess}
 }
 
 // open claims the members, and puts the proxies before them.
@@ -184,18 +175,6 @@ func (m *members) open(ctx context.Context, log *slog.Logger) (err error) {
 		return errors.Join(err, m.claim.end())
 	}
 	return nil
-}
-
-// dialer dials along the links of a zone, and nothing past them.
-func (m *members) dialer(zone string) bootstrap.Dialer {
-	return func(ctx context.Context, _, addr string) (net.Conn, error) {
-		for name, n := range m.nodes {
-			if n.Announced == addr {
-				return m.links.Dial(ctx, zone+">"+name)
-			}
-		}
-		return nil, fmt.Errorf("no member of topology %s is at %s", m.topology.Name, addr)
-	}
 }
 
 // A memberClaim is our right to drive members.

@@ -134,7 +134,15 @@ func (b Backend) parts(ctx context.Context, s *discovery) (bootstrap.Parts, erro
 			if err := c.takeAll(ctx); err != nil || !b.Yes {
 				return err
 			}
-			return b.mend(ctx, wires)
+			for name, w := range wires { // what a run left behind that was killed
+				if w.leftover() {
+					b.Log.WarnContext(ctx, "mending what an earlier run left", "link", name)
+					if err := w.restore(); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
 		},
 		Check:   c.held,
 		Without: without,
@@ -179,20 +187,6 @@ func (b Backend) openLinks(s *discovery, servers map[string]*server) map[string]
 	return wires
 }
 
-// mend ends what a run left behind that was killed.
-func (b Backend) mend(ctx context.Context, wires map[string]*link) error {
-	for name, w := range wires {
-		if !w.leftover() {
-			continue
-		}
-		b.Log.WarnContext(ctx, "mending what an earlier run left", "link", name)
-		if err := w.restore(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // whyNoProxies is why links of the deployment can't be broken; empty if every zone
 // reaches every server by a proxy.
 func (b Backend) whyNoProxies(s *discovery) string {
@@ -205,7 +199,7 @@ func (b Backend) whyNoProxies(s *discovery) string {
 	var lacking []string
 	for _, zone := range zones() {
 		for _, f := range s.found {
-			if _, ok := s.proxies.proxyOf(zone, f.name); !ok {
+			if !slices.ContainsFunc(s.proxies.gates, func(g linkProxy) bool { return g.from == zone && g.to == f.name && !g.bus }) {
 				lacking = append(lacking, zone+">"+f.name)
 			}
 		}

@@ -145,16 +145,6 @@ func (y *proxySet) behind(address string) (linkProxy, bool) {
 	return linkProxy{}, false
 }
 
-// proxyOf is the proxy from a zone, or from peers, to a server.
-func (y *proxySet) proxyOf(from, to string) (linkProxy, bool) {
-	for _, g := range y.gates {
-		if g.from == from && g.to == to && !g.bus {
-			return g, true
-		}
-	}
-	return linkProxy{}, false
-}
-
 // direct is where a server is dialled past every proxy.
 func (y *proxySet) direct(announced string) string {
 	if g, ok := y.behind(announced); ok {

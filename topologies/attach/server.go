@@ -270,19 +270,3 @@ func outside(p dockercontainer.PortSummary) string {
 	}
 	return netip.AddrPortFrom(host, p.PublicPort).String()
 }
-
-// containersOf lists the containers of a compose project, stopped ones too.
-func containersOf(ctx context.Context, engine *client.Client, project string) ([]container, error) {
-	list, err := engine.ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: client.Filters{}.Add("label", projectLabel+"="+project),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("docker: %w", err)
-	}
-	var found []container
-	for _, c := range list.Items {
-		found = append(found, container{c})
-	}
-	slices.SortFunc(found, func(a, b container) int { return strings.Compare(a.service(), b.service()) })
-	return found, nil
-}

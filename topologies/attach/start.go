@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2/client"
+	"github.com/moby/moby/client"
 
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/say"
@@ -165,9 +166,16 @@ func (y *proxySet) enter(ctx context.Context, project string) error {
 	if y.engine, err = newEngine(); err != nil {
 		return usage("%w", err)
 	}
-	if y.containers, err = containersOf(ctx, y.engine, project); err != nil {
-		return fmt.Errorf("%w: no Docker engine answers: %w", topologies.ErrMissing, err)
+	list, err := y.engine.ContainerList(ctx, client.ContainerListOptions{ // stopped ones too
+		All: true, Filters: client.Filters{}.Add("label", projectLabel+"="+project),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: no Docker engine answers: docker: %w", topologies.ErrMissing, err)
 	}
+	for _, c := range list.Items {
+		y.containers = append(y.containers, container{c})
+	}
+	slices.SortFunc(y.containers, func(a, b container) int { return strings.Compare(a.service(), b.service()) })
 	if len(y.containers) == 0 {
 		return usage("there is no container of a compose project %s", project)
 	}

@@ -46,7 +46,12 @@ func (b Backend) Start(ctx context.Context, t topologies.Topology) (topologies.D
 		err = g.rebind()
 	}
 	if err == nil && b.Shim {
-		parts.Instruments = g.instruments
+		parts.Instruments = func(name string) topologies.Instruments {
+			if s := g.servers[name]; s != nil {
+				return s.shim
+			}
+			return nil
+		}
 		err = g.shims()
 	}
 	if err != nil {
@@ -114,8 +119,10 @@ func (g *resources) clear() error {
 	defer cancel()
 	for _, s := range g.servers {
 		errs = append(errs, s.Kill(ctx), s.Observer().Close())
+		if s.shim != nil {
+			errs = append(errs, s.shim.Close())
+		}
 	}
-	errs = append(errs, g.closeShims())
 	if g.network != nil {
 		errs = append(errs, g.network.Close())
 	}

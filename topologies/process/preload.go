@@ -3,12 +3,10 @@ package process
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
@@ -17,7 +15,7 @@ import (
 //go:embed shim/address.c
 var addressSource []byte
 
-var addressLibrary = sync.OnceValues(func() ([]byte, error) { return shim.Compile(addressSource) }) //nolint:gochecknoglobals // it is compiled once
+var writeAddress = shim.Library("address", addressSource) //nolint:gochecknoglobals // it is compiled once
 
 // preloads are the libraries that a server is preloaded with, and what they are told.
 type preloads struct {
@@ -41,13 +39,9 @@ func (p *preloads) environment() []string {
 // rebind has every server listen at an address of its own when it asks for the one that it
 // announces, and dial from there.
 func (g *resources) rebind() error {
-	compiled, err := addressLibrary()
+	library, err := writeAddress(g.folder.Path)
 	if err != nil {
 		return err
-	}
-	library := filepath.Join(g.folder.Path, "address.so")
-	if err := os.WriteFile(library, compiled, 0o700); err != nil { //nolint:gosec // it is a program
-		return fmt.Errorf("write %s: %w", library, err)
 	}
 	for _, s := range g.servers {
 		s.child.preloads.add(library, "LOCKCHAOS_ANNOUNCED="+s.At.Announced.Addr().String(), "LOCKCHAOS_LISTENING="+s.At.Listen.Addr().String())
@@ -122,23 +116,4 @@ func (g *resources) shims() error {
 		s.child.preloads.add(library, h.Setting())
 	}
 	return nil
-}
-
-// instruments are a server's clock and disk; nil for none.
-func (g *resources) instruments(name string) topologies.Instruments {
-	if s := g.servers[name]; s != nil {
-		return s.shim
-	}
-	return nil
-}
-
-// closeShims must come once the servers are gone.
-func (g *resources) closeShims() error {
-	var errs []error
-	for _, s := range g.servers {
-		if s.shim != nil {
-			errs = append(errs, s.shim.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

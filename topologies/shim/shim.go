@@ -20,7 +20,7 @@ import (
 	"github.com/lockchaos/lockchaos/topologies/internal/scratch"
 )
 
-// FindCompiler looks for the C compiler that [Compile] needs.
+// FindCompiler looks for the C compiler that [Library] needs.
 // It fails with [topologies.ErrMissing] if there is none.
 func FindCompiler() (path string, err error) {
 	for _, name := range []string{"gcc", "clang", "cc"} {
@@ -44,24 +44,27 @@ func Usable() error {
 //go:embed source/shim.c
 var source []byte
 
-// library is compiled once for the whole process: that takes longer than a boot.
-var library = sync.OnceValues(func() ([]byte, error) { return Compile(source) }) //nolint:gochecknoglobals // see above
-
 // Write leaves the library in a folder, under a name of its own.
-func Write(folder string) (path string, err error) {
-	compiled, err := library()
-	if err != nil {
-		return "", err
+var Write = Library("shim", source) //nolint:gochecknoglobals // it is compiled once
+
+// Library leaves one of that name in a folder. It is compiled once for the whole process: that takes longer than a boot.
+func Library(name string, source []byte) (write func(folder string) (path string, err error)) {
+	compiled := sync.OnceValues(func() ([]byte, error) { return compile(source) })
+	return func(folder string) (path string, err error) {
+		library, err := compiled()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(folder, name+".so")
+		if err := os.WriteFile(path, library, 0o700); err != nil { //nolint:gosec // it is a program
+			return "", fmt.Errorf("write %s: %w", name, err)
+		}
+		return path, nil
 	}
-	path = filepath.Join(folder, "shim.so")
-	if err := os.WriteFile(path, compiled, 0o700); err != nil { //nolint:gosec // it is a program
-		return "", fmt.Errorf("write shim: %w", err)
-	}
-	return path, nil
 }
 
-// Compile makes a library that processes are preloaded with.
-func Compile(code []byte) (library []byte, err error) {
+// compile makes a library that processes are preloaded with.
+func compile(code []byte) (library []byte, err error) {
 	compiler, err := FindCompiler()
 	if err != nil {
 		return nil, err

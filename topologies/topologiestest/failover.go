@@ -80,7 +80,14 @@ func (s suite) changes(shard string, begin, end func(old string)) {
 		}
 	}
 	write("before", old)
-	seen := s.watch()
+	seen := &record{}
+	s.t.Cleanup(await.Behind(s.t.Context(), func(ctx context.Context) {
+		d.Watch(ctx, func(o topologies.Observation) {
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			seen.seen = append(seen.seen, o)
+		})
+	}))
 	s.await("Watch to report every server", func(context.Context) error { return seen.complete(d.Topology()) })
 
 	begin(old)
@@ -99,24 +106,10 @@ func (s suite) changes(shard string, begin, end func(old string)) {
 	write("at last", master)
 }
 
-// A record is what Watch reported, in order.
+// A record is what Watch reported until the test ends, in order.
 type record struct {
 	mu   sync.Mutex
 	seen []topologies.Observation
-}
-
-// watch records what is reported until the test ends.
-func (s suite) watch() *record {
-	s.t.Helper()
-	r := &record{}
-	s.t.Cleanup(await.Behind(s.t.Context(), func(ctx context.Context) {
-		s.d.Watch(ctx, func(o topologies.Observation) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.seen = append(r.seen, o)
-		})
-	}))
-	return r
 }
 
 // of is what was reported of a node first, and last.

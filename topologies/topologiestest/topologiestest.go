@@ -53,8 +53,11 @@ func run(t *testing.T, b topologies.Backend, topology topologies.Topology, left 
 	require.NoError(t, err)
 	t.Logf("ready after %v", time.Since(started).Round(time.Millisecond))
 	t.Cleanup(func() {
-		if t.Failed() {
-			suite{t, d}.logs()
+		for _, n := range d.Topology().Nodes {
+			if server := d.Server(n.Name); t.Failed() && server != nil && server.Log() != "" {
+				log, err := os.ReadFile(server.Log())
+				t.Logf("log of %s (%v):\n%s", n.Name, err, log)
+			}
 		}
 		assert.NoError(t, errors.Join(d.Close(), d.Close()))
 		if left != nil {
@@ -174,19 +177,6 @@ func (s suite) boots() {
 		for _, c := range s.client(zone) {
 			s.await(zone+" to write", func(ctx context.Context) error { return c.Set(ctx, "k", zone, time.Minute).Err() })
 		}
-	}
-}
-
-// logs shows what the servers wrote.
-func (s suite) logs() {
-	s.t.Helper()
-	for _, n := range s.d.Topology().Nodes {
-		server := s.d.Server(n.Name)
-		if server == nil || server.Log() == "" {
-			continue
-		}
-		log, err := os.ReadFile(server.Log())
-		s.t.Logf("log of %s (%v):\n%s", n.Name, err, log)
 	}
 }
 

@@ -12,18 +12,26 @@ import (
 	"github.com/lockchaos/lockchaos/lock"
 )
 
-// Lease checks what was asked for and makes a lease of it, without an end. A
-// lease of zero becomes long. Its error says what is wrong with the name, the
-// options, or the context, which may have ended.
-func Lease(ctx context.Context, name string, o lock.Options, long time.Duration) (lock.Lease, error) {
+// Acquire checks what was asked for, makes a lease of it, without an end, and has ask take the lock
+// for as long as it may wait. A lease of zero becomes long. Its error says what is wrong with the name,
+// the options, or the context, which may have ended, or what ask returned.
+func Acquire(
+	ctx context.Context, name string, o lock.Options, long time.Duration,
+	ask func(ctx context.Context, l lock.Lease, wait time.Duration) (*lock.Hold, error),
+) (h *lock.Hold, err error) {
 	errs := []error{o.Validate(), ctx.Err()}
 	if name == "" {
 		errs = append(errs, errors.New("empty name: give the lock a name"))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return lock.Lease{}, fmt.Errorf("acquire lock %q: %w", name, err)
+	if err = errors.Join(errs...); err == nil {
+		h, err = ask(ctx, lock.Lease{
+			Name: name, Owner: cmp.Or(o.Owner, rand.Text()), Request: rand.Text(), Holds: 1, Length: cmp.Or(o.Lease, long),
+		}, o.Wait)
 	}
-	return lock.Lease{Name: name, Owner: cmp.Or(o.Owner, rand.Text()), Request: rand.Text(), Holds: 1, Length: cmp.Or(o.Lease, long)}, nil
+	if err != nil {
+		return nil, fmt.Errorf("acquire lock %q: %w", name, err)
+	}
+	return h, nil
 }
 
 // Expires is the last instant at which a holder may believe in a lease whose

@@ -39,23 +39,12 @@ func (c *cluster) votes(ctx context.Context, shard string) (votes map[string]int
 		if role, err := c.role(ctx, name); err != nil || role != topologies.Master {
 			continue
 		}
-		master, err := c.servedBy(ctx, name, shard)
-		if err != nil {
-			continue
+		if nodes, err := c.serving(ctx, name, shard); err == nil {
+			votes[nodes[0]]++
+			voters++
 		}
-		votes[master]++
-		voters++
 	}
 	return votes, max(voters, len(c.topology.Shards()))/2 + 1
-}
-
-// servedBy is the node that a node takes for a shard's master.
-func (c *cluster) servedBy(ctx context.Context, name, shard string) (string, error) {
-	nodes, err := c.serving(ctx, name, shard)
-	if err != nil {
-		return "", err
-	}
-	return nodes[0], nil
 }
 
 // serving are the nodes that serve a shard as a node knows them: its master, and then those
@@ -91,9 +80,9 @@ func (c *cluster) agree(ctx context.Context, masters map[string]string) error {
 			}
 		}
 		for shard, master := range masters {
-			seen, err := c.servedBy(ctx, name, shard)
-			if err == nil && seen != master {
-				err = fmt.Errorf("it takes %s for it", seen)
+			nodes, err := c.serving(ctx, name, shard)
+			if err == nil && nodes[0] != master {
+				err = fmt.Errorf("it takes %s for it", nodes[0])
 			}
 			if err != nil {
 				return &lacking{name, name + " to know that " + master + " is a master", err}
@@ -135,7 +124,13 @@ func (c *cluster) promote(ctx context.Context, shard string) error {
 		if role, err := c.role(ctx, name); err != nil || role != topologies.Replica {
 			continue
 		}
-		if err := c.forget(ctx, name); err != nil {
+		// Asked to take over before it has forgotten the election that it won last, Redis 7.0 counts the votes
+		// of that election again: the node calls itself a master without any vote, is put right by the others,
+		// and the master that it was to replace takes no writes for five seconds.
+		c.mu.Lock()
+		forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
+		c.mu.Unlock()
+		if err := await.Pause(ctx, time.Until(forgotten)); err != nil {
 			return err
 		}
 		if err := await.Until(ctx, func() error { return c.known(ctx, name, shard) }); err != nil {
@@ -150,27 +145,16 @@ func (c *cluster) promote(ctx context.Context, shard string) error {
 // known fails unless the master of a shard takes a node for its replica. Right after a failover
 // it may not have heard of it yet, and drops its request to hand over without a word.
 func (c *cluster) known(ctx context.Context, replica, shard string) error {
-	master, err := c.servedBy(ctx, replica, shard)
+	nodes, err := c.serving(ctx, replica, shard)
 	if err != nil {
 		return err
 	}
-	nodes, err := c.serving(ctx, master, shard)
+	master := nodes[0]
+	nodes, err = c.serving(ctx, master, shard)
 	if err == nil && (nodes[0] != master || !slices.Contains(nodes, replica)) {
 		err = fmt.Errorf("master %s does not know its replica %s: it says that %s serve shard %s", master, replica, strings.Join(nodes, ", "), shard)
 	}
 	return err
-}
-
-// forget waits until a node has forgotten the election that it won last. Asked
-// to take over before, Redis 7.0 counts the votes of that election again: the
-// node calls itself a master without any vote, is put right by the
-// others, and the master that it was to replace takes no writes for five
-// seconds.
-func (c *cluster) forget(ctx context.Context, name string) error {
-	c.mu.Lock()
-	forgotten := c.elected[name].Add(max(4*c.topology.Options.NodeTimeout, leastMemory))
-	c.mu.Unlock()
-	return await.Pause(ctx, time.Until(forgotten))
 }
 
 // leastMemory is how long a node remembers an election, unless four node
@@ -216,16 +200,6 @@ func configureNodes(t topologies.Topology, myself string, at map[string]Address)
 	}
 	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", len(t.Shards()))
 	return conf.String()
-}
-
-// firstSlots is the first slot of each shard, by its boot master.
-func firstSlots(t topologies.Topology) map[string]int {
-	first := map[string]int{}
-	shards := t.Shards()
-	for i, shard := range shards {
-		first[shard], _ = traffic.SlotRange(i, len(shards))
-	}
-	return first
 }
 
 // KeyIn is a key of a cluster's slot that begins with the prefix.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -49,7 +50,11 @@ func assemble(p Parts) *deployment {
 		d.elector = &sentinels{deployment: d}
 	case d.topology.HasSlots():
 		if d.parts.Slots == nil {
-			d.parts.Slots = firstSlots(d.topology)
+			d.parts.Slots = map[string]int{}
+			shards := d.topology.Shards()
+			for i, shard := range shards {
+				d.parts.Slots[shard], _ = traffic.SlotRange(i, len(shards))
+			}
 		}
 		for shard, slot := range d.parts.Slots {
 			d.proofs[shard] = KeyIn(proofKey, slot)

@@ -159,7 +159,11 @@ func (d *deployment) manage(name string, s topologies.Server) topologies.Server 
 			if err := s.Restart(ctx); err != nil {
 				return err
 			}
-			return watch.tune(ctx, name)
+			// Shorter periods than it comes with, and which it has forgotten when it is started again. Five ping
+			// periods and three info periods must exceed the second that a sentinel waits between two INFOs while a
+			// master is down, else it finds no replica good enough to promote.
+			return watch.tell(ctx, name, "INFO-PERIOD", "400", "PING-PERIOD", "250",
+				"ASK-PERIOD", "50", "PUBLISH-PERIOD", quickHello, "TILT-PERIOD", "500")
 		}}
 	case n.Kind == topologies.Redis && d.topology.Options.Persistence == topologies.PersistNone:
 		// Replicas sync through a file, and a server that finds it would start

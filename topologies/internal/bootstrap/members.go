@@ -103,17 +103,14 @@ func (m *members) agree(ctx context.Context, _ map[string]string) error {
 func (m *members) serves(ctx context.Context, zone string) error {
 	dial := m.parts.Dial(zone)
 	for _, name := range m.topology.Servers() {
-		if err := m.serve(ctx, dial, name); err != nil {
+		limited, cancel := context.WithTimeout(ctx, ClientTimeout)
+		err := m.store.Serves(limited, dial, m.parts.Nodes[name].Announced)
+		cancel()
+		if err != nil {
 			return &lacking{name, zone + " to write to " + name, err}
 		}
 	}
 	return nil
-}
-
-func (m *members) serve(ctx context.Context, dial Dialer, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, ClientTimeout)
-	defer cancel()
-	return m.store.Serves(ctx, dial, m.parts.Nodes[name].Announced)
 }
 
 // promote has the leader hand over to the next member that answers.

@@ -149,15 +149,6 @@ func AskSentinel(ctx context.Context, sentinel *redis.Client, of ...any) ([]map[
 	return cmd.Val(), err
 }
 
-// tune shortens the periods at which a sentinel looks at things. Five ping
-// periods and three info periods must exceed the second that a sentinel waits
-// between two INFOs while a master is down, else it finds no replica good
-// enough to promote. A sentinel that was started again has forgotten them.
-func (s *sentinels) tune(ctx context.Context, name string) error {
-	return s.tell(ctx, name, "INFO-PERIOD", "400", "PING-PERIOD", "250",
-		"ASK-PERIOD", "50", "PUBLISH-PERIOD", quickHello, "TILT-PERIOD", "500")
-}
-
 // quickHello and slowHello are the milliseconds between two messages in which
 // a sentinel tells the others what it knows. After four of them without news,
 // a sentinel turns a replica that became a master back into a replica. In a

@@ -77,21 +77,17 @@ func (o *delayedWriter) take(parts []part) {
 			}
 			o.discards = p.fate.Ends == traffic.GoesSilent
 			if p.kept = p.fate.Until != nil; p.kept {
-				go o.release(&p)
+				go func() {
+					select {
+					case <-p.fate.Until:
+						o.change(func() { p.kept = false })
+					case <-o.ended:
+					}
+				}()
 			}
 			o.queue = append(o.queue, &p)
 		}
 	})
-}
-
-// release lets a part pass when its time has come, unless the connection ends
-// before.
-func (o *delayedWriter) release(p *part) {
-	select {
-	case <-p.fate.Until:
-		o.change(func() { p.kept = false })
-	case <-o.ended:
-	}
 }
 
 // Close takes in the end of the stream.

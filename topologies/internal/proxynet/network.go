@@ -187,16 +187,6 @@ func (f *Network) Point(name, to string) {
 	f.points[name] = to
 }
 
-// target is the endpoint that connections to an address of the named one lead to.
-func (f *Network) target(name string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if to, moves := f.points[name]; moves {
-		return to
-	}
-	return name
-}
-
 // listen serves the links that lead to an address. They differ in where they
 // come from.
 func (f *Network) listen(door Door, to topologies.Link) error {
@@ -209,22 +199,18 @@ func (f *Network) listen(door Door, to topologies.Link) error {
 		return fmt.Errorf("listen for %s: %w", to.To, err)
 	}
 	f.listeners = append(f.listeners, l)
-	f.done.Go(func() { f.accept(l, to, door.Real) })
+	f.done.Go(func() {
+		for {
+			c, err := l.Accept()
+			switch {
+			case errors.Is(err, net.ErrClosed):
+				return
+			case err == nil: // else it died before it was accepted
+				f.done.Go(func() { f.forward(c.(*net.TCPConn), to, door.Real) })
+			}
+		}
+	})
 	return nil
-}
-
-func (f *Network) accept(l net.Listener, link topologies.Link, behind netip.AddrPort) {
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue // one that died before it was accepted
-		}
-		client := c.(*net.TCPConn)
-		f.done.Go(func() { f.forward(client, link, behind) })
-	}
 }
 
 // forward serves a connection along the link of the endpoint that dialled, to the address
@@ -236,7 +222,12 @@ func (f *Network) forward(client *net.TCPConn, link topologies.Link, behind neti
 	if endpoint == "" {
 		endpoint = f.adopted(from, client.LocalAddr().(*net.TCPAddr).AddrPort())
 	}
-	link.From, link.To = endpoint, f.target(link.To)
+	f.mu.Lock()
+	if to, moves := f.points[link.To]; moves {
+		link.To = to
+	}
+	f.mu.Unlock()
+	link.From = endpoint
 	w := f.wires[link.Name()]
 	if w == nil || among(w.Link.Kind) != among(link.Kind) {
 		abort(client)
