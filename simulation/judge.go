@@ -68,7 +68,7 @@ func (c Case) Findings(ctx context.Context, l harness.LockSpec, o Outcome) ([]st
 	// A request may be carried out once more when the lease that it began may be over, so that its client
 	// has the lock again without knowing it: to confirm its late release is right then.
 	again := slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.RepeatCommand && f.By >= lease/2 })
-	uses, releases := !(paused && c.GrantsOnly) && !hasty, !again && !hasty
+	uses, releases := !hasty && (!paused || !c.GrantsOnly), !hasty && !again
 	var kinds []string
 	for _, r := range report.Results {
 		for _, v := range r.Violations {
