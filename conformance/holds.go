@@ -27,7 +27,7 @@ func holds() []Check {
 			p.inTime(h, h.Extend(p.ctx, long))
 			p.pause(time.Until(first))
 			p.refused("b.1", p.name, mutex, long, otherProcess)
-			if lost(h) {
+			if spent(h) || lost(h) {
 				p.doubt("%s said that a hold is lost that was extended for %v: an extension sets the end of the hold anew", p.who(), long)
 			}
 		}},
