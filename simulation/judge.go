@@ -40,12 +40,12 @@ func (c Case) Record(l harness.LockSpec, o Outcome) history.Run {
 const longestWork = 32
 
 // hasty reports whether a careless client was granted a lock of which less was left than it
-// works, or waited for an extension in vain: the lock said so, and that it was used or given back after its end
+// works, or waited for an extension in vain, or until it was refused: the lock said so, and that it was used or given back after its end
 // proves nothing. A lock that is granted when its lease is over is wrong in any case.
 func (c Case) hasty(events []history.Event) bool {
 	return c.Careless && slices.ContainsFunc(events, func(e history.Event) bool {
 		return e.Op == history.Acquire && e.Type == history.OK && e.Expires >= e.Time && e.Expires-e.Time < longestWork*c.Hold ||
-			e.Op == history.Extend && e.Type == history.Info
+			e.Op == history.Extend && (e.Type == history.Info || e.Type == history.Fail)
 	})
 }
 
