@@ -404,8 +404,10 @@ func (w *watch) begin(before int64) {
 		if w.until = max(w.until, o.until); o.until == history.Never && o.firm != history.Never {
 			w.endless = o.by
 		}
-		if _, crashed := w.gone(o.by, math.MaxInt64); crashed && o.firm < 0 && isAcquire(o.by) {
-			w.dead = max(w.dead, o.by.Lease)
+		if o.firm < 0 && isAcquire(o.by) { // nothing shows that it was granted
+			if _, crashed := w.gone(o.by, math.MaxInt64); crashed {
+				w.dead = max(w.dead, o.by.Lease)
+			}
 		}
 		if w.Semaphore() && o.firm >= 0 {
 			w.holders = append(w.holders, o)
