@@ -27,51 +27,34 @@ func fault(t *testing.T, d topologies.Deployment, name, target string, params ..
 	return f
 }
 
-// The sentinel that is made quick to replace a master is so for one failover: it would replace the new
-// master, too, as it leaves that one no more time to answer than it left the old one. It is disarmed in
-// time while another sentinel does not answer.
+// The sentinel that is made quick to replace a master is so for one failover: on a busy machine it
+// would replace the new master, too, before it is disarmed.
 func TestArmedSentinelsReplaceOneMaster(t *testing.T) {
 	t.Parallel()
-	for _, silent := range []string{"", "sentinel-1"} {
-		t.Run("silent: "+silent, func(t *testing.T) {
-			t.Parallel()
-			d := start(t, "sentinel")
-			ctx := within(t)
-			sentinels := d.Topology().Of(topologies.Sentinel)
-			leader := d.Server(sentinels[len(sentinels)-1]).Observer()
-			downAfter := func() string {
-				masters, err := bootstrap.AskSentinel(ctx, leader, "MASTERS")
-				require.NoError(t, err)
-				require.Len(t, masters, 1)
-				return masters[0]["down-after-milliseconds"]
-			}
-			shard := d.Topology().Shards()[0]
-			old := topologiestest.MasterOf(ctx, t, d, shard)
-			before := downAfter()
-			require.NoError(t, d.Arm(ctx))
-			require.NotEqual(t, before, downAfter())
-			require.Equal(t, old, topologiestest.MasterOf(ctx, t, d, shard)) // to find the old master changes nothing
-			require.NotEqual(t, before, downAfter())
-			if silent != "" {
-				require.NoError(t, d.Server(silent).Pause(ctx))
-			}
-			events := leader.Subscribe(ctx, "+set", "+switch-master")
-			defer events.Close()
-			require.NoError(t, d.Server(old).Kill(ctx))
-			_, err := d.AwaitMaster(ctx, shard, old)
+	d := start(t, "sentinel")
+	ctx := within(t)
+	downAfter := func() (all []string) {
+		for _, name := range d.Topology().Of(topologies.Sentinel) {
+			masters, err := bootstrap.AskSentinel(ctx, d.Server(name).Observer(), "MASTERS")
 			require.NoError(t, err)
-			require.Equal(t, before, downAfter(), "it is not disarmed yet")
-			for _, channel := range []string{"+set", "+set", "+switch-master"} { // down-after-milliseconds, quorum
-				m, err := events.ReceiveMessage(ctx)
-				require.NoError(t, err)
-				require.Equal(t, channel, m.Channel, m.Payload)
+			for _, m := range masters {
+				all = append(all, m["down-after-milliseconds"])
 			}
-			if silent != "" {
-				require.NoError(t, d.Server(silent).Resume(ctx))
-			}
-			require.NoError(t, d.Disarm(ctx))
-		})
+		}
+		return all
 	}
+	shard := d.Topology().Shards()[0]
+	old := topologiestest.MasterOf(ctx, t, d, shard)
+	before := downAfter()
+	require.NoError(t, d.Arm(ctx))
+	require.NotEqual(t, before, downAfter())
+	require.Equal(t, old, topologiestest.MasterOf(ctx, t, d, shard)) // to find the old master changes nothing
+	require.NotEqual(t, before, downAfter())
+	require.NoError(t, d.Server(old).Kill(ctx))
+	_, err := d.AwaitMaster(ctx, shard, old)
+	require.NoError(t, err)
+	require.Equal(t, before, downAfter(), "it is not disarmed yet")
+	require.NoError(t, d.Disarm(ctx))
 }
 
 // Replicas are promoted as well whose links to the master were cut for longer than sentinels as quick as possible forgive.
