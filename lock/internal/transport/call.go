@@ -32,14 +32,14 @@ type Reply struct {
 	Left bool
 }
 
-// A Call is a script with its keys and arguments, or a command for [Transport.TryNow].
+// A Call is a script with its keys and arguments, or a command for [Transport.Try].
 type Call struct {
 	Script Script
 	Keys   []string // at least one
 	Args   []any
 	Acked  bool // replicas are to have the outcome, if the Transport awaits any
-	// Inline is how long the goroutine of the caller, which a context does not end while it sends, may wait for the answer.
-	// Zero: another one sends the call.
+	// Inline is how long the goroutine of the caller, which a context does not end while it sends, may wait for the answer, and
+	// [Transport.Try] waits for it. Zero: another one sends the call.
 	Inline time.Duration
 	Abort  <-chan struct{} // closed when no caller waits for it any more; optional
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only

@@ -98,15 +98,24 @@ func (l *pipeliner) take() (at time.Time, ok bool) {
 }
 
 // takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
-// to answer soon, the last time or the time before.
+// to answer soon.
 func (l *pipeliner) takeNow() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if min(l.took, l.tookThen) > stallTimeout || l.lastBatch > 1 || len(l.queue) > 0 {
+	if !l.isQuick() || l.lastBatch > 1 || len(l.queue) > 0 {
 		return at, false
 	}
 	return l.take()
 }
+
+// answersSoon reports whether the server is known to answer soon, the last time or the time before.
+func (l *pipeliner) answersSoon() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isQuick()
+}
+
+func (l *pipeliner) isQuick() bool { return min(l.took, l.tookThen) <= stallTimeout }
 
 // enqueue has a call sent by another goroutine.
 func (l *pipeliner) enqueue(c *queuedCall) {

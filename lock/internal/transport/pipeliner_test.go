@@ -47,7 +47,7 @@ func testPipeliner(limit int, send func(context.Context, []*queuedCall)) *pipeli
 // ask sends a call for a key, and returns its reply.
 func ask(ctx context.Context, l *pipeliner, key string) <-chan Reply {
 	w, done := Transport{pipeliner: l}, make(chan Reply, 1)
-	go func() { done <- w.once(ctx, callOf(key)) }()
+	go func() { done <- w.once(ctx, callOf(key), never) }()
 	synctest.Wait()
 	return done
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,8 +79,8 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	for tries := 0; ; {
 		before := r
 		var inline bool
-		if r, inline = w.TryNow(ctx, s); !inline {
-			r = w.once(ctx, s)
+		if r, inline = w.tryNow(ctx, s); !inline {
+			r = w.once(ctx, s, never)
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
@@ -105,14 +106,25 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	}
 }
 
-// TryNow sends a call once, by the goroutine of its caller, and waits for the answer no longer than [Call.Inline],
-// whatever the context says. ok is false if it sent nothing: to several servers, by a Redis client that does not heed
-// the deadlines of contexts, where calls share pipelines, and to a server that did not answer the last request, or took
-// longer than 5 ms for the last two.
+// Try sends a call once, and waits for the answer no longer than [Call.Inline], whatever the context says: by the goroutine of
+// its caller if that may be, else in a pipeline with those of others. ok is false if it sent nothing: to several servers, by a
+// Redis client that does not heed the deadlines of contexts, and to a server that did not answer the last request, or took longer
+// than 5 ms for the last two.
+//
+// One command costs client and server less than a script: rows uncontended-16 and many-keys of docs/benchmarks.md fall by a
+// third without those in pipelines.
+func (w *Transport) Try(ctx context.Context, s Call) (r Reply, ok bool) {
+	if r, ok = w.tryNow(ctx, s); ok || !w.deadlines || !w.pipeliner.answersSoon() {
+		return r, ok
+	}
+	return w.once(ctx, s, s.Inline), true
+}
+
+// tryNow is Try by the goroutine of the caller. It sends nothing either where calls share pipelines.
 //
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
-func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
+func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
 		return Reply{}, false
 	}
@@ -134,23 +146,23 @@ func (w *Transport) TryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 // Final reports whether a call that came to an error is not to be sent again, as the options of the Redis client say.
 func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 && !IsTimeout(err) }
 
-// once has a call sent once, together with those of others, and awaits the reply.
-func (w *Transport) once(ctx context.Context, s Call) Reply {
+// once has a call sent once, together with those of others, and awaits the reply for so long.
+func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Reply {
 	if err := ctx.Err(); err != nil {
 		return Reply{Err: err, Left: true}
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
-		w.pipeliner.enqueue(c) //nolint:contextcheck // see TryNow
+		w.pipeliner.enqueue(c) //nolint:contextcheck // see tryNow
 	} else {
 		w.spawn(func() { w.sendToCluster(c) })
 	}
-	_, answered, left := Await(ctx, c.done, never, s.Abort)
+	_, answered, left := Await(ctx, c.done, patience, s.Abort)
 	if answered {
 		return c.answer()
 	}
 	sent := w.pipeliner.leave(c)
-	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
+	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent, Left: true}
 }
 
 // sendToCluster sends a call to the server that has its key.
