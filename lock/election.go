@@ -52,14 +52,8 @@ const campaignMark = "#"
 // It may have lost or resigned the leadership by the time that the answer arrives, and a
 // server that was the master before a failover may answer with what it knew then.
 func (e *Election) Leader(ctx context.Context) (string, error) {
-	owner, err := e.mutex.Owner(ctx)
-	if err != nil {
-		return "", fmt.Errorf("leader of election %q: %w", e.Name(), err)
-	}
-	if end := strings.LastIndex(owner, campaignMark); end >= 0 {
-		owner = owner[:end]
-	}
-	return owner, nil
+	s, err := e.mutex.State(ctx)
+	return s.Owner[:max(strings.LastIndex(s.Owner, campaignMark), 0)], wrap(err, "leader of election %q", e.Name())
 }
 
 // A Leadership is an election that was won. It lasts until it is resigned or lost.

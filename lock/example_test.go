@@ -42,8 +42,8 @@ func ExampleMutex_Acquire_neverReleased() { //nolint:testableexamples // needs a
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
 	_, _ = locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: lock.Forever})
 	time.Sleep(time.Minute)
-	ttl, _ := locks.Mutex("orders").TTL(ctx)
-	fmt.Println(ttl > 0) // true, and so it goes on
+	state, _ := locks.Mutex("orders").State(ctx)
+	fmt.Println(state.TTL > 0) // true, and so it goes on
 	locks.Close()        // from now on the lock lasts for 30s at most
 }
 

@@ -77,9 +77,9 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
 	require.False(t, a.granted)
-	locked, err := m.IsLocked(t.Context())
+	state, err := m.State(t.Context())
 	require.NoError(t, err)
-	require.False(t, locked)
+	require.Zero(t, state)
 }
 
 // closedClient is a client that starts nothing.

@@ -59,14 +59,14 @@ func TestWhatAnObjectHasIsTold(t *testing.T) {
 	require.Nil(t, both.Leases(acquire(t, c, "x", long)))
 
 	rw := c.RWMutex("rw", lock.RWOptions{})
-	left, err := rw.TTL(t.Context())
+	state, err := rw.State(t.Context(), "")
 	require.NoError(t, err)
-	require.Zero(t, left)
+	require.Zero(t, state)
 	_, err = rw.Read().Acquire(t.Context(), lock.Options{Lease: long})
 	require.NoError(t, err)
-	left, err = rw.TTL(t.Context())
+	state, err = rw.State(t.Context(), "")
 	require.NoError(t, err)
-	require.Positive(t, left)
+	require.Positive(t, state.TTL)
 
 	latch := c.CountDownLatch("latch")
 	set, err := latch.TrySetCount(t.Context(), 2)
