@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
@@ -17,9 +15,8 @@ var errClosedRequest = errors.New("not asked any more")
 
 // A node is one of the servers of a [Redlock].
 type node struct {
-	addr      string
-	rdb       redis.UniversalClient
-	transport *transport.Transport // whose goroutines Close does not await: a server may be silent
+	*Client
+	addr string
 }
 
 // A round is one request for a lock that is sent to several servers: the same
@@ -323,7 +320,7 @@ type reply struct {
 
 // A quorumCount counts the answers of an odd number of servers.
 type quorumCount struct {
-	nodes   []node
+	nodes   []*node
 	granted []bool // which said yes
 	yes, no int
 	errs    []error // why the others said neither
