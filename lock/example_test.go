@@ -44,7 +44,7 @@ func ExampleMutex_Acquire_neverReleased() { //nolint:testableexamples // needs a
 	time.Sleep(time.Minute)
 	state, _ := locks.Mutex("orders").State(ctx)
 	fmt.Println(state.TTL > 0) // true, and so it goes on
-	locks.Close()        // from now on the lock lasts for 30s at most
+	locks.Close()              // from now on the lock lasts for 30s at most
 }
 
 // A lease that is shorter than the work lets the next one in, and the first

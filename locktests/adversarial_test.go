@@ -494,7 +494,7 @@ func (a *attack) requireFree(t *testing.T) {
 	}
 	rdb := a.deploy.servers[0].Client(t, nil)
 	for _, key := range keysLeft(t, rdb) {
-		if key == "lock:semaphore:{seats}" || key == "lock:semaphore:{slots}" {
+		if key == "lock:{seats}:semaphore" || key == "lock:{slots}:semaphore" {
 			continue // how many permits there are
 		}
 		life, err := rdb.PTTL(t.Context(), key).Result() // a queue ends by itself

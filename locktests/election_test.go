@@ -14,7 +14,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-const electionKey = "lock:election:{orders}"
+const electionKey = "lock:{orders}:election"
 
 // soonDead is the watchdog's lease of a leader that dies in a test.
 const soonDead = 3 * time.Second

@@ -13,7 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-const semaphoreKey = "lock:semaphore:{orders}"
+const semaphoreKey = "lock:{orders}:semaphore"
 
 // semaphore returns a semaphore with that many permits.
 func semaphore(t *testing.T, c *lock.Client, permits int) *lock.Semaphore {
@@ -67,7 +67,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	c := open(t, server, lock.Config{})
 	s, unset, unnamed, wrong := semaphore(t, c, 3), c.Semaphore("unset"), c.Semaphore(""), c.Semaphore("text")
 	require.NoError(t, s.Acquire(ctx, 1, 0))
-	require.NoError(t, rdb.Set(ctx, "lock:semaphore:{text}", "my data", 0).Err())
+	require.NoError(t, rdb.Set(ctx, "lock:{text}:semaphore", "my data", 0).Err())
 	p, unsetPermit := c.PermitSemaphore("orders"), c.PermitSemaphore("unset")
 	forever := lock.Options{Wait: lock.Forever}
 	for _, tt := range []struct {
@@ -116,7 +116,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		}
 		require.NotErrorIs(t, tt.err, lock.ErrNotAcquired, tt.name)
 	}
-	require.Equal(t, "my data", rdb.Get(ctx, "lock:semaphore:{text}").Val())
+	require.Equal(t, "my data", rdb.Get(ctx, "lock:{text}:semaphore").Val())
 	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nothing was begun")
 	size, taken, _ := counted(t, s)
 	require.Equal(t, []int{3, 1}, []int{size, taken}, "nothing was changed")
