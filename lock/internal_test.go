@@ -30,7 +30,7 @@ func hashed(key string) string {
 // all are the keys that locks of a name may have.
 func all(k keys) []string {
 	var names []string
-	for _, k := range []keys{k, k.in("semaphore"), k.in("election")} {
+	for _, k := range []keys{k, k.in("semaphore"), k.in("latch")} {
 		names = slices.Concat(names, k.plain("r"), k.queue("r"), k.semaphore("r"))
 	}
 	return names

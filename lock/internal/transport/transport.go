@@ -137,7 +137,7 @@ func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 
 // once has a call sent once, together with those of others, and awaits the reply.
 func (w *Transport) once(ctx context.Context, s Call) Reply {
 	if err := ctx.Err(); err != nil {
-		return Reply{Err: err, Left: true}
+		return Reply{Err: err}
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
@@ -150,7 +150,7 @@ func (w *Transport) once(ctx context.Context, s Call) Reply {
 		return c.answer()
 	}
 	sent := w.pipeliner.leave(c)
-	return Reply{Err: left, Sent: sent, Copies: sent, Left: true}
+	return Reply{Err: left, Sent: sent, Copies: sent}
 }
 
 // sendToCluster sends a call to the server that has its key.
