@@ -45,9 +45,7 @@ const (
 // Config says how a [Client] works. The zero value is a good start.
 type Config struct {
 	// Prefix begins the name of every key and channel, followed by a colon. It
-	// has no braces, and may consist of several words with a colon between them. After
-	// a colon, these words are reserved: alive, deadlines, election, grants, latch, places,
-	// queue, released, semaphore, tickets, token. Default: "lock".
+	// has no braces. Default: "lock".
 	Prefix string
 	// Watchdog is the lease of a hold that asked for none. It is renewed every
 	// third of that time. At least 10ms, and more than Drift takes. Default: 30s.
@@ -98,7 +96,7 @@ func (m *mistakes) note(is bool, format string, args ...any) {
 
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	wrong := mistakes{checkSegments(c.Prefix)}
+	var wrong mistakes
 	wrong.note(strings.ContainsAny(c.Prefix, "{}"),
 		"prefix %q: leave out the braces, they would move the keys of a lock apart", c.Prefix)
 	wrong.note(c.Watchdog != 0 && c.Watchdog < 10*time.Millisecond,

@@ -18,7 +18,6 @@
 //   - [FencedMutex]: the same, and every grant has a growing token, which a
 //     resource can check: see package fence. The choice where work that goes on
 //     after the lease would do harm.
-//   - [Election]: one leader among several candidates, by a FencedMutex of its own.
 //   - [FairMutex]: as a Mutex, and waiters are served in the order in which they
 //     arrived at the server. Each of them costs a request every third of
 //     [Config.Heartbeat].

@@ -42,9 +42,9 @@ func ExampleMutex_Acquire_neverReleased() { //nolint:testableexamples // needs a
 	locks, _ := lock.New(redis.NewClient(&redis.Options{}), lock.Config{})
 	_, _ = locks.Mutex("orders").Acquire(ctx, lock.Options{Wait: lock.Forever})
 	time.Sleep(time.Minute)
-	ttl, _ := locks.Mutex("orders").TTL(ctx)
-	fmt.Println(ttl > 0) // true, and so it goes on
-	locks.Close()        // from now on the lock lasts for 30s at most
+	state, _ := locks.Mutex("orders").State(ctx)
+	fmt.Println(state.TTL > 0) // true, and so it goes on
+	locks.Close()              // from now on the lock lasts for 30s at most
 }
 
 // A lease that is shorter than the work lets the next one in, and the first
@@ -108,21 +108,24 @@ func ExampleFencedMutex() { //nolint:testableexamples // needs a server
 	}
 }
 
-func ExampleElection() { //nolint:testableexamples // needs a server
+// One of several processes leads at a time.
+func ExampleFencedMutex_leader() { //nolint:testableexamples // needs a server
 	ctx := context.Background()
 	locks, err := lock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), lock.Config{})
 	if err != nil {
 		return
 	}
-	defer func() { _ = locks.Shutdown(ctx) }() // resigns what is left
+	defer func() { _ = locks.Shutdown(ctx) }() // gives up what is left
 
 	for ctx.Err() == nil {
-		leader, err := locks.Election("scheduler").Campaign(ctx, "node 7")
+		leads, err := locks.FencedMutex("scheduler").Acquire(ctx, lock.Options{Owner: "node 7", Wait: lock.Forever})
 		if err != nil {
 			return
 		}
-		<-leader.Context().Done() // the work of the leader, until it leads no more
-		_ = leader.Resign(ctx)
+		work, cancel := leads.Context(ctx)
+		<-work.Done() // the work of the leader, until it leads no more
+		cancel()
+		_ = leads.Release(ctx)
 	}
 }
 

@@ -57,7 +57,7 @@ func (c *Client) FairMutex(name string) *FairMutex {
 	return &FairMutex{Mutex{c.object(name, kinds.fair)}}
 }
 
-// Waiters returns how many wait for the lock and are alive; see [Mutex.IsLocked] for how
+// Waiters returns how many wait for the lock and are alive; see [Mutex.State] for how
 // current the answer is.
 func (m *FairMutex) Waiters(ctx context.Context) (int, error) {
 	v, err := m.run(ctx, on("fair_waiters", []string{m.keys.of("deadlines")}), 1)

@@ -27,14 +27,19 @@ func hashed(key string) string {
 	return key[begin+1 : begin+1+length]
 }
 
-// all are the keys that a lock may have.
+// all are the keys that locks of a name may have.
 func all(k keys) []string {
-	return slices.Concat([]string{k.lock, k.mark("r"), k.of("token")}, k.queue("r"), k.semaphore("r"))
+	var names []string
+	for _, k := range []keys{k, k.in("semaphore"), k.in("latch")} {
+		names = slices.Concat(names, k.plain("r"), k.queue("r"), k.semaphore("r"))
+	}
+	return names
 }
 
 func TestKeysShareASlot(t *testing.T) {
 	const letters = "{}%ab:7BD25"
-	parts := []string{"token", "released:r", "readers", "writers", "places", "grants"}
+	parts := []string{"token", "released:r", "readers", "writers", "places", "grants", "semaphore", "semaphore:grants"}
+	prefixes := []string{"lock", "lock:", "lock:token", "lock:semaphore"}
 	draws(t, func(t *testing.T, rng *rand.Rand) {
 		t.Helper()
 		draw := func() string {
@@ -48,7 +53,8 @@ func TestKeysShareASlot(t *testing.T) {
 		if part := oneOf(rng, parts...); rng.IntN(2) == 0 {
 			other = oneOf(rng, name+":"+part, part+":"+name, ":"+name)
 		}
-		k := keysOf("lock", name)
+		prefix, otherPrefix := oneOf(rng, prefixes...), oneOf(rng, prefixes...)
+		k := keysOf(prefix, name)
 		for _, key := range append(all(k), k.channel, k.readers(), k.writers()) {
 			if hashed(key) != hashed(k.lock) {
 				t.Fatalf("%q and %q of lock %q are in different slots", key, k.lock, name)
@@ -57,9 +63,9 @@ func TestKeysShareASlot(t *testing.T) {
 		if tag := hashed(name); tag != name && hashed(k.lock) != tag {
 			t.Fatalf("lock %q lost its hash tag in %q", name, k.lock)
 		}
-		for _, key := range all(keysOf("lock", other)) {
-			if name != other && slices.Contains(all(k), key) {
-				t.Fatalf("locks %q and %q share key %q", name, other, key)
+		for _, key := range all(keysOf(otherPrefix, other)) {
+			if (name != other || prefix != otherPrefix) && slices.Contains(all(k), key) {
+				t.Fatalf("locks %q of %q and %q of %q share key %q", name, prefix, other, otherPrefix, key)
 			}
 		}
 	})
@@ -77,9 +83,9 @@ func TestRequestThatArrivesAfterItsWithdrawal(t *testing.T) {
 	a, err := g.try(t.Context())
 	require.NoError(t, err)
 	require.False(t, a.granted)
-	locked, err := m.IsLocked(t.Context())
+	state, err := m.State(t.Context())
 	require.NoError(t, err)
-	require.False(t, locked)
+	require.Zero(t, state)
 }
 
 // closedClient is a client that starts nothing.

@@ -75,7 +75,7 @@ func (c *Client) object(name string, k *kind) object {
 
 // objectIn is a lock that shares no key with those of other kinds.
 func (c *Client) objectIn(part, name string, k *kind) object {
-	return object{client: c, name: name, keys: keysOf(c.config.Prefix+":"+part, name), kind: k}
+	return object{client: c, name: name, keys: keysOf(c.config.Prefix, name).in(part), kind: k}
 }
 
 // Name returns the lock's name.

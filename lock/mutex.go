@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"time"
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
@@ -102,58 +101,23 @@ func (m *Mutex) Acquire(ctx context.Context, o Options) (*Hold, error) { return 
 // [Config.Batch]. Waiters of a [FairMutex] keep their places.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.forceUnlock(ctx) }
 
-// IsLocked reports whether any owner holds the lock.
+// A State is who holds a lock, as a server knows it.
+type State struct {
+	// Owner is who holds it, as [Options.Owner] said; "" if no client does. A grant without an owner has a random one.
+	Owner string
+	// Holds is how many grants the owner has, 0 if no client holds the lock, and TTL for how long unless one of them is
+	// extended or released.
+	Holds int
+	TTL   time.Duration
+}
+
+// State returns who holds the lock.
 //
-// It only reads, as IsHeldBy, Owner, HoldCount and TTL do, so a server that was the master
+// It only reads, as all methods of that name do, so a server that was the master
 // before a failover may answer them: with what it knew then. They are for people and
 // metrics. Whether a hold is still good, [Hold.Extend] says.
-func (m *Mutex) IsLocked(ctx context.Context) (bool, error) {
-	s, err := m.inspect(ctx)
-	return s.grants > 0, err
-}
-
-// IsHeldBy reports whether the owner holds the lock; see [Mutex.IsLocked].
-func (m *Mutex) IsHeldBy(ctx context.Context, owner string) (bool, error) {
-	n, err := m.HoldCount(ctx, owner)
-	return n > 0, err
-}
-
-// Owner returns who holds the lock, as [Options.Owner] said; "" if no client does. A grant
-// without an owner has a random one. See [Mutex.IsLocked].
-func (m *Mutex) Owner(ctx context.Context) (string, error) {
-	s, err := m.inspect(ctx)
-	return s.owner, err
-}
-
-// HoldCount returns how many grants the owner holds: 0 if it is not the holder. See
-// [Mutex.IsLocked].
-func (m *Mutex) HoldCount(ctx context.Context, owner string) (int, error) {
-	s, err := m.inspect(ctx)
-	if s.owner != owner {
-		return 0, err
-	}
-	return s.grants, err
-}
-
-// TTL returns how long the lock is held unless it is extended or released; 0
-// if no owner holds it. See [Mutex.IsLocked].
-func (m *Mutex) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := m.inspect(ctx)
-	return s.ttl, err
-}
-
-// state is who holds a lock.
-type state struct {
-	owner  string
-	grants int
-	ttl    time.Duration
-}
-
-func (m *Mutex) inspect(ctx context.Context) (state, error) {
+func (m *Mutex) State(ctx context.Context) (State, error) {
 	v, err := m.run(ctx, on("inspect", []string{m.keys.lock}), 3)
-	if err != nil {
-		return state{}, fmt.Errorf("inspect lock %q: %w", m.name, err)
-	}
 	owner, _ := v[0].(string)
-	return state{owner, int(number(v[1])), duration(number(v[2]))}, nil
+	return State{owner, int(number(v[1])), duration(number(v[2]))}, wrap(err, "inspect lock %q", m.name)
 }

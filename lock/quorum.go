@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
@@ -15,8 +17,9 @@ var errClosedRequest = errors.New("not asked any more")
 
 // A node is one of the servers of a [Redlock].
 type node struct {
-	*Client
-	addr string
+	addr      string
+	rdb       redis.UniversalClient
+	transport *transport.Transport // whose goroutines Close does not await: a server may be silent
 }
 
 // A round is one request for a lock that is sent to several servers: the same
@@ -320,7 +323,7 @@ type reply struct {
 
 // A quorumCount counts the answers of an odd number of servers.
 type quorumCount struct {
-	nodes   []*node
+	nodes   []node
 	granted []bool // which said yes
 	yes, no int
 	errs    []error // why the others said neither

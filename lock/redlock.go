@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/chance"
+	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
 const (
@@ -97,7 +98,7 @@ func (c RedlockConfig) withDefaults() RedlockConfig {
 // are refused.
 type Redlock struct {
 	config RedlockConfig
-	nodes  []*node
+	nodes  []node
 	client *Client // with the configuration of all of them; it sends nothing
 	kind   *kind
 	*taskGroup
@@ -118,7 +119,7 @@ var _ Locker = (*Redlock)(nil)
 // Their timeouts and retries bound what is left in the background when a server
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
-	r := &Redlock{config: c.withDefaults(), holds: map[holder]int{}, taskGroup: newTaskGroup()}
+	r := &Redlock{config: c.withDefaults(), holds: map[holder]int{}}
 	wrong, n := mistakes{c.Validate()}, len(servers)
 	wrong.note(n == 0, "no servers: give an odd number of them, at least 3")
 	wrong.note(n == 1, "one server: give at least 3, or use New, which waits without asking again and again")
@@ -130,17 +131,13 @@ func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, err
 		addr = cmp.Or(addr, fmt.Sprintf("server %d", i+1))
 		wrong.note(err == nil && addresses[addr], "server %s is there twice: its vote would count twice", addr)
 		addresses[addr] = true
-		r.nodes = append(r.nodes, &node{addr: addr})
+		r.nodes = append(r.nodes, node{addr, rdb, transport.New(rdb, 0, 0, func(f func()) { go f() })})
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, fmt.Errorf("configure Redlock: %w", err)
 	}
-	config := Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}.withDefaults()
-	for i, rdb := range servers {
-		r.client = newClient(rdb, config)
-		r.client.taskGroup = r.taskGroup // but for its transport: Close waits for no server that is silent
-		r.nodes[i].Client = r.client
-	}
+	r.client = newClient(nil, Config{Prefix: c.Prefix, Watchdog: c.Watchdog, Drift: c.Drift, Batch: -1, Observer: c.Observer}.withDefaults())
+	r.taskGroup = r.client.taskGroup
 	k := *kinds.mutex
 	k.usesMutexScripts, k.tickets, k.redlock = false, false, r
 	k.spin = func(int) time.Duration { return r.config.RetryDelay/2 + chance.N(r.config.RetryDelay) }

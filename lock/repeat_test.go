@@ -68,10 +68,10 @@ func TestRepetitionCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, left)
 
-	_, err = c.Mutex("orders").IsLocked(ctx) // so that the server knows the script
+	_, err = c.Mutex("orders").State(ctx) // so that the server knows the script
 	require.NoError(t, err)
 	dropped = link.DropReply(scripts()["inspect"].Digest())
-	_, err = c.Mutex("orders").IsLocked(ctx)
+	_, err = c.Mutex("orders").State(ctx)
 	<-dropped
 	require.NoError(t, err)
 }
@@ -107,9 +107,9 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	err = <-outcome
 	require.ErrorContains(t, err, "may still be taken")
 	require.False(t, errors.Is(err, ErrNotAcquired))
-	taken, err := permits.AcquiredPermits(ctx)
+	state, err := permits.State(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, taken)
+	require.Equal(t, 2, state.Acquired)
 }
 
 // Permits that a request may have taken are given back also by a server that refuses to do
@@ -149,7 +149,7 @@ func TestWithdrawalOutlivesARefusalThatPasses(t *testing.T) {
 	defer other.Close()
 	require.Error(t, permits.Acquire(ctx, 1, 0))
 	redistest.Await(t, "the permit to be back", func() bool {
-		n, err := other.Semaphore("orders").AcquiredPermits(t.Context())
-		return len(taken) == 0 && err == nil && n == 0
+		state, err := other.Semaphore("orders").State(t.Context())
+		return len(taken) == 0 && err == nil && state.Acquired == 0
 	})
 }

@@ -75,46 +75,24 @@ type RWSide struct{ object }
 // Acquire asks for this side, as [Mutex.Acquire] does for a lock.
 func (s *RWSide) Acquire(ctx context.Context, o Options) (*Hold, error) { return s.acquire(ctx, o) }
 
-// IsHeldBy reports whether the owner holds this side; see [Mutex.IsLocked] for how current
-// the answer is.
-func (s *RWSide) IsHeldBy(ctx context.Context, owner string) (bool, error) {
-	n, err := s.HoldCount(ctx, owner)
-	return n > 0, err
+// A RWState is who holds the sides of a [RWMutex], as a server knows it.
+type RWState struct {
+	// Readers is how many owners hold the read side; among them may be the one that writes.
+	Readers int
+	// Writes is how many grants of the write side there are, all of one owner.
+	Writes int
+	// OwnReads and OwnWrites are how many grants of either side the owner has that was asked about.
+	OwnReads, OwnWrites int
+	// TTL is how long either side is held unless it is extended or released; 0 if no owner holds one.
+	TTL time.Duration
 }
 
-// HoldCount returns how many grants of this side the owner holds; see [Mutex.IsLocked].
-func (s *RWSide) HoldCount(ctx context.Context, owner string) (int, error) {
-	st, err := s.inspectRW(ctx, owner)
-	if s.keys.channel == s.keys.writers() {
-		return st.ownWrites, err
-	}
-	return st.ownReads, err
-}
-
-// Readers returns how many owners hold the read side; among them may be the one
-// that writes. See [Mutex.IsLocked] for how current the answer is.
-func (m *RWMutex) Readers(ctx context.Context) (int, error) {
-	s, err := m.read.inspectRW(ctx, "")
-	return s.readers, err
-}
-
-// IsReadLocked reports whether any owner holds the read side; see [Mutex.IsLocked].
-func (m *RWMutex) IsReadLocked(ctx context.Context) (bool, error) {
-	n, err := m.Readers(ctx)
-	return n > 0, err
-}
-
-// IsWriteLocked reports whether an owner holds the write side; see [Mutex.IsLocked].
-func (m *RWMutex) IsWriteLocked(ctx context.Context) (bool, error) {
-	s, err := m.read.inspectRW(ctx, "")
-	return s.writes > 0, err
-}
-
-// TTL returns how long either side is held unless it is extended or released; 0
-// if no owner holds one. See [Mutex.IsLocked].
-func (m *RWMutex) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := m.read.inspectRW(ctx, "")
-	return s.ttl, err
+// State returns who holds the lock, and how many grants of it the owner has, "" for none; see [Mutex.State] for how
+// current the answer is.
+func (m *RWMutex) State(ctx context.Context, owner string) (RWState, error) {
+	v, err := m.read.run(ctx, on("rw_inspect", []string{m.read.keys.lock}, owner), 5)
+	return RWState{int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3])), duration(number(v[4]))},
+		wrap(err, "inspect lock %q", m.Name())
 }
 
 // ForceUnlock ends all grants of both sides, of any owner, and reports
@@ -152,14 +130,3 @@ func newSideKind(what string) *kind {
 
 // side are the keys of a read-write lock and the mark of a request.
 func (k keys) side(request string) []string { return []string{k.lock, k.mark(request)} }
-
-// rwState is who holds the sides of a lock.
-type rwState struct {
-	readers, writes, ownReads, ownWrites int
-	ttl                                  time.Duration
-}
-
-func (s *RWSide) inspectRW(ctx context.Context, owner string) (rwState, error) {
-	v, err := s.run(ctx, on("rw_inspect", []string{s.keys.lock}, owner), 5)
-	return rwState{int(number(v[0])), int(number(v[1])), int(number(v[2])), int(number(v[3])), duration(number(v[4]))}, wrap(err, "inspect lock %q", s.name)
-}

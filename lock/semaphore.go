@@ -112,26 +112,14 @@ func (p *permits) resize(ctx context.Context, how string, n int) (int64, error) 
 	return p.change(ctx, "semaphore_size", how, n, maxPermits, countedMarkLife.Milliseconds(), p.keys.channel, rand.Text())
 }
 
-// Permits returns how many permits the semaphore has, taken or not.
-//
-// It only reads, as AcquiredPermits and AvailablePermits do, so a server that was the master
-// before a failover may answer them: with what it knew then.
-func (p *permits) Permits(ctx context.Context) (int, error) {
-	size, _, err := p.inspect(ctx)
-	return size, err
-}
+// A SemaphoreState is how many permits a semaphore has, and how many of them are taken, as a server knows it. More may be
+// taken than there are by now.
+type SemaphoreState struct{ Permits, Acquired int }
 
-// AcquiredPermits returns how many permits are taken; see [Semaphore.Permits].
-func (p *permits) AcquiredPermits(ctx context.Context) (int, error) {
-	_, taken, err := p.inspect(ctx)
-	return taken, err
-}
-
-// AvailablePermits returns how many permits are not taken; less than 0 if more
-// are taken than the semaphore has by now. See [Semaphore.Permits].
-func (p *permits) AvailablePermits(ctx context.Context) (int, error) {
-	size, taken, err := p.inspect(ctx)
-	return size - taken, err
+// State returns how many permits there are; see [Mutex.State] for how current the answer is.
+func (p *permits) State(ctx context.Context) (SemaphoreState, error) {
+	v, err := p.run(ctx, on("semaphore_inspect", p.keys.semaphore("")), 2)
+	return SemaphoreState{int(number(v[0])), int(number(v[1]))}, wrap(err, "inspect semaphore %q", p.name)
 }
 
 // Delete removes the semaphore, and reports whether there was one. A waiter gets
@@ -145,11 +133,6 @@ func (p *permits) Delete(ctx context.Context) (bool, error) {
 // change sends a request of its own, which go-redis may repeat.
 func (p *permits) change(ctx context.Context, script string, args ...any) (int64, error) {
 	return p.object.change(ctx, on(script, p.keys.semaphore(rand.Text()), args...))
-}
-
-func (p *permits) inspect(ctx context.Context) (size, taken int, err error) {
-	v, err := p.run(ctx, on("semaphore_inspect", p.keys.semaphore("")), 2)
-	return int(number(v[0])), int(number(v[1])), wrap(err, "inspect semaphore %q", p.name)
 }
 
 // refusal finds the refusals of this package among a script's errors.

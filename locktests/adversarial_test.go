@@ -417,10 +417,8 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 	}
 	says := func(name string) question {
 		return func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-			if strings.HasPrefix(l.Owner, "owner-") {
-				return c.Mutex(name).IsHeldBy(ctx, l.Owner)
-			}
-			return c.Mutex(name).IsLocked(ctx) // it may have been passed on in memory
+			s, err := c.Mutex(name).State(ctx)
+			return s.Holds > 0 && (s.Owner == l.Owner || !strings.HasPrefix(l.Owner, "owner-")), err // it may have been passed on in memory
 		}
 	}
 	// holds adds a way: with a lock of a client that holds all of the names.
@@ -448,14 +446,16 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 		return says("stock")(ctx, c, l)
 	}, func(c *lock.Client) lock.Locker { return asOne(t, named(c, "parts", "stock")...) }, "parts", "stock")
 	for _, o := range []lock.RWOptions{plainRW, preferWriters} {
-		side := func(of func(*lock.RWMutex) *lock.RWSide) question {
+		side := func(of func(lock.RWState) int) question {
 			return func(ctx context.Context, c *lock.Client, l lock.Lease) (bool, error) {
-				return of(c.RWMutex("prices", o)).IsHeldBy(ctx, l.Owner)
+				s, err := c.RWMutex("prices", o).State(ctx, l.Owner)
+				return of(s) > 0, err
 			}
 		}
+		reads, writes := side(func(s lock.RWState) int { return s.OwnReads }), side(func(s lock.RWState) int { return s.OwnWrites })
 		which := fmt.Sprintf(" (writers preferred: %t)", o.PreferWriters)
-		holds("read"+which, side((*lock.RWMutex).Read), func(c *lock.Client) lock.Locker { return c.Readers(o) }, "prices")
-		holds("write"+which, side((*lock.RWMutex).Write), func(c *lock.Client) lock.Locker { return c.Writers(o) }, "prices")
+		holds("read"+which, reads, func(c *lock.Client) lock.Locker { return c.Readers(o) }, "prices")
+		holds("write"+which, writes, func(c *lock.Client) lock.Locker { return c.Writers(o) }, "prices")
 	}
 	for n := 1; n <= 2; n++ {
 		a.ways = append(a.ways, way{
@@ -464,8 +464,8 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 				return holding(a.clients[c].Load().PermitSemaphore("slots").Acquire(ctx, n, o))
 			},
 			says: func(ctx context.Context, c *lock.Client, _ lock.Lease) (bool, error) {
-				taken, err := c.PermitSemaphore("slots").AcquiredPermits(ctx)
-				return taken >= n, err
+				s, err := c.PermitSemaphore("slots").State(ctx)
+				return s.Acquired >= n, err
 			},
 		}, way{
 			name: fmt.Sprint(n, " permits for good"), locks: []string{"seats"}, permits: n, forGood: true,
@@ -494,7 +494,7 @@ func (a *attack) requireFree(t *testing.T) {
 	}
 	rdb := a.deploy.servers[0].Client(t, nil)
 	for _, key := range keysLeft(t, rdb) {
-		if key == "lock:semaphore:{seats}" || key == "lock:semaphore:{slots}" {
+		if key == "lock:{seats}:semaphore" || key == "lock:{slots}:semaphore" {
 			continue // how many permits there are
 		}
 		life, err := rdb.PTTL(t.Context(), key).Result() // a queue ends by itself

@@ -16,7 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-const latchKey = "lock:latch:{orders}"
+const latchKey = "lock:{orders}:latch"
 
 // latch returns a latch that begins there.
 func latch(t *testing.T, c *lock.Client, count int) *lock.CountDownLatch {
@@ -104,7 +104,7 @@ func TestLatchRefusesWhatMakesNoSense(t *testing.T) {
 	rdb := server.Client(t, nil)
 	ctx := t.Context()
 	c := open(t, server, lock.Config{})
-	require.NoError(t, rdb.Set(ctx, "lock:latch:{text}", "my data", 0).Err())
+	require.NoError(t, rdb.Set(ctx, "lock:{text}:latch", "my data", 0).Err())
 	l, unnamed, wrong := c.CountDownLatch("orders"), c.CountDownLatch(""), c.CountDownLatch("text")
 	for _, tt := range []struct {
 		name, want string
@@ -124,8 +124,8 @@ func TestLatchRefusesWhatMakesNoSense(t *testing.T) {
 	} {
 		require.ErrorContains(t, tt.err, tt.want, tt.name)
 	}
-	require.Equal(t, []string{"lock:latch:{text}"}, rdb.Keys(ctx, "*").Val())
-	require.Equal(t, "my data", rdb.Get(ctx, "lock:latch:{text}").Val())
+	require.Equal(t, []string{"lock:{text}:latch"}, rdb.Keys(ctx, "*").Val())
+	require.Equal(t, "my data", rdb.Get(ctx, "lock:{text}:latch").Val())
 }
 
 // A client that is at a replica, as after a failover behind a name, learns so: what a replica

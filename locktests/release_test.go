@@ -35,7 +35,7 @@ func everyLock(t *testing.T) (all map[string]lock.Locker, held func() bool) {
 	}
 	return all, func() bool {
 		for _, s := range servers {
-			for _, key := range []string{"lock:{orders}", "lock:{stock}", "lock:semaphore:{orders}:grants"} {
+			for _, key := range []string{"lock:{orders}", "lock:{stock}", "lock:{orders}:semaphore:grants"} {
 				if s.Exists(t.Context(), key).Val() > 0 {
 					return true
 				}

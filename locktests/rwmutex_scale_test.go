@@ -71,7 +71,7 @@ func TestRequestsOfManyHolders(t *testing.T) {
 		},
 		"write": func() { keptOut(t, m.Write(), "w") },
 		"inspect": func() {
-			_, err := m.Readers(ctx)
+			_, err := m.State(ctx, "r")
 			require.NoError(t, err)
 		},
 		"permit": func() {
@@ -102,9 +102,9 @@ func TestRequestsOfManyHolders(t *testing.T) {
 		few[name] = least(request)
 	}
 	take(100, 3_000)
-	n, err := m.Readers(ctx)
+	state, err := m.State(ctx, "")
 	require.NoError(t, err)
-	require.Equal(t, 3_000, n)
+	require.Equal(t, 3_000, state.Readers)
 	for name, request := range requests {
 		many := least(request)
 		t.Logf("%s: %d us with 100 holders, %d us with 3,000", name, few[name], many)

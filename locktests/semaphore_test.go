@@ -13,7 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-const semaphoreKey = "lock:semaphore:{orders}"
+const semaphoreKey = "lock:{orders}:semaphore"
 
 // semaphore returns a semaphore with that many permits.
 func semaphore(t *testing.T, c *lock.Client, permits int) *lock.Semaphore {
@@ -24,24 +24,20 @@ func semaphore(t *testing.T, c *lock.Client, permits int) *lock.Semaphore {
 	return s
 }
 
-// counted is what all ways to look at a semaphore say.
+// counted is what a semaphore says of its permits.
 func counted(t *testing.T, s *lock.Semaphore) (size, taken, available int) {
 	t.Helper()
-	size, err := s.Permits(t.Context())
+	state, err := s.State(t.Context())
 	require.NoError(t, err)
-	taken, err = s.AcquiredPermits(t.Context())
-	require.NoError(t, err)
-	available, err = s.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	return size, taken, available
+	return state.Permits, state.Acquired, state.Permits - state.Acquired
 }
 
 // available waits until so many permits are.
 func available(t *testing.T, s *lock.Semaphore, want int) {
 	t.Helper()
 	redistest.Await(t, "permits", func() bool {
-		n, err := s.AvailablePermits(t.Context())
-		return err == nil && n == want
+		state, err := s.State(t.Context())
+		return err == nil && state.Permits-state.Acquired == want
 	})
 }
 
@@ -71,7 +67,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	c := open(t, server, lock.Config{})
 	s, unset, unnamed, wrong := semaphore(t, c, 3), c.Semaphore("unset"), c.Semaphore(""), c.Semaphore("text")
 	require.NoError(t, s.Acquire(ctx, 1, 0))
-	require.NoError(t, rdb.Set(ctx, "lock:semaphore:{text}", "my data", 0).Err())
+	require.NoError(t, rdb.Set(ctx, "lock:{text}:semaphore", "my data", 0).Err())
 	p, unsetPermit := c.PermitSemaphore("orders"), c.PermitSemaphore("unset")
 	forever := lock.Options{Wait: lock.Forever}
 	for _, tt := range []struct {
@@ -100,18 +96,18 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		{"unset: release is not held either", unset.Release(ctx, 1), "", lock.ErrNotHeld},
 		{"unset: add", unset.AddPermits(ctx, 1), "was not set", lock.ErrNotSet},
 		{"unset: drain", errOf(unset.Drain(ctx)), "was not set", lock.ErrNotSet},
-		{"unset: look", errOf(unset.AvailablePermits(ctx)), "was not set", lock.ErrNotSet},
+		{"unset: look", errOf(unset.State(ctx)), "was not set", lock.ErrNotSet},
 
 		{"no name: acquire", unnamed.Acquire(ctx, 1, 0), "give the lock a name", nil},
 		{"no name: release", unnamed.Release(ctx, 1), "give the lock a name", nil},
 		{"no name: size", errOf(unnamed.TrySetPermits(ctx, 1)), "give the lock a name", nil},
-		{"no name: look", errOf(unnamed.AvailablePermits(ctx)), "give the lock a name", nil},
+		{"no name: look", errOf(unnamed.State(ctx)), "give the lock a name", nil},
 
 		{"wrong type: acquire", wrong.Acquire(ctx, 1, lock.Forever), "use another name", nil},
 		{"wrong type: release", wrong.Release(ctx, 1), "use another name", nil},
 		{"wrong type: size", wrong.SetPermits(ctx, 1), "use another name", nil},
 		{"wrong type: drain", errOf(wrong.Drain(ctx)), "use another name", nil},
-		{"wrong type: look", errOf(wrong.AvailablePermits(ctx)), "use another name", nil},
+		{"wrong type: look", errOf(wrong.State(ctx)), "use another name", nil},
 		{"wrong type: delete", errOf(wrong.Delete(ctx)), "use another name", nil},
 	} {
 		require.ErrorContains(t, tt.err, tt.want, tt.name)
@@ -120,7 +116,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		}
 		require.NotErrorIs(t, tt.err, lock.ErrNotAcquired, tt.name)
 	}
-	require.Equal(t, "my data", rdb.Get(ctx, "lock:semaphore:{text}").Val())
+	require.Equal(t, "my data", rdb.Get(ctx, "lock:{text}:semaphore").Val())
 	require.Equal(t, []string{semaphoreKey}, keysLeft(t, rdb), "nothing was begun")
 	size, taken, _ := counted(t, s)
 	require.Equal(t, []int{3, 1}, []int{size, taken}, "nothing was changed")

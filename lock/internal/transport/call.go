@@ -28,8 +28,6 @@ type Reply struct {
 	Copies bool
 	// Sent says that the call may have reached the server. One that didn't left nothing there.
 	Sent bool
-	// Left says that the caller left before there was a reply.
-	Left bool
 }
 
 // A Call is a script with its keys and arguments, or a command for [Transport.Try].

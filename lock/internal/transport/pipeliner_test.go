@@ -131,7 +131,7 @@ func TestBatchLeavesOutCallersThatAreGone(t *testing.T) {
 		first := ask(ctx, l, "first")
 		second := ask(t.Context(), l, "second")
 		cancel()
-		require.Equal(t, Reply{Err: context.Canceled, Left: true}, <-first)
+		require.Equal(t, Reply{Err: context.Canceled}, <-first)
 		yields <- true
 		require.NoError(t, (<-second).Err)
 		require.Equal(t, [][]string{{"second"}}, p.all())
@@ -149,7 +149,7 @@ func TestCallerThatLeavesACallUnderWay(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
 		cancel()
-		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true, Left: true}, <-left)
+		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true}, <-left)
 		close(p.release)
 	})
 }

@@ -149,7 +149,7 @@ func (w *Transport) Final(err error) bool { return err != nil && w.retries <= 0 
 // once has a call sent once, together with those of others, and awaits the reply for so long.
 func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Reply {
 	if err := ctx.Err(); err != nil {
-		return Reply{Err: err, Left: true}
+		return Reply{Err: err}
 	}
 	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
 	if w.cluster == nil {
@@ -162,7 +162,7 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 		return c.answer()
 	}
 	sent := w.pipeliner.leave(c)
-	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent, Left: true}
+	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent}
 }
 
 // sendToCluster sends a call to the server that has its key.
