@@ -136,12 +136,15 @@ func (o *object) ask(ctx context.Context, opt Options, begin time.Time) (g *gran
 			g.withdrawLater(ctx, c.tasks.Go)
 		}
 	}()
-	err = g.askFirst(ctx)
+	if err = g.askFirst(ctx); g.answer.granted {
+		ended = true
+		return g, nil
+	}
 	ctx, cancel := bounded(ctx, begin, opt.Wait)
 	defer cancel()
 	// A caller whose first request got no answer may hold the lock: behind another one in the queue, which then
 	// asks for nothing, neither would notice until the lease is over. It asks the server by itself.
-	if err == nil && !g.answer.granted && g.waits && g.shares() && !g.copied {
+	if err == nil && g.waits && g.shares() && !g.copied {
 		if w := c.queues.join(g.queueKey()); w == nil {
 			asks = true
 		} else {

@@ -33,7 +33,7 @@ type Reply struct {
 // A Call is a script with its keys and arguments, or a command for [Transport.Try].
 type Call struct {
 	Script Script
-	Keys   []string // at least one
+	Keys   []string // at least one; the first is that of the lock
 	Args   []any
 	Acked  bool // replicas are to have the outcome, if the Transport awaits any
 	// Inline is how long the goroutine of the caller, which a context does not end while it sends, may wait for the answer, and
@@ -55,9 +55,6 @@ const FirstKey = 3
 func NewCommand(name, key string, args ...any) Call {
 	return Call{name: name, Keys: []string{key}, Args: args}
 }
-
-// key is the first one, that of the lock.
-func (s Call) key() string { return s.Keys[0] }
 
 // command is the call for go-redis: by digest, or in full. Its words are its own, since hooks may change them, and
 // the call may be sent again.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -52,7 +54,9 @@ type pipeliner struct {
 // queuedCall is a call that is to be sent.
 type queuedCall struct {
 	ctx      context.Context //nolint:containedctx // it is that of the call
-	call     Call
+	cmd      *redis.Cmd
+	key      string        // of the lock
+	acked    bool          // replicas are awaited that have the outcome
 	done     chan struct{} // closed when there is a reply
 	reply    Reply
 	panicked any // what a hook of the Redis client panicked with

@@ -138,7 +138,7 @@ func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), at)
 		defer cancel()
 	}
-	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply()}
+	c := w.queued(ctx, s)
 	w.pipeliner.sendBy(slot, []*queuedCall{c}) //nolint:contextcheck // what it sends for others has contexts of its own
 	return c.answer(), true
 }
@@ -151,7 +151,8 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 	if err := ctx.Err(); err != nil {
 		return Reply{Err: err}
 	}
-	c := &queuedCall{ctx: ctx, call: s, reply: unknownReply(), done: make(chan struct{})}
+	c := w.queued(ctx, s)
+	c.done = make(chan struct{})
 	if w.cluster == nil {
 		w.pipeliner.enqueue(c) //nolint:contextcheck // see tryNow
 	} else {
@@ -165,17 +166,22 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent}
 }
 
+// queued is a call that is to be sent.
+func (w *Transport) queued(ctx context.Context, s Call) *queuedCall {
+	return &queuedCall{ctx: ctx, cmd: s.command(ctx), key: s.Keys[0], acked: s.Acked && w.acks > 0, reply: unknownReply()}
+}
+
 // sendToCluster sends a call to the server that has its key.
 func (w *Transport) sendToCluster(c *queuedCall) {
 	defer func() { deliver([]*queuedCall{c}, recover()) }()
-	if !c.call.Acked || w.acks == 0 {
+	if !c.acked {
 		w.send(c.ctx, w.rdb.Pipeline(), []*queuedCall{c})
 		return
 	}
 	// WAIT has no key to be routed by.
-	node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
+	node, err := w.cluster.MasterForKey(c.ctx, c.key)
 	if err != nil {
-		c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
+		c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.key, err)}
 		return
 	}
 	if w.send(c.ctx, node.Pipeline(), []*queuedCall{c}); redis.HasErrorPrefix(c.reply.Err, "MOVED") {
@@ -187,12 +193,10 @@ func (w *Transport) sendToCluster(c *queuedCall) {
 // counts those that have all that was written before. A call that is alone goes by a pipeline too: go-redis has
 // connections of their own for these, which blocking commands of the program don't use up.
 func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queuedCall) {
-	cmds := make([]*redis.Cmd, len(calls))
 	acked := false
-	for i, c := range calls {
-		cmds[i] = c.call.command(ctx)
-		_ = p.Process(ctx, noRetryCmd{cmds[i]})
-		acked = acked || c.call.Acked && w.acks > 0
+	for _, c := range calls {
+		_ = p.Process(ctx, noRetryCmd{c.cmd})
+		acked = acked || c.acked
 	}
 	var wait *redis.Cmd
 	if acked {
@@ -200,16 +204,16 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		_ = p.Process(ctx, noRetryCmd{wait})
 	}
 	_, broken := p.Exec(ctx)
-	for i, c := range calls {
-		value, err := cmds[i].Result()
+	for _, c := range calls {
+		value, err := c.cmd.Result()
 		if err == nil && value == nil {
 			err = broken
 		}
 		c.reply = Reply{Value: value, Sent: true}
 		if err != nil { // the checks allocate
-			c.reply = Reply{Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+			c.reply = Reply{Err: explain(err, c.key), Copies: MayArrive(err), Sent: !IsUnsent(err)}
 		}
-		if acked && c.call.Acked {
+		if c.acked {
 			c.reply.Unacked = w.unacked(wait)
 		}
 	}
