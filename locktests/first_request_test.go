@@ -3,12 +3,17 @@ package locktests
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/lock/redistest"
@@ -110,4 +115,53 @@ func TestTwoCallersWhileAServerStandsStill(t *testing.T) {
 	resume()
 	both.Wait()
 	require.Less(t, time.Since(begin), lease/2, "they waited until the lease was over")
+}
+
+// seesPipelines is a hook that notes whether several first requests went in one pipeline.
+type seesPipelines struct{ seen atomic.Bool }
+
+func (h *seesPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *seesPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *seesPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		isOther := func(c redis.Cmder) bool { return c.Name() != "set" }
+		h.seen.CompareAndSwap(false, len(slices.DeleteFunc(slices.Clone(cmds), isOther)) > 1)
+		return next(ctx, cmds)
+	}
+}
+
+// Callers of many locks share pipelines for their first requests. Those that a server granted while it stood still are
+// granted once, and nothing stays behind of what was sent twice.
+func TestManyCallersWhileAServerStandsStill(t *testing.T) {
+	t.Parallel()
+	const callers, lease = 16, 20 * time.Second
+	s := redistest.Start(t)
+	rdb, hook := s.Client(t, nil), &seesPipelines{}
+	rdb.AddHook(hook)
+	c, err := lock.New(rdb, lock.Config{})
+	require.NoError(t, err)
+	all := func() {
+		var each errgroup.Group
+		for i := range callers {
+			each.Go(func() error {
+				h, err := c.Acquire(t.Context(), strconv.Itoa(i), lock.Options{Wait: 2 * lease, Lease: lease})
+				if err != nil {
+					return err
+				}
+				return h.Release(t.Context())
+			})
+		}
+		require.NoError(t, each.Wait())
+	}
+	redistest.Await(t, "first requests in one pipeline", func() bool {
+		all()
+		return hook.seen.Load()
+	})
+	resume := s.Pause(t)
+	begin := time.Now()
+	time.AfterFunc(60*time.Millisecond, resume) // longer than a caller waits for the answer to its first request
+	all()
+	require.Less(t, time.Since(begin), lease/2, "one waited until its own lease was over")
+	c.Close() // which awaits what is taken back
+	redistest.Await(t, "nothing to be left", func() bool { return len(keysLeft(t, s.Client(t, nil))) == 0 })
 }

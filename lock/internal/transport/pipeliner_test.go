@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -151,6 +152,37 @@ func TestCallerThatLeavesACallUnderWay(t *testing.T) {
 		cancel()
 		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true}, <-left)
 		close(p.release)
+	})
+}
+
+// A call that is tried in a pipeline is awaited no longer than it says, and then isn't sent any more if it wasn't. Nothing is
+// tried with a server that isn't known to answer soon.
+func TestTryInAPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 25 * time.Millisecond
+		p := &pipelines{release: make(chan struct{})}
+		l := testPipeliner(1, p.send)
+		w := Transport{pipeliner: l, deadlines: true}
+		try := func(key string) Reply {
+			begin, call := time.Now(), callOf(key)
+			call.Inline = patience
+			r, ok := w.Try(t.Context(), call)
+			require.True(t, ok)
+			require.Equal(t, patience, time.Since(begin))
+			return r
+		}
+		_, ok := w.Try(t.Context(), Call{Keys: []string{"before"}, Inline: patience})
+		require.False(t, ok, "nothing was answered yet")
+		l.took, l.lastBatch = 0, 2
+		require.Equal(t, Reply{Err: os.ErrDeadlineExceeded, Copies: true, Sent: true}, try("silent"))
+		require.Equal(t, Reply{Err: os.ErrDeadlineExceeded}, try("behind it"))
+		close(p.release)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"silent"}}, p.all())
+		l.took, l.lastBatch = 0, 2
+		r, ok := w.Try(t.Context(), Call{Keys: []string{"after"}, Inline: patience})
+		require.True(t, ok)
+		require.Equal(t, Reply{Value: "after"}, r)
 	})
 }
 
