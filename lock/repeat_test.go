@@ -95,7 +95,7 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest())
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := permits.request(permitsKind(1, false)).ask(ctx, Options{Lease: time.Second}, time.Now()) // which take gives more
+		_, err := permits.of(permitsKind(1, false)).ask(ctx, Options{Lease: time.Second}, time.Now()) // which take gives more
 		outcome <- err
 	}()
 	<-held
