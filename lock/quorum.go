@@ -14,8 +14,6 @@ import (
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
 
-var errClosedRequest = errors.New("not asked any more")
-
 // A node is one of the servers of a [Redlock].
 type node struct {
 	addr      string
@@ -29,7 +27,6 @@ type round struct {
 	redlock *Redlock
 	grant   *grant // what is the same everywhere
 	counted bool   // it is among the holds of its owner, whose mutex guards this
-	closed  atomic.Bool
 	seats   []seat
 }
 
@@ -49,13 +46,13 @@ const (
 	absent  seatState = iota // nothing is there, nor on its way
 	unknown                  // the answer was lost or strange, or a copy may be on its way
 	present
-	ended // a release was answered
+	ended // a release was answered, or had nothing to ask for; the server isn't asked any more
 )
 
 func newRound(r *Redlock, g *grant) *round {
 	q := &round{redlock: r, grant: g, seats: make([]seat, len(r.nodes))}
 	for i := range q.seats {
-		q.seats[i].turn = newTurn()
+		q.seats[i].turn = make(turn, 1)
 	}
 	return q
 }
@@ -125,8 +122,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		return false, err
 	}
 	defer s.turn.give()
-	if q.closed.Load() {
-		return false, errClosedRequest
+	if s.state == ended {
+		return false, errors.New("not asked any more")
 	}
 	g := *q.grant
 	g.lease = d
@@ -174,6 +171,7 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	}
 	defer s.turn.give()
 	if s.state == absent || s.state == ended {
+		s.state = ended
 		return s.released, nil
 	}
 	g := *q.grant
@@ -182,7 +180,7 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	r := q.redlock.send(ctx, i, g.kind.release(&g, withdraw))
 	s.tried = s.tried || r.Copies
 	if r.Err == nil {
-		s.released = q.redlock.client.isReleased(ctx, r.Value) || s.tried && held && !withdraw && !s.copied
+		s.released = q.redlock.client.noteDenied(ctx, r.Value) == int64(1) || s.tried && held && !withdraw && !s.copied
 		s.state = ended
 	}
 	return s.released, r.Err
@@ -191,7 +189,6 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 // undo ends the request, so that nothing is left of it. It awaits the servers that granted it, and returns how many of these
 // have confirmed that. The others are told in the background.
 func (q *round) undo(ctx context.Context, granted []bool) (confirmed int, err error) {
-	q.closed.Store(true)
 	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
 		if !granted[i] {
 			tell(false, nil)
@@ -203,7 +200,6 @@ func (q *round) undo(ctx context.Context, granted []bool) (confirmed int, err er
 
 // undoLater ends the request in the background.
 func (q *round) undoLater(ctx context.Context) {
-	q.closed.Store(true)
 	for i := range q.seats {
 		q.redlock.background(func() { q.releaseOn(ctx, i, false, func(bool, error) {}) })
 	}
@@ -220,7 +216,7 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 		q.undoLater(ctx)
 		return ErrNotHeld
 	case gaveUp != nil:
-		return t.withErrors(gaveUp)
+		return gaveUp
 	default:
 		return t.failure()
 	}
@@ -233,7 +229,6 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 // so: another owner may have been granted it, though a server still had the grant.
 func (q *round) release(ctx context.Context, expires time.Time) error {
 	held := time.Now().Before(expires)
-	q.closed.Store(true)
 	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { q.releaseOn(ctx, i, held, tell) })
 	switch {
@@ -345,11 +340,7 @@ func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
 
 // failure says why there is no majority either way.
 func (t *quorumCount) failure() error {
-	return t.withErrors(fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no))
-}
-
-// withErrors adds what is wrong with servers to an error.
-func (t *quorumCount) withErrors(err error) error {
+	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
 	for _, why := range t.errs {
 		err = fmt.Errorf("%w; %w", err, why)
 	}
