@@ -52,6 +52,7 @@ func permitsKind(n int, leased bool) *kind {
 		},
 		queued:     true,
 		hasNoLease: !leased,
+		invalid:    atLeastOne(n),
 	}
 }
 
@@ -94,13 +95,6 @@ func (c *Client) Semaphore(name string) *Semaphore {
 	return &Semaphore{c.objectIn("semaphore", name, &kind{})}
 }
 
-// of is the semaphore as the object of one request.
-func (s *Semaphore) of(k *kind) *object {
-	o := s.object
-	o.kind = k
-	return &o
-}
-
 // TrySetPermits says how many permits the semaphore has, 0 or more, unless that
 // was said already: then it changes nothing and returns false. Each user of the
 // semaphore may call it first.
@@ -128,7 +122,7 @@ func (s *Semaphore) resize(ctx context.Context, how string, n int) (int64, error
 	if n > maxPermits || n < -maxPermits || n < 0 && how != "add" {
 		return 0, fmt.Errorf("%d permits: give at least 0 and at most %d", n, maxPermits)
 	}
-	return s.change(ctx, "semaphore_size", how, n, maxPermits, countedMarkLife.Milliseconds(), s.keys.channel, rand.Text())
+	return s.change(ctx, "semaphore_size", s.keys.semaphore(rand.Text()), how, n, maxPermits, countedMarkLife.Milliseconds(), s.keys.channel, rand.Text())
 }
 
 // A SemaphoreState is how many permits a semaphore has, and how many of them are taken, as a server knows it. More may be
@@ -145,13 +139,8 @@ func (s *Semaphore) State(ctx context.Context) (SemaphoreState, error) {
 // [ErrNotSet], and a holder of permits [ErrNotHeld] when it releases them: also where the
 // semaphore was set again since, but for [Semaphore.Release], which knows of no holders.
 func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
-	deleted, err := s.change(ctx, "semaphore_delete", countedMarkLife.Milliseconds(), s.keys.channel)
+	deleted, err := s.change(ctx, "semaphore_delete", s.keys.semaphore(rand.Text()), countedMarkLife.Milliseconds(), s.keys.channel)
 	return deleted == 1, wrap(err, "delete semaphore %q", s.name)
-}
-
-// change sends a request of its own, which go-redis may repeat.
-func (s *Semaphore) change(ctx context.Context, script string, args ...any) (int64, error) {
-	return s.object.change(ctx, on(script, s.keys.semaphore(rand.Text()), args...))
 }
 
 // refusal finds the refusals of this package among a script's errors.
@@ -176,11 +165,8 @@ func refusal(err error) error {
 // The errors are those of [Mutex.Acquire], and at once [ErrTooMany] or
 // [ErrNotSet].
 func (s *Semaphore) Lease(ctx context.Context, n int, o Options) (*Hold, error) {
-	var h *Hold
-	err := atLeastOne(n)
-	if err == nil {
-		h, err = s.of(permitsKind(n, true)).acquireOr(ctx, o)
-	}
+	permits := s.client.objectIn("semaphore", s.name, permitsKind(n, true))
+	h, err := permits.acquireOr(ctx, o)
 	return h, wrap(err, "lease %d permits of semaphore %q", n, s.name)
 }
 
@@ -190,26 +176,25 @@ func (s *Semaphore) Lease(ctx context.Context, n int, o Options) (*Hold, error) 
 // can be undone of that is undone in the background. A server that fails is asked again, as
 // [Options.Wait] says.
 func (s *Semaphore) Acquire(ctx context.Context, n int, wait time.Duration) error {
-	err := atLeastOne(n)
-	if err == nil {
-		_, err = s.take(ctx, n, wait)
-	}
+	_, err := s.take(ctx, permitsKind(n, false), wait)
 	return wrap(err, "acquire %d permits of semaphore %q", n, s.name)
 }
 
 // Drain takes all permits that are there for good, and returns how many that was: 0 also
 // if others wait for more.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
-	n, err := s.take(ctx, 0, 0)
+	all := permitsKind(0, false)
+	all.invalid = nil
+	n, err := s.take(ctx, all, 0)
 	if err != nil && !errors.Is(err, ErrNotAcquired) {
 		return 0, fmt.Errorf("drain semaphore %q: %w", s.name, err)
 	}
 	return n, nil
 }
 
-// take is Acquire, and Drain if n is 0.
-func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, error) {
-	o := s.of(permitsKind(n, false))
+// take takes permits for good.
+func (s *Semaphore) take(ctx context.Context, k *kind, wait time.Duration) (int, error) {
+	o := s.client.objectIn("semaphore", s.name, k)
 	opt := Options{Lease: countedMarkLife / 2, Wait: wait}
 	if err := o.check(opt); err != nil {
 		return 0, err
@@ -225,7 +210,7 @@ func (s *Semaphore) take(ctx context.Context, n int, wait time.Duration) (int, e
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	given, err := int64(0), atLeastOne(n)
 	if err == nil {
-		given, err = s.change(ctx, "semaphore_give", n, countedMarkLife.Milliseconds(), s.keys.channel)
+		given, err = s.change(ctx, "semaphore_give", s.keys.semaphore(rand.Text()), n, countedMarkLife.Milliseconds(), s.keys.channel)
 		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
 			err = errors.Join(ErrNotHeld, err)
 		}

@@ -21,8 +21,8 @@ type pipelines struct {
 func (p *pipelines) send(_ context.Context, calls []*queuedCall) {
 	var keys []string
 	for _, c := range calls {
-		keys = append(keys, c.call.key())
-		c.reply = Reply{Value: c.call.key()}
+		keys = append(keys, c.call.Keys[0])
+		c.reply = Reply{Value: c.call.Keys[0]}
 	}
 	p.mu.Lock()
 	p.sent = append(p.sent, keys)
@@ -189,7 +189,7 @@ func TestSilentPipelineHoldsUpTheOthersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan struct{})
 		l := testPipeliner(slots, func(_ context.Context, calls []*queuedCall) {
-			if calls[0].call.key() == "silent" {
+			if calls[0].call.Keys[0] == "silent" {
 				<-answered
 			}
 			for _, c := range calls {

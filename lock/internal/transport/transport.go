@@ -161,9 +161,9 @@ func (w *Transport) sendToCluster(c *queuedCall) {
 		return
 	}
 	// WAIT has no key to be routed by.
-	node, err := w.cluster.MasterForKey(c.ctx, c.call.key())
+	node, err := w.cluster.MasterForKey(c.ctx, c.call.Keys[0])
 	if err != nil {
-		c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.key(), err)}
+		c.reply = Reply{Err: fmt.Errorf("find the master of %s: %w", c.call.Keys[0], err)}
 		return
 	}
 	if w.send(c.ctx, node.Pipeline(), []*queuedCall{c}); redis.HasErrorPrefix(c.reply.Err, "MOVED") {
@@ -195,7 +195,7 @@ func (w *Transport) send(ctx context.Context, p redis.Pipeliner, calls []*queued
 		}
 		c.reply = Reply{Value: value, Sent: true}
 		if err != nil { // the checks allocate
-			c.reply = Reply{Err: explain(err, c.call.key()), Copies: MayArrive(err), Sent: !IsUnsent(err)}
+			c.reply = Reply{Err: explain(err, c.call.Keys[0]), Copies: MayArrive(err), Sent: !IsUnsent(err)}
 		}
 		if acked && c.call.Acked {
 			c.reply.Unacked = w.unacked(wait)
