@@ -131,7 +131,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	if s.state == present {
 		call = g.kind.extend(&g, d)
 	}
-	r := q.redlock.send(ctx, i, call)
+	call.Inline = q.redlock.config.NodeTimeout // each server is asked by a goroutine of its own, which may wait
+	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.copied = s.copied || r.Copies
 	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
@@ -177,7 +178,9 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	g := *q.grant
 	g.copied = s.copied
 	withdraw := s.state == unknown
-	r := q.redlock.send(ctx, i, g.kind.release(&g, withdraw))
+	call := g.kind.release(&g, withdraw)
+	call.Inline = q.redlock.config.NodeTimeout
+	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.tried = s.tried || r.Copies
 	if r.Err == nil {
 		s.released = q.redlock.client.noteDenied(ctx, r.Value) == int64(1) || s.tried && held && !withdraw && !s.copied
@@ -242,12 +245,6 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	default:
 		return t.failure()
 	}
-}
-
-// send sends a call to one server. The servers are asked by goroutines of their own, which a call may use.
-func (r *Redlock) send(ctx context.Context, i int, s transport.Call) transport.Reply {
-	s.Inline = r.config.NodeTimeout
-	return r.nodes[i].transport.Run(ctx, s)
 }
 
 // askAll asks every server at once, with a context that ends after the limit or when
