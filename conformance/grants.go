@@ -13,6 +13,7 @@ import (
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -195,7 +196,7 @@ func leases() []Check {
 		{"a grant whose first reply is lost is believed for no longer than the servers keep it", nil, overLinks, "", func(p *play) {
 			p.warm()
 			mend := p.hold(p.own)
-			var h *lock.Hold
+			var h *undertest.Hold
 			wait := p.begin(func() (err error) {
 				h, err = p.ask(p.ctx, "a.1", p.name, mutex, p.lease)
 				return err
@@ -251,7 +252,7 @@ func (p *play) race(name string, n int, way func(i int) driver.Way) (granted map
 }
 
 // believed fails where the next client is granted a lock before the end of a grant.
-func (p *play) believed(h *lock.Hold, name, which string) {
+func (p *play) believed(h *undertest.Hold, name, which string) {
 	p.next("b.1", name, mutex)
 	if left := time.Until(h.Lease().Expires); left > 0 {
 		p.fail("a client of another process was granted the lock %v before the end of the grant%s: count the lease from before the first request", left.Round(time.Millisecond), which)

@@ -67,7 +67,7 @@ func holds() []Check {
 			p.release(next)
 		}},
 		{"a late release leaves the next holder alone", nil, 0, ownerInOneStep, func(p *play) {
-			p.outlived(func(late, _ *lock.Hold, name, next string) {
+			p.outlived(func(late, _ *undertest.Hold, name, next string) {
 				p.releaseAgain(late, "a.3", name, "late", next) // also after it was told that the hold is lost
 			})
 		}},
@@ -112,7 +112,7 @@ func holds() []Check {
 		}},
 		{"waiters are granted the lock in the order of their requests", func(p promises.Promises) bool { return p.Fair }, overLinks, "grant in the order of the queue; or do not promise fair", servesInOrder},
 		{"a late extension is refused, and leaves the next holder alone", extend, 0, "compare the owner and prolong in one step on the server, and answer fail where the key is gone", func(p *play) {
-			p.outlived(func(late, hold *lock.Hold, _, next string) {
+			p.outlived(func(late, hold *undertest.Hold, _, next string) {
 				if err := late.Extend(p.ctx, long); err == nil || errors.Is(err, lock.ErrLost) { // or confirmed, and the hold ended meanwhile
 					p.fail("the late extension was answered with ok, while %s held the lock", next)
 				}
@@ -128,7 +128,7 @@ func holds() []Check {
 				end := asked.Add(2 * p.lease)
 				extend := func() error { return held.Extend(p.ctx, 2*p.lease) }
 				// A hold that is over by then forgets what the answer told of its end.
-				undertest.Guard(held.Hold, func(k lock.Keeper) lock.Keeper {
+				undertest.Guard(held.Hold.Hold, func(k lock.Keeper) lock.Keeper {
 					extend = func() error {
 						told, err := k.Extend(p.ctx, held.Lease(), 2*p.lease)
 						if !told.IsZero() && told.Before(end) { // some extend by the first lease, whatever they are asked for
@@ -170,7 +170,7 @@ func holds() []Check {
 }
 
 // releaseAgain releases what another client holds by now, which must free nothing.
-func (p *play) releaseAgain(h *lock.Hold, client, name, which, holder string) {
+func (p *play) releaseAgain(h *undertest.Hold, client, name, which, holder string) {
 	err := h.Release(p.ctx)
 	if (err == nil || errors.Is(err, undertest.ErrConfirmedAgain)) && p.promises().ReleaseTells {
 		p.fail("the %s release was answered with ok, while %s held the lock", which, holder)
@@ -182,7 +182,7 @@ func (p *play) releaseAgain(h *lock.Hold, client, name, which, holder string) {
 // process and once in the same one, whose clients may take each other for the holder, and once
 // with a later request of the client itself, which a re-entrant lock may take for the same. It tells
 // what to do then the late hold, that of the next holder, the name of the lock, and who that is.
-func (p *play) outlived(then func(late, hold *lock.Hold, name, next string)) {
+func (p *play) outlived(then func(late, hold *undertest.Hold, name, next string)) {
 	cases := []struct{ name, next, client string }{
 		{p.name + "-other", "a client of another process", "b.1"},
 		{p.name + "-same", "another client of the same process", "a.2"},
@@ -191,7 +191,7 @@ func (p *play) outlived(then func(late, hold *lock.Hold, name, next string)) {
 	if p.promises().Reentrant {
 		cases = cases[:2]
 	}
-	var late []*lock.Hold
+	var late []*undertest.Hold
 	for _, c := range cases {
 		late = append(late, p.grant("a.1", c.name, mutex, p.lease, free))
 	}
@@ -254,7 +254,7 @@ func (p *play) inFifths(then func(p *play, held slowHold)) {
 // A slowHold is held over links that delay each request of the first driver by so much that one of
 // them arrives after the lock is free, and those before it do not, unless the driver is slow.
 type slowHold struct {
-	*lock.Hold
+	*undertest.Hold
 
 	sent time.Time     // when it was asked for
 	end  time.Duration // after which the lock is free

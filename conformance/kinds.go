@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/driver"
 	"github.com/lockchaos/lockchaos/history"
-	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 	"github.com/lockchaos/lockchaos/promises"
 )
 
@@ -71,7 +71,7 @@ func kinds() []Check {
 		}},
 		{"as many permits are granted as there are", permitted, 0, "count the permits that are held and grant one in one step on the server; a permit that is given back is one that is held", func(p *play) {
 			held := func(n int) string { return fmt.Sprintf("%d of %d permits are held", n, permitsThere) }
-			var holds []*lock.Hold
+			var holds []*undertest.Hold
 			for i := range permitsThere {
 				holds = append(holds, p.grant(fmt.Sprintf("%c.%d", "ab"[i%2], i), p.name, permits(1), long, held(i)))
 			}

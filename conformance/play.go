@@ -16,6 +16,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 	"github.com/lockchaos/lockchaos/promises"
 	"github.com/lockchaos/lockchaos/topologies"
 )
@@ -86,11 +87,15 @@ func (p *play) hopeless(format string, args ...any) {
 }
 
 // ask has a client ask for a lock in a way.
-func (p *play) ask(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*lock.Hold, error) {
+func (p *play) ask(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*undertest.Hold, error) {
 	if !strings.Contains(client, "#") {
 		client += "#1"
 	}
-	return p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
+	h, err := p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
+	if err != nil {
+		return nil, err
+	}
+	return undertest.Of(h), nil
 }
 
 // outcome has a client ask, and forgets what it is granted.
@@ -129,7 +134,7 @@ func (p *play) answered(s subject, request func(context.Context) error) error {
 const free = "the lock is free"
 
 // grant has a client be granted a lock in a way, since nothing is in its way.
-func (p *play) grant(client, name string, w driver.Way, lease time.Duration, because string) (h *lock.Hold) {
+func (p *play) grant(client, name string, w driver.Way, lease time.Duration, because string) (h *undertest.Hold) {
 	err := p.answered(p.of(client), func(ctx context.Context) (err error) {
 		h, err = p.ask(ctx, client, name, w, lease)
 		return err
@@ -161,7 +166,7 @@ func who(w driver.Way) string {
 }
 
 // release has a hold be released where no fault meets that.
-func (p *play) release(h *lock.Hold) {
+func (p *play) release(h *undertest.Hold) {
 	p.must(p.answered(p.of(strings.TrimPrefix(h.Lease().Owner, "zone-")), h.Release))
 }
 
@@ -190,13 +195,13 @@ func (p *play) within(limit time.Duration, why error, do func(context.Context) e
 }
 
 // next awaits that the next client is granted the lock in a way, and nextWithin so for a while.
-func (p *play) next(client, name string, w driver.Way) *lock.Hold {
+func (p *play) next(client, name string, w driver.Way) *undertest.Hold {
 	h, err := p.nextWithin(p.patience(), client, name, w)
 	p.must(err)
 	return h
 }
 
-func (p *play) nextWithin(limit time.Duration, client, name string, w driver.Way) (h *lock.Hold, err error) {
+func (p *play) nextWithin(limit time.Duration, client, name string, w driver.Way) (h *undertest.Hold, err error) {
 	err = p.within(limit, ErrNotFree, func(ctx context.Context) error {
 		h, err = p.ask(ctx, client, name, w, long)
 		return err
@@ -223,7 +228,7 @@ func (p *play) warmUp(ctx context.Context) error {
 }
 
 // inTime stops the play at an error of what was asked of a hold, which says nothing once its lease is over.
-func (p *play) inTime(h *lock.Hold, err error) {
+func (p *play) inTime(h *undertest.Hold, err error) {
 	if err != nil && spent(h) {
 		p.doubt("the answer was too slow for the lease: %w", err)
 	}
@@ -231,12 +236,12 @@ func (p *play) inTime(h *lock.Hold, err error) {
 }
 
 // spent reports whether the lease of a hold is over, and lost whether its client was told that it lost it.
-func spent(h *lock.Hold) bool {
+func spent(h *undertest.Hold) bool {
 	expires := h.Lease().Expires
 	return !expires.IsZero() && time.Now().After(expires)
 }
 
-func lost(h *lock.Hold) bool {
+func lost(h *undertest.Hold) bool {
 	select {
 	case <-h.Lost():
 		return true

@@ -11,6 +11,7 @@ import (
 	"github.com/lockchaos/lockchaos/internal/say"
 	"github.com/lockchaos/lockchaos/internal/traffic"
 	"github.com/lockchaos/lockchaos/lock"
+	"github.com/lockchaos/lockchaos/lock/undertest"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -196,7 +197,7 @@ func survivesForgetting(p *play) {
 }
 
 // answer asks for the lock until the answer is certain, and fails where it is not for long.
-func (p *play) answer(client string) (h *lock.Hold, err error) {
+func (p *play) answer(client string) (h *undertest.Hold, err error) {
 	_ = p.within(p.patience(), nil, func(ctx context.Context) error {
 		if h, err = p.ask(ctx, client, p.name, mutex, long); errors.Is(err, lock.ErrNotAcquired) {
 			return nil

@@ -33,21 +33,22 @@ type grant struct {
 	id        string // the request in leases; that of the identity may be another caller's
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool    // kept alive by the watchdog until its end
-	waits     bool    // if it is refused at first
-	place     int64   // in a queue, as the server said
-	displaced bool    // it was lost once, and given back
-	refused   refused // when the server last did
-	waited    bool    // it was not granted at once
-	answer    answer  // that granted it
-	ticket    string  // that it may have drawn
-	left      bool    // something of it may be on the server, though it isn't granted,
-	taken     bool    // since it was granted, and doesn't count
-	late      bool    // copies of its first request may come, which know no mark
-	tried     bool    // to release it while it was held, and the answer is lost
-	changed   bool    // the server was asked to release or to extend it
-	round     *round  // of a Redlock, the last one,
-	doubt     error   // and why one before may have left something
+	watched   bool      // kept alive by the watchdog until its end
+	waits     bool      // if it is refused at first
+	place     int64     // in a queue, as the server said
+	displaced bool      // it was lost once, and given back
+	asked     time.Time // before the request that was refused last
+	number    int64     // under which the ticket was in the queue then; 0: none was
+	waited    bool      // it was not granted at once
+	answer    answer    // that granted it
+	ticket    string    // that it may have drawn
+	left      bool      // something of it may be on the server, though it isn't granted,
+	taken     bool      // since it was granted, and doesn't count
+	late      bool      // copies of its first request may come, which know no mark
+	tried     bool      // to release it while it was held, and the answer is lost
+	changed   bool      // the server was asked to release or to extend it
+	round     *round    // of a Redlock, the last one,
+	doubt     error     // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -69,12 +70,6 @@ type answer struct {
 	token   int64
 	expires time.Time
 	ttl     time.Duration // of a refusal: until the lock runs out
-}
-
-// refused is a refusal: what a waiter knows for sure about its place in the queue.
-type refused struct {
-	sent   time.Time // before the request that was refused
-	ticket int64     // the number under which the ticket was in the queue then; 0: none was
 }
 
 // acquire asks for a grant and waits for it as the options say.
@@ -274,7 +269,7 @@ func (g *grant) try(ctx context.Context) (answer, error) {
 	case numbers[0] == 0:
 		c.isContended(g.name).Store(true)
 		g.left = g.left || g.waits && g.kind.queued || g.ticket != ""
-		g.place, g.refused = numbers[2], refused{sent, numbers[3]}
+		g.place, g.asked, g.number = numbers[2], sent, numbers[3]
 		return answer{ttl: time.Duration(numbers[1]) * time.Millisecond}, nil
 	}
 	a := answer{granted: true, holds: int(numbers[1]), token: numbers[2], expires: c.expires(sent, g.lease)}
@@ -309,13 +304,10 @@ func (g *grant) undo(ctx context.Context, refused error) error {
 // withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries
 // for a bounded time.
 func (g *grant) withdraw(ctx context.Context) error {
-	if g.round != nil { // which has taken it back
-		return nil
-	}
 	released := false
 	err := g.client.retryForAWhile(ctx, func(ctx context.Context) error {
 		r := g.client.transport.Run(ctx, g.kind.release(g, true))
-		released = g.client.isReleased(ctx, r.Value)
+		released = g.client.noteDenied(ctx, r.Value) == int64(1)
 		return r.Err
 	})
 	if err == nil && g.taken && !released && g.kind.hasNoLease {
@@ -463,7 +455,7 @@ func (g *grant) release(ctx context.Context, expires time.Time) error {
 		case transport.IsBusy(r.Err) && time.Since(begin) < withdrawLimit && transport.Sleep(ctx, pauseAfter(tries), c.closing) == nil:
 		case r.Err != nil:
 			return r.Err
-		case c.isReleased(ctx, r.Value):
+		case c.noteDenied(ctx, r.Value) == int64(1):
 			if !held && g.copied {
 				// The lease was over, and a copy of the request that came after that may have taken the lock
 				// for a client that no longer wants it: this release shows nothing of the hold.

@@ -56,11 +56,6 @@ func (c *Client) checkMessages(ctx context.Context) error {
 	return nil
 }
 
-// isReleased reads the reply to a release: 1 if the grant was released.
-func (c *Client) isReleased(ctx context.Context, reply any) bool {
-	return c.noteDenied(ctx, reply) == int64(1)
-}
-
 // noteDenied returns the first value of a reply. The last one may say why the user may not publish: waiters then ask more often.
 func (c *Client) noteDenied(ctx context.Context, reply any) any {
 	values, _ := reply.([]any)

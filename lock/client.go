@@ -166,17 +166,16 @@ func New(rdb redis.UniversalClient, c Config) (*Client, error) {
 	if err := errors.Join(c.Validate(), suits(rdb, c.withDefaults())); err != nil {
 		return nil, fmt.Errorf("configure lock client: %w", err)
 	}
-	client := newClient(rdb, c.withDefaults())
-	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
-		client.node = one.Options().Addr
-	}
-	return client, nil
+	return newClient(rdb, c.withDefaults()), nil
 }
 
 func newClient(rdb redis.UniversalClient, c Config) *Client {
 	client := &Client{
-		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: newTaskGroup(),
+		rdb: rdb, config: c, inbox: c.Prefix + ":inbox:" + rand.Text(), seed: maphash.MakeSeed(), taskGroup: &taskGroup{closing: make(chan struct{})},
 		queues: &localQueues{of: map[queueKey]*localQueue{}},
+	}
+	if one, ok := rdb.(*redis.Client); ok && one.Options().Addr != failoverAddr {
+		client.node = one.Options().Addr
 	}
 	client.wakeups = wakeup.New(rdb, client.inbox, client.background, client.closing)
 	client.transport = transport.New(rdb, c.ReplicaAcks, c.AckTimeout, client.background)

@@ -36,7 +36,7 @@ func TestHoldsEndInTime(t *testing.T) {
 	some := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
 	lease := func() time.Duration { return time.Second + time.Duration(some.Int64N(int64(time.Minute))) }
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{taskGroup: newTaskGroup()}
+		c := &Client{taskGroup: &taskGroup{closing: make(chan struct{})}}
 		began := time.Now()
 		holds, ends, lost := make([]*Hold, n), make([]time.Duration, n), make([]time.Duration, n)
 		for i := range holds {
@@ -81,7 +81,7 @@ func TestRenewalsEndWithTheRelease(t *testing.T) {
 		for _, at := range []time.Duration{5 * time.Second, 10 * time.Second, 10*time.Second + time.Millisecond, 25 * time.Second} {
 			seen := &counting{}
 			h := newHold(Lease{Name: "orders", Expires: time.Now().Add(30 * time.Second)}, seen)
-			h.client = &Client{taskGroup: newTaskGroup()}
+			h.client = &Client{taskGroup: &taskGroup{closing: make(chan struct{})}}
 			h.watch = newWatch(30*time.Second, 10*time.Second, 10*time.Second)
 			h.start()
 			time.Sleep(at)

@@ -274,7 +274,7 @@ func TestHoldThatIsLostDuringAnExtension(t *testing.T) {
 	h, err := c.Acquire(t.Context(), "orders", Options{Lease: 300 * time.Millisecond})
 	require.NoError(t, err)
 	grantOf(t, h).copied = true
-	held, deliver := link.HoldReplies(scripts()["extend"].Digest())
+	held, deliver := link.HoldReplies(scripts()["extend"].Digest)
 	defer deliver()
 	extended := make(chan error, 1)
 	go func() { extended <- h.Extend(t.Context(), time.Minute) }()

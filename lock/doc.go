@@ -27,10 +27,9 @@
 //   - [MultiLock]: all of several locks, on one server or on several.
 //   - [Redlock]: one owner at a time on several servers that know nothing of
 //     each other. Survives the loss of a minority of them.
-//   - [PermitSemaphore]: at most n at a time; permits end with their lease, or are
-//     kept by a watchdog.
-//   - [Semaphore]: at most n at a time, where every taker surely gives back; a
-//     process that died keeps its permits.
+//   - [Semaphore]: at most n at a time. Permits that are leased end with their lease, or are
+//     kept by a watchdog. Those that are taken for good a process that died keeps: for where every
+//     taker surely gives back.
 //   - [CountDownLatch]: going on once n things have happened. It has no owner and
 //     no lease.
 //
@@ -41,7 +40,7 @@
 // long as both look at [Lease.Expires]: whatever happens to the network or to
 // either of the two, and however late a reply arrives or a request is repeated.
 // The same is true of two owners of a [RWMutex] one of whom writes, and of more
-// holds of a [PermitSemaphore] than it has permits. A holder that pauses for
+// holds of a [Semaphore] than it has permits. A holder that pauses for
 // longer than its lease, or doesn't look, may still work when the next one has
 // begun; a lock without a fencing token can't prevent that. A lost reply, a lost
 // connection and a cancelled call leave at most a grant that ends with its

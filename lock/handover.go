@@ -69,7 +69,7 @@ func (g *grant) tokenLife() int64 {
 // lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
 	fields := strings.Fields(message)
-	if g.refused.ticket == 0 || len(fields) < 4 || fields[0] != strconv.FormatInt(g.refused.ticket, 10) {
+	if g.number == 0 || len(fields) < 4 || fields[0] != strconv.FormatInt(g.number, 10) {
 		return answer{}, false
 	}
 	ms, err := strconv.ParseInt(fields[1], 10, 64)
@@ -78,6 +78,6 @@ func (g *grant) handed(message string) (answer, bool) {
 		return answer{}, false
 	}
 	lease := time.Duration(ms) * time.Millisecond
-	a := answer{granted: true, handed: true, holds: 1, token: token, expires: g.client.expires(g.refused.sent, lease)}
+	a := answer{granted: true, handed: true, holds: 1, token: token, expires: g.client.expires(g.asked, lease)}
 	return a, g.client.config.ReplicaAcks == 0 && time.Until(a.expires) >= g.least()
 }

@@ -37,12 +37,12 @@ func TestWhenALockWasHandedOver(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := c.Mutex("orders").grant(Options{Wait: Forever})
-			g.refused = refused{sent: time.Now().Add(-tt.ago), ticket: 1000}
+			g.asked, g.number = time.Now().Add(-tt.ago), 1000
 			a, ok := g.handed(tt.message)
 			require.Equal(t, tt.ok, ok)
 			if ok {
 				require.Equal(t, int64(7), a.token)
-				require.Equal(t, c.expires(g.refused.sent, handedLease), a.expires)
+				require.Equal(t, c.expires(g.asked, handedLease), a.expires)
 			}
 		})
 	}

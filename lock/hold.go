@@ -24,13 +24,6 @@ type Keeper interface {
 	Release(ctx context.Context, l Lease) error
 }
 
-// A lateKeeper is that of a lock under test: see package undertest. A [Hold] that is over refuses an
-// extension or a release by itself, and so hides what the service would do.
-type lateKeeper interface {
-	ExtendLate(ctx context.Context, l Lease, d time.Duration) error
-	ReleaseLate(ctx context.Context, l Lease) error
-}
-
 // A Hold is the handle on a grant. Its owner holds the lock until it is
 // released or lost; see [Hold.Lost]. It is safe for concurrent use.
 type Hold struct {
@@ -49,8 +42,7 @@ type Hold struct {
 	isLost   bool
 	ending   bool  // a release was asked for
 	over     error // once the service said that the grant is over: what a release returns from then on
-	answered bool  // it said so in answer to a release,
-	untold   bool  // in the background, which ended the grant, and its owner wasn't told yet
+	untold   bool  // it said so to a release in the background, and the owner wasn't told yet
 	contexts map[context.Context]context.CancelCauseFunc
 }
 
@@ -62,21 +54,19 @@ func NewHold(l Lease, k Keeper) *Hold {
 }
 
 func newHold(l Lease, k Keeper) *Hold {
-	return &Hold{keeper: k, lease: l, turn: newTurn(), lost: make(chan struct{})}
+	return &Hold{keeper: k, lease: l, turn: make(turn, 1), lost: make(chan struct{})}
 }
 
-var _ = probe.SetReplace(func(hold any, wrap func(keeper any) any) {
+var _ = probe.SetReplace(func(ctx context.Context, hold any, wrap func(keeper any, over error) any) {
 	h, ok := hold.(*Hold)
-	if !ok || h.turn.take(context.Background()) != nil {
+	if !ok || h.turn.take(ctx) != nil {
 		return
 	}
 	defer h.turn.give()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch h.keeper.(type) {
-	case *grant, *bundle:
-	default:
-		h.keeper, _ = wrap(h.keeper).(Keeper)
+	if h.client == nil && h.ends == nil { // else it is one of this package's locks
+		h.keeper, _ = wrap(h.keeper, h.over).(Keeper)
 	}
 })
 
@@ -168,9 +158,6 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	l, over := h.lease, h.isOver()
 	h.mu.Unlock()
 	if over {
-		if k, ok := h.keeper.(lateKeeper); ok {
-			return k.ExtendLate(ctx, l, d)
-		}
 		return ErrNotHeld
 	}
 	sent := time.Now()
@@ -225,7 +212,11 @@ func (h *Hold) Release(ctx context.Context) error {
 			defer cancel()
 		}
 	}
-	h.beginEnd()
+	h.mu.Lock()
+	h.ending = true
+	h.stop()
+	h.endContexts(nil)
+	h.mu.Unlock()
 	err := h.release(ctx, false)
 	if err == nil {
 		return nil
@@ -239,15 +230,6 @@ func (h *Hold) Release(ctx context.Context) error {
 	return fmt.Errorf("release lock %q: %w", h.lease.Name, err)
 }
 
-// beginEnd ends the watchdog, the clock, and the contexts of the hold.
-func (h *Hold) beginEnd() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ending = true
-	h.stop()
-	h.endContexts(nil)
-}
-
 // release asks the service to end the grant, unless that is over already.
 // later says that it runs in the background: the next call of its owner is told of a success.
 func (h *Hold) release(ctx context.Context, later bool) error {
@@ -256,31 +238,25 @@ func (h *Hold) release(ctx context.Context, later bool) error {
 	}
 	defer h.turn.give()
 	h.mu.Lock()
-	l, over, answered, untold := h.lease, h.over, h.answered, h.untold
+	l, over, untold := h.lease, h.over, h.untold
 	h.untold = untold && later
 	h.mu.Unlock()
-	k, late := h.keeper.(lateKeeper)
-	var err error
 	switch {
 	case untold:
 		return nil
-	case over == nil:
-		err = h.keeper.Release(ctx, l)
-	case !late:
+	case over != nil:
 		return over
-	default:
-		if err = k.ReleaseLate(ctx, l); err == nil && answered {
-			err = fmt.Errorf("%w: %w", ErrNotHeld, probe.ErrConfirmedAgain)
-		}
 	}
+	err := h.keeper.Release(ctx, l)
 	if err == nil || errors.Is(err, ErrNotHeld) { // in one step, and before the next caller's turn
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.answered, h.untold = true, later && err == nil
-		if h.over == nil && err == nil {
-			h.over = ErrReleased
-		} else if h.over == nil {
+		h.untold = later && err == nil
+		switch {
+		case err != nil:
 			h.over = ErrNotHeld
+		case h.over == nil:
+			h.over = ErrReleased
 		}
 	}
 	return err

@@ -112,8 +112,9 @@ func (o *object) run(ctx context.Context, s transport.Call, n int) (values []any
 	return several, nil
 }
 
-// change sends a call that changes something and is no request for a grant.
-func (o *object) change(ctx context.Context, s transport.Call) (int64, error) {
+// change has a script change something, which is no request for a grant. One of the keys is a mark for copies of this call.
+func (o *object) change(ctx context.Context, script string, keys []string, args ...any) (int64, error) {
+	s := on(script, keys, args...)
 	s.Acked = true
 	v, err := o.run(ctx, s, 1)
 	return number(v[0]), err

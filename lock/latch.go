@@ -37,7 +37,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	if n < 1 || n > maxPermits {
 		err = fmt.Errorf("give at least 1 and at most %d", maxPermits)
 	} else {
-		set, err = l.send(ctx, "latch_set", n, rand.Text(), countedMarkLife.Milliseconds())
+		set, err = l.change(ctx, "latch_set", l.keys.side(rand.Text()), n, rand.Text(), countedMarkLife.Milliseconds())
 	}
 	return set == 1, wrap(err, "set latch %q to %d", l.name, n)
 }
@@ -46,7 +46,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // nothing. A lost reply doesn't make it count twice; after an error other than
 // [ErrNotSet] it may have counted.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
-	left, err := l.send(ctx, "latch_down", countedMarkLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
+	left, err := l.change(ctx, "latch_down", l.keys.side(rand.Text()), countedMarkLife.Milliseconds(), latchLife.Milliseconds(), l.keys.channel)
 	return int(left), wrap(err, "count down latch %q", l.name)
 }
 
@@ -91,13 +91,8 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 
 // Delete removes the latch, and reports whether there was one.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	deleted, err := l.send(ctx, "latch_delete", countedMarkLife.Milliseconds(), l.keys.channel)
+	deleted, err := l.change(ctx, "latch_delete", l.keys.side(rand.Text()), countedMarkLife.Milliseconds(), l.keys.channel)
 	return deleted == 1, wrap(err, "delete latch %q", l.name)
-}
-
-// send sends a request of its own, which go-redis may repeat.
-func (l *CountDownLatch) send(ctx context.Context, script string, args ...any) (int64, error) {
-	return l.change(ctx, on(script, []string{l.keys.lock, l.keys.mark(rand.Text())}, args...))
 }
 
 // look returns what is left, and in which round.
@@ -105,9 +100,6 @@ func (l *CountDownLatch) look(ctx context.Context, abort <-chan struct{}) (left 
 	s := on("latch_count", []string{l.keys.lock})
 	s.Abort = abort
 	v, err := l.run(ctx, s, 2)
-	if err != nil {
-		return 0, "", err
-	}
 	round, _ = v[1].(string)
-	return int(number(v[0])), round, nil
+	return int(number(v[0])), round, err
 }

@@ -176,7 +176,7 @@ func TestReleaseThatWasTriedBeforePassesNothingOn(t *testing.T) {
 	c, link, _ := linked(t)
 	o := Options{Lease: time.Minute, Wait: time.Minute}
 	h := contended(t, c, o)
-	held, deliver := link.HoldReply(kinds.mutex.release(grantOf(t, h), false).Script.Digest())
+	held, deliver := link.HoldReply(kinds.mutex.release(grantOf(t, h), false).Script.Digest)
 	gone, cancel := context.WithCancel(t.Context())
 	released := make(chan error, 1)
 	go func() { released <- h.Release(gone) }()

@@ -34,9 +34,9 @@ func (c *Client) Writers(rw RWOptions) Locker {
 	return named(func(name string) *RWSide { return c.RWMutex(name, rw).Write() })
 }
 
-// Permits grants n permits of the [PermitSemaphore] of that name at a time.
+// Permits leases n permits of the [Semaphore] of that name at a time.
 func (c *Client) Permits(n int) Locker {
 	return LockerFunc(func(ctx context.Context, name string, o Options) (*Hold, error) {
-		return c.PermitSemaphore(name).Acquire(ctx, n, o)
+		return c.Semaphore(name).Lease(ctx, n, o)
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/lockchaos/lockchaos/lock/internal/probe"
 )
 
 // A Member is one of the locks of a [MultiLock].
@@ -161,21 +159,16 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 	}()
 	wait := o.Wait
 	for _, member := range m.members {
-		o.Wait = remaining(begin, wait)
-		short := false // the lease ends before the wait
-		if ends := b.ends(); o.Lease > 0 && o.Wait > 0 && !ends.IsZero() {
-			left := time.Until(ends)
-			if left <= 0 {
-				return errAged
-			}
-			short = left < o.Wait
-			o.Wait = min(o.Wait, left)
+		left := remaining(begin, wait)
+		o.Wait = left
+		if ends := b.ends(); o.Lease > 0 && !ends.IsZero() {
+			o.Wait = min(left, max(time.Until(ends), 0))
 		}
 		h, err := b.ask(ctx, member, o)
 		switch {
 		case err == nil:
 			b.holds = append(b.holds, h)
-		case short && errors.Is(err, ErrNotAcquired):
+		case o.Wait < left && errors.Is(err, ErrNotAcquired):
 			return errAged
 		default:
 			return err
@@ -285,7 +278,7 @@ func (b *bundle) giveBack(ctx context.Context) error {
 func (b *bundle) Release(ctx context.Context, _ Lease) error {
 	errs := b.each(func(h *Hold) error {
 		err := h.Release(ctx)
-		if errors.Is(err, ErrReleased) || errors.Is(err, probe.ErrConfirmedAgain) { // by a call before
+		if errors.Is(err, ErrReleased) { // by a call before
 			return nil
 		}
 		return err

@@ -21,11 +21,14 @@ func newMutexKind(fenced bool) *kind {
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
-			ticket := ""
-			if withdraw {
+			mark, ticket := flag(withdraw), ""
+			switch { // a mark is for copies of the request to acquire, and there is none where there can't be one
+			case withdraw:
 				ticket = g.ticket
+			case g.copied:
+				mark = 2
 			}
-			return g.orOne(on("release", g.keys.plain(g.request), g.held(), g.mark(withdraw), ticket), withdraw)
+			return g.orOne(on("release", g.keys.plain(g.request), g.held(), mark, ticket), withdraw)
 		},
 		force: func(o *object) transport.Call {
 			return on("force", o.keys.plain(rand.Text()))
@@ -53,14 +56,6 @@ func extendOne(g *grant, d time.Duration) transport.Call {
 // plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
 func (k keys) plain(request string) []string {
 	return []string{k.lock, k.mark(request), k.of("tickets"), k.of("token")}
-}
-
-// mark is what a release leaves for copies of the request to acquire, as release.lua says: nothing where there can't be one.
-func (g *grant) mark(withdraw bool) int {
-	if g.copied && !withdraw {
-		return 2
-	}
-	return flag(withdraw)
 }
 
 // flag is how a script is told yes or no.

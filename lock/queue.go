@@ -51,14 +51,11 @@ type queueKey struct {
 // localQueue is the queue for one lock. It is there while a caller asks the server, and while a grant that callers
 // contended for may be passed on.
 type localQueue struct {
-	waiters []localWaiter // in the order of arrival
-	holder  string        // the request that the server granted, and that may be passed on; "" while a caller asks
-	ends    time.Time     // when that may be done no longer, and the first waiter asks the server,
-	timed   bool          // which a timer has it do
+	waiters []chan localTurn // those of callers that wait for their turn, in the order of arrival; each holds one
+	holder  string           // the request that the server granted, and that may be passed on; "" while a caller asks
+	ends    time.Time        // when that may be done no longer, and the first waiter asks the server,
+	timed   bool             // which a timer has it do
 }
-
-// localWaiter is a caller that waits in a queue for its turn. It holds one.
-type localWaiter chan localTurn
 
 // localTurn ends the wait: with a grant, or with the right to ask the server.
 type localTurn struct {
@@ -76,7 +73,7 @@ func (g *grant) queueKey() queueKey { return queueKey{g.keys.lock, g.lease, g.wa
 
 // join puts a caller into the queue for its lock. It returns nil if the caller is to
 // ask the server at once.
-func (s *localQueues) join(key queueKey) localWaiter {
+func (s *localQueues) join(key queueKey) chan localTurn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[key]
@@ -84,7 +81,7 @@ func (s *localQueues) join(key queueKey) localWaiter {
 		s.of[key] = &localQueue{}
 		return nil
 	}
-	w := make(localWaiter, 1)
+	w := make(chan localTurn, 1)
 	q.waiters = append(q.waiters, w)
 	s.watch(key, q)
 	return w
@@ -185,7 +182,7 @@ func (s *localQueues) leave(g *grant) {
 }
 
 // withdraw takes a waiter out of its queue; false if its turn has come.
-func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
+func (s *localQueues) withdraw(key queueKey, w chan localTurn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.of[key]
@@ -193,13 +190,13 @@ func (s *localQueues) withdraw(key queueKey, w localWaiter) bool {
 		return false
 	}
 	before := len(q.waiters)
-	q.waiters = slices.DeleteFunc(q.waiters, func(other localWaiter) bool { return other == w })
+	q.waiters = slices.DeleteFunc(q.waiters, func(other chan localTurn) bool { return other == w })
 	return len(q.waiters) < before
 }
 
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.
 func (g *grant) waitLocally(
-	ctx context.Context, w localWaiter, begin time.Time, limit time.Duration,
+	ctx context.Context, w chan localTurn, begin time.Time, limit time.Duration,
 ) (asks bool, failed error) {
 	g.waited = true
 	t, came, err := transport.Await(ctx, w, remaining(begin, limit), g.client.closing)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/lock/internal/transport"
 )
-
-var errClosedRequest = errors.New("not asked any more")
 
 // A node is one of the servers of a [Redlock].
 type node struct {
@@ -28,7 +27,6 @@ type round struct {
 	redlock *Redlock
 	grant   *grant // what is the same everywhere
 	counted bool   // it is among the holds of its owner, whose mutex guards this
-	closed  atomic.Bool
 	seats   []seat
 }
 
@@ -48,13 +46,13 @@ const (
 	absent  seatState = iota // nothing is there, nor on its way
 	unknown                  // the answer was lost or strange, or a copy may be on its way
 	present
-	ended // a release was answered
+	ended // a release was answered, or had nothing to ask for; the server isn't asked any more
 )
 
 func newRound(r *Redlock, g *grant) *round {
 	q := &round{redlock: r, grant: g, seats: make([]seat, len(r.nodes))}
 	for i := range q.seats {
-		q.seats[i].turn = newTurn()
+		q.seats[i].turn = make(turn, 1)
 	}
 	return q
 }
@@ -93,9 +91,8 @@ func (g *grant) askServers(ctx context.Context) (answer, error) {
 func (q *round) request(ctx context.Context) (time.Time, *quorumCount, error) {
 	r, lease := q.redlock, q.grant.lease
 	expires := r.client.expires(time.Now(), lease)
-	t := newCount(r)
-	err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, t, t.isDecided,
-		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, lease) })
+	t, err := r.askAll(ctx, min(r.config.NodeTimeout, time.Until(expires)), r.closing, (*quorumCount).isDecided,
+		func(ctx context.Context, i int, tell func(bool, error)) { tell(q.ask(ctx, i, lease)) })
 	if err == nil && t.won() && time.Now().Before(expires) {
 		return expires, t, nil
 	}
@@ -125,8 +122,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 		return false, err
 	}
 	defer s.turn.give()
-	if q.closed.Load() {
-		return false, errClosedRequest
+	if s.state == ended {
+		return false, errors.New("not asked any more")
 	}
 	g := *q.grant
 	g.lease = d
@@ -134,7 +131,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	if s.state == present {
 		call = g.kind.extend(&g, d)
 	}
-	r := q.redlock.send(ctx, i, call)
+	call.Inline = q.redlock.config.NodeTimeout // each server is asked by a goroutine of its own, which may wait
+	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.copied = s.copied || r.Copies
 	if err = r.Err; err == nil && r.Value != int64(0) {
 		var numbers [4]int64
@@ -152,14 +150,16 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	return granted, err
 }
 
-// releaseOn releases the request at one server; held says that its lease was not over when that was asked for. If no answer
-// comes, it goes on in the background.
-func (q *round) releaseOn(ctx context.Context, i int, held bool) (released bool, err error) {
-	released, err = q.tryRelease(ctx, i, held)
-	if err != nil && (!transport.IsRefusal(err) || transport.IsPassing(err)) {
-		q.releaseLater(ctx, i, held)
-	}
-	return released, err
+// releaseOn releases the request at one server, and tells the first outcome; held says that its lease was not over when that
+// was asked for. If no answer comes, it goes on in the background.
+func (q *round) releaseOn(ctx context.Context, i int, held bool, tell func(released bool, err error)) {
+	_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, q.redlock.config.NodeTimeout)
+		defer cancel()
+		released, err := q.tryRelease(ctx, i, held)
+		tell(released, err)
+		return err
+	})
 }
 
 // tryRelease asks for the release once. It leaves a mark where a copy may be on its way: marks for all took a tenth of the
@@ -172,61 +172,46 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	}
 	defer s.turn.give()
 	if s.state == absent || s.state == ended {
+		s.state = ended
 		return s.released, nil
 	}
 	g := *q.grant
 	g.copied = s.copied
 	withdraw := s.state == unknown
-	r := q.redlock.send(ctx, i, g.kind.release(&g, withdraw))
+	call := g.kind.release(&g, withdraw)
+	call.Inline = q.redlock.config.NodeTimeout
+	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.tried = s.tried || r.Copies
 	if r.Err == nil {
-		s.released = q.redlock.client.isReleased(ctx, r.Value) || s.tried && held && !withdraw && !s.copied
+		s.released = q.redlock.client.noteDenied(ctx, r.Value) == int64(1) || s.tried && held && !withdraw && !s.copied
 		s.state = ended
 	}
 	return s.released, r.Err
 }
 
-// releaseLater releases the request at one server in the background.
-func (q *round) releaseLater(ctx context.Context, i int, held bool) {
-	q.redlock.background(func() {
-		_ = q.redlock.retryForAWhile(ctx, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, q.redlock.config.NodeTimeout)
-			defer cancel()
-			_, err := q.tryRelease(ctx, i, held)
-			return err
-		})
-	})
-}
-
 // undo ends the request, so that nothing is left of it. It awaits the servers that granted it, and returns how many of these
 // have confirmed that. The others are told in the background.
 func (q *round) undo(ctx context.Context, granted []bool) (confirmed int, err error) {
-	q.closed.Store(true)
-	t := newCount(q.redlock)
-	err = q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, t, t.isComplete, func(ctx context.Context, i int) (bool, error) {
-		if granted[i] {
-			_, err := q.releaseOn(ctx, i, false)
-			return true, err
+	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
+		if !granted[i] {
+			tell(false, nil)
 		}
-		q.releaseLater(ctx, i, false)
-		return false, nil
+		q.releaseOn(ctx, i, false, func(_ bool, err error) { tell(true, err) })
 	})
 	return t.yes, err
 }
 
 // undoLater ends the request in the background.
 func (q *round) undoLater(ctx context.Context) {
-	q.closed.Store(true)
 	for i := range q.seats {
-		q.releaseLater(ctx, i, false)
+		q.redlock.background(func() { q.releaseOn(ctx, i, false, func(bool, error) {}) })
 	}
 }
 
 // extend makes the grant end d from now.
 func (q *round) extend(ctx context.Context, d time.Duration) error {
-	t := newCount(q.redlock)
-	gaveUp := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, t, t.isDecided,
-		func(ctx context.Context, i int) (bool, error) { return q.ask(ctx, i, d) })
+	t, gaveUp := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
+		func(ctx context.Context, i int, tell func(bool, error)) { tell(q.ask(ctx, i, d)) })
 	switch {
 	case t.won():
 		return nil
@@ -234,7 +219,7 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 		q.undoLater(ctx)
 		return ErrNotHeld
 	case gaveUp != nil:
-		return t.withErrors(gaveUp)
+		return gaveUp
 	default:
 		return t.failure()
 	}
@@ -247,10 +232,8 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 // so: another owner may have been granted it, though a server still had the grant.
 func (q *round) release(ctx context.Context, expires time.Time) error {
 	held := time.Now().Before(expires)
-	q.closed.Store(true)
-	t := newCount(q.redlock)
-	err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, t, t.isDecided,
-		func(ctx context.Context, i int) (bool, error) { return q.releaseOn(ctx, i, held) })
+	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
+		func(ctx context.Context, i int, tell func(bool, error)) { q.releaseOn(ctx, i, held, tell) })
 	switch {
 	case err != nil:
 		return err
@@ -264,27 +247,23 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	}
 }
 
-// send sends a call to one server. The servers are asked by goroutines of their own, which a call may use.
-func (r *Redlock) send(ctx context.Context, i int, s transport.Call) transport.Reply {
-	s.Inline = r.config.NodeTimeout
-	return r.nodes[i].transport.Run(ctx, s)
-}
-
 // askAll asks every server at once, with a context that ends after the limit or when
-// all have answered, and has t count the answers until they are enough.
+// all have answered, and counts the answers until they are enough. The first that ask tells is that
+// of the server.
 // The requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
 // as abort is closed.
 func (r *Redlock) askAll(
-	ctx context.Context, limit time.Duration, abort <-chan struct{}, t *quorumCount, enough func() bool,
-	ask func(ctx context.Context, i int) (bool, error),
-) error {
+	ctx context.Context, limit time.Duration, abort <-chan struct{}, enough func(*quorumCount) bool,
+	ask func(ctx context.Context, i int, tell func(yes bool, err error)),
+) (*quorumCount, error) {
+	t := &quorumCount{nodes: r.nodes, granted: make([]bool, len(r.nodes))}
 	if err := ctx.Err(); err != nil {
-		return err
+		return t, err
 	}
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	replies := make(chan reply, len(r.nodes)) // also those that are no longer waited for
+	replies := make(chan func(), len(r.nodes)) // also those that are no longer waited for
 	var answers atomic.Int64
 	answered := func() {
 		if answers.Add(1) == int64(len(r.nodes)) {
@@ -292,33 +271,27 @@ func (r *Redlock) askAll(
 		}
 	}
 	for i := range r.nodes {
-		r.background(func() {
-			yes, err := ask(asked, i)
+		var first sync.Once
+		tell := func(yes bool, err error) {
 			if err != nil && asked.Err() != nil {
 				err = fmt.Errorf("no answer within %v", limit)
 			}
-			replies <- reply{i, yes, err}
+			replies <- func() { t.count(i, yes, err) }
 			answered()
-		})
-	}
-	for !enough() {
-		a, _, err := transport.Await(ctx, replies, Forever, abort)
-		if err != nil {
-			return err
 		}
-		t.count(a)
+		r.background(func() { ask(asked, i, func(yes bool, err error) { first.Do(func() { tell(yes, err) }) }) })
+	}
+	for !enough(t) {
+		count, _, err := transport.Await(ctx, replies, Forever, abort)
+		if err != nil {
+			return t, err
+		}
+		count()
 	}
 	if r.isClosing() { // the process may be about to end
 		_, _, _ = transport.Await(ctx, asked.Done(), Forever, nil)
 	}
-	return nil
-}
-
-// reply is what one server came to.
-type reply struct {
-	i   int
-	yes bool
-	err error
+	return t, nil
 }
 
 // A quorumCount counts the answers of an odd number of servers.
@@ -330,21 +303,17 @@ type quorumCount struct {
 	refused int     // of those, that answered with an error
 }
 
-func newCount(r *Redlock) *quorumCount {
-	return &quorumCount{nodes: r.nodes, granted: make([]bool, len(r.nodes))}
-}
-
-// count counts one more.
-func (t *quorumCount) count(a reply) {
+// count counts the answer of one more.
+func (t *quorumCount) count(i int, yes bool, err error) {
 	switch {
-	case a.err != nil:
-		t.errs = append(t.errs, fmt.Errorf("%s: %w", t.nodes[a.i].addr, a.err))
-		if transport.IsRefusal(a.err) {
+	case err != nil:
+		t.errs = append(t.errs, fmt.Errorf("%s: %w", t.nodes[i].addr, err))
+		if transport.IsRefusal(err) {
 			t.refused++
 		}
-	case a.yes:
+	case yes:
 		t.yes++
-		t.granted[a.i] = true
+		t.granted[i] = true
 	default:
 		t.no++
 	}
@@ -368,11 +337,7 @@ func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
 
 // failure says why there is no majority either way.
 func (t *quorumCount) failure() error {
-	return t.withErrors(fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no))
-}
-
-// withErrors adds what is wrong with servers to an error.
-func (t *quorumCount) withErrors(err error) error {
+	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
 	for _, why := range t.errs {
 		err = fmt.Errorf("%w; %w", err, why)
 	}

@@ -48,12 +48,6 @@ func (c RedlockConfig) Validate() error {
 	return errors.Join(wrong...)
 }
 
-func (c RedlockConfig) withDefaults() RedlockConfig {
-	c.NodeTimeout = cmp.Or(c.NodeTimeout, defaultNodeTimeout)
-	c.RetryDelay = cmp.Or(c.RetryDelay, defaultRetryDelay)
-	return c
-}
-
 // A Redlock keeps locks on several independent Redis servers, and grants one
 // when a majority of them does: the algorithm of
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/. It is a
@@ -104,11 +98,8 @@ type Redlock struct {
 	*taskGroup
 
 	mu    sync.Mutex
-	holds map[holder]int
+	holds map[[2]string]int // by name and owner
 }
-
-// holder is an owner of a lock.
-type holder struct{ name, owner string }
 
 var _ Locker = (*Redlock)(nil)
 
@@ -119,7 +110,9 @@ var _ Locker = (*Redlock)(nil)
 // Their timeouts and retries bound what is left in the background when a server
 // is stuck; short ones suit, and ContextTimeoutEnabled.
 func NewRedlock(servers []redis.UniversalClient, c RedlockConfig) (*Redlock, error) {
-	r := &Redlock{config: c.withDefaults(), holds: map[holder]int{}}
+	r := &Redlock{config: c, holds: map[[2]string]int{}}
+	r.config.NodeTimeout = cmp.Or(c.NodeTimeout, defaultNodeTimeout)
+	r.config.RetryDelay = cmp.Or(c.RetryDelay, defaultRetryDelay)
 	wrong, n := mistakes{c.Validate()}, len(servers)
 	wrong.note(n == 0, "no servers: give an odd number of them, at least 3")
 	wrong.note(n == 1, "one server: give at least 3, or use New, which waits without asking again and again")
@@ -197,7 +190,7 @@ func (r *Redlock) Acquire(ctx context.Context, name string, o Options) (*Hold, e
 func (r *Redlock) count(q *round, n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := holder{q.grant.name, q.grant.owner}
+	k := [2]string{q.grant.name, q.grant.owner}
 	if q.counted != (n > 0) {
 		q.counted = n > 0
 		r.holds[k] += n

@@ -124,7 +124,7 @@ func TestRedlockReleaseThatOutlastsTheLease(t *testing.T) {
 			for _, s := range servers[1:] {
 				require.NoError(t, s.Del(t.Context(), "lock:{orders}").Err())
 			}
-			held, deliver := link.HoldReply(scripts()["release"].Digest())
+			held, deliver := link.HoldReply(scripts()["release"].Digest)
 			ended := make(chan error, 1)
 			go func() { ended <- h.Release(t.Context()) }()
 			<-held
@@ -176,7 +176,7 @@ func TestRedlockRequestThatOutlastsARestart(t *testing.T) {
 		end <- err
 	}()
 	<-begun
-	redistest.Await(t, "the end of the round", b.closed.Load)
+	redistest.Await(t, "the end of the round", func() bool { return b.seats[0].is(ended) && b.seats[1].is(ended) })
 	third.Kill()
 	third.Start(t)
 	close(restarted)
@@ -222,7 +222,7 @@ func TestRedlockReleaseWhoseAnswersAreLost(t *testing.T) {
 		link := &redistest.Link{}
 		servers = append(servers, redistest.Start(t).Client(t, link.Use))
 		require.NoError(t, servers[len(servers)-1].ScriptLoad(t.Context(), Scripts()["release"]).Err())
-		dropped = append(dropped, link.DropReply(scripts()["release"].Digest()))
+		dropped = append(dropped, link.DropReply(scripts()["release"].Digest))
 	}
 	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestRedlockLateReleaseWhoseAnswersAreLost(t *testing.T) {
 		link := &redistest.Link{}
 		servers = append(servers, redistest.Start(t).Client(t, link.Use))
 		require.NoError(t, servers[len(servers)-1].ScriptLoad(t.Context(), Scripts()["release"]).Err())
-		dropped = append(dropped, link.DropReply(scripts()["release"].Digest()))
+		dropped = append(dropped, link.DropReply(scripts()["release"].Digest))
 	}
 	r, err := NewRedlock(servers, RedlockConfig{NodeTimeout: 20 * time.Second})
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 			return held(write(c).Acquire(ctx, o))
 		}, nil},
 		{"permits with a lease", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
-			return held(c.PermitSemaphore("orders").Acquire(ctx, 1, o))
+			return held(c.Semaphore("orders").Lease(ctx, 1, o))
 		}, nil},
 		{"permits", func(ctx context.Context, c *Client) (func(context.Context) error, error) {
 			s := c.Semaphore("orders")
@@ -88,7 +88,7 @@ func TestLateCopyOfARefusedRequest(t *testing.T) {
 			holder, err := New(direct, Config{})
 			require.NoError(t, err)
 			t.Cleanup(holder.Close)
-			require.NoError(t, holder.PermitSemaphore("orders").SetPermits(t.Context(), 1))
+			require.NoError(t, holder.Semaphore("orders").SetPermits(t.Context(), 1))
 			rdb, first, turn := twoWays(t, s)
 			c, err := New(rdb, Config{})
 			require.NoError(t, err)

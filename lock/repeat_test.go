@@ -62,7 +62,7 @@ func TestRepetitionCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 8, left)
 
-	dropped := link.DropReply(scripts()["latch_down"].Digest())
+	dropped := link.DropReply(scripts()["latch_down"].Digest)
 	left, err = latch.CountDown(ctx)
 	<-dropped
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestRepetitionCountsOnce(t *testing.T) {
 
 	_, err = c.Mutex("orders").State(ctx) // so that the server knows the script
 	require.NoError(t, err)
-	dropped = link.DropReply(scripts()["inspect"].Digest())
+	dropped = link.DropReply(scripts()["inspect"].Digest)
 	_, err = c.Mutex("orders").State(ctx)
 	<-dropped
 	require.NoError(t, err)
@@ -92,10 +92,11 @@ func TestTakenPermitsThatCannotBeGivenBackAreUnknown(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, permits.Acquire(ctx, 1, 0)) // so that the server knows the script
 	byGoroutine(c)
-	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest())
+	held, deliver := link.HoldReply(scripts()["semaphore_acquire"].Digest)
 	outcome := make(chan error, 1)
 	go func() {
-		_, err := permits.request(permitsKind(1, false)).ask(ctx, Options{Lease: time.Second}, time.Now()) // which take gives more
+		one := c.objectIn("semaphore", "orders", permitsKind(1, false))
+		_, err := one.ask(ctx, Options{Lease: time.Second}, time.Now()) // which take gives more
 		outcome <- err
 	}()
 	<-held

@@ -21,7 +21,7 @@ import (
 const gone = 2 * time.Second
 
 // acquireText is what requests for a mutex have in them: the script is called so, or a first one is a command.
-func acquireText() string { return scripts()["acquire"].Digest() + "|\r\nset\r\n" }
+func acquireText() string { return scripts()["acquire"].Digest + "|\r\nset\r\n" }
 
 // within are options that wait for so long.
 func within(wait time.Duration, o Options) Options {

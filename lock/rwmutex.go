@@ -40,8 +40,7 @@ type RWOptions struct {
 // that. What a request costs the server hardly grows with the number of holds.
 //
 // A name is that of a RWMutex or of a lock of another kind: while one of them is
-// held, the other returns an error that says so. So does a RWMutex of a version of this
-// package that kept grants in another form.
+// held, the other returns an error that says so.
 type RWMutex struct {
 	read, write RWSide
 }
@@ -128,5 +127,5 @@ func newSideKind(what string) *kind {
 	}
 }
 
-// side are the keys of a read-write lock and the mark of a request.
+// side are the keys of a lock without a queue, and the mark of a request.
 func (k keys) side(request string) []string { return []string{k.lock, k.mark(request)} }

@@ -18,7 +18,7 @@ func TestScriptsAreMadeOfTheFiles(t *testing.T) {
 		digest, err := rdb.ScriptLoad(t.Context(), source).Result()
 		require.NoError(t, err, name)
 		require.Len(t, named[digest], 0, "two names for one script")
-		require.Equal(t, digest, scripts()[name].Digest(), name)
+		require.Equal(t, digest, scripts()[name].Digest, name)
 		named[digest] = name
 		all.WriteString(source)
 	}
@@ -43,11 +43,11 @@ func TestScriptsOfTheKinds(t *testing.T) {
 		if kind == kinds.fair {
 			extend = ""
 		}
-		require.Equal(t, scripts()[prefix+"acquire"].Digest(), kind.acquire(g).Script.Digest())
-		require.Equal(t, scripts()[extend+"extend"].Digest(), kind.extend(g, 1).Script.Digest())
-		require.Equal(t, scripts()[prefix+"release"].Digest(), kind.release(g, false).Script.Digest())
+		require.Equal(t, scripts()[prefix+"acquire"].Digest, kind.acquire(g).Script.Digest)
+		require.Equal(t, scripts()[extend+"extend"].Digest, kind.extend(g, 1).Script.Digest)
+		require.Equal(t, scripts()[prefix+"release"].Digest, kind.release(g, false).Script.Digest)
 		if kind.force != nil {
-			require.Equal(t, scripts()[prefix+"force"].Digest(), kind.force(&o).Script.Digest())
+			require.Equal(t, scripts()[prefix+"force"].Digest, kind.force(&o).Script.Digest)
 		}
 	}
 }

@@ -23,10 +23,6 @@ type taskGroup struct {
 	held   sync.Map       // each [*Hold] whose lease isn't over, also those that outlive it
 }
 
-func newTaskGroup() *taskGroup {
-	return &taskGroup{closing: make(chan struct{})}
-}
-
 // Close stops all renewals, ends every wait with [ErrClosed], and waits for the
 // requests in flight, for 10s at most: those that a silent server has not answered by then end in
 // the background. Holds that are left run out with their lease, or after 5s where they were handed over an
@@ -135,9 +131,6 @@ func (c *Client) send(ctx context.Context, s transport.Call) transport.Reply {
 // await runs f, which Close awaits, in a goroutine of its own, and returns what it returns; or the context's error soon after
 // that ends, or [ErrClosed] soon after abort is closed.
 func (l *taskGroup) await(ctx context.Context, abort <-chan struct{}, f func() error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	answer := make(chan error, 1)
 	l.background(func() { answer <- f() })
 	err, came, gone := transport.Await(ctx, answer, Forever, abort)
@@ -149,8 +142,6 @@ func (l *taskGroup) await(ctx context.Context, abort <-chan struct{}, f func() e
 
 // A turn is what one goroutine has at a time, as a mutex that is waited for no longer than a context lasts.
 type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
 
 // take waits for the turn, which lasts until give. It is given also where ctx has ended, if no other has it.
 func (t turn) take(ctx context.Context) error {

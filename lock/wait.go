@@ -26,7 +26,7 @@ type pending struct {
 	limit  time.Duration
 	waited bool // what it waits for was not there at once
 
-	channel, request string         // of the messages that it listens to, once it has to wait; "": there are none
+	channel, request string         // of the messages that it listens to, once it has to wait; not where it spins
 	waiter           *wakeup.Waiter // that messages reach; nil while none do
 }
 
@@ -68,7 +68,7 @@ func (c *Client) wait(
 		if left == 0 {
 			return false, err
 		}
-		if p.waiter == nil && p.channel != "" {
+		if p.waiter == nil && p.spin == nil {
 			p.waiter = c.wakeups.Join(p.channel, p.request)
 		}
 		var wake chan string

@@ -461,10 +461,10 @@ func (a *attack) allKinds(t *testing.T, rdbs []*redis.Client, config lock.Config
 		a.ways = append(a.ways, way{
 			name: fmt.Sprint(n, " permits"), locks: []string{"slots"}, permits: n,
 			ask: func(ctx context.Context, c int, o lock.Options) (handle, error) {
-				return holding(a.clients[c].Load().PermitSemaphore("slots").Acquire(ctx, n, o))
+				return holding(a.clients[c].Load().Semaphore("slots").Lease(ctx, n, o))
 			},
 			says: func(ctx context.Context, c *lock.Client, _ lock.Lease) (bool, error) {
-				s, err := c.PermitSemaphore("slots").State(ctx)
+				s, err := c.Semaphore("slots").State(ctx)
 				return s.Acquired >= n, err
 			},
 		}, way{

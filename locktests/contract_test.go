@@ -50,13 +50,13 @@ func families() (all []family) {
 // single is a semaphore of one permit as a lock.
 func single(c *lock.Client) lock.Locker {
 	return lock.LockerFunc(func(ctx context.Context, name string, o lock.Options) (*lock.Hold, error) {
-		s := c.PermitSemaphore(name)
+		s := c.Semaphore(name)
 		if name != "" {
 			if _, err := s.TrySetPermits(context.WithoutCancel(ctx), 1); err != nil {
 				return nil, err
 			}
 		}
-		return s.Acquire(ctx, 1, o)
+		return s.Lease(ctx, 1, o)
 	})
 }
 

@@ -37,7 +37,7 @@ func TestObserverSeesEveryCall(t *testing.T) {
 		require.NoError(t, h.Extend(ctx, long))
 		require.NoError(t, h.Release(ctx))
 	}
-	_, err = c.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
+	_, err = c.Semaphore("orders").Lease(ctx, 1, lock.Options{})
 	require.ErrorIs(t, err, lock.ErrNotSet)
 	s.Kill()
 	_, err = c.Acquire(ctx, "orders", lock.Options{Owner: "b", Lease: long})

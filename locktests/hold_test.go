@@ -219,7 +219,7 @@ func (k *lateKeeper) ExtendLate(context.Context, lock.Lease, time.Duration) erro
 func TestHoldExtendsLateForALockUnderTest(t *testing.T) {
 	t.Parallel()
 	k := &lateKeeper{keeper: keeper{release: func() error { return nil }}}
-	h := lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, k)
+	h := undertest.Of(lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, k))
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, h.Extend(t.Context(), time.Minute), "the service confirmed it")
 	k.err = lock.ErrNotHeld
@@ -227,7 +227,7 @@ func TestHoldExtendsLateForALockUnderTest(t *testing.T) {
 	require.Equal(t, 2, k.asked)
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld, "it stays over")
 
-	plain := lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, &k.keeper)
+	plain := undertest.Of(lock.NewHold(lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}, &k.keeper))
 	require.NoError(t, plain.Release(t.Context()))
 	require.ErrorIs(t, plain.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
 }
@@ -239,7 +239,7 @@ func TestHoldReleasesLateForALockUnderTest(t *testing.T) {
 	t.Parallel()
 	l := lock.Lease{Name: "l", Expires: time.Now().Add(time.Minute)}
 	k := &lateKeeper{keeper: keeper{release: func() error { return nil }}}
-	h := lock.NewHold(l, k)
+	h := undertest.Of(lock.NewHold(l, k))
 	require.NoError(t, h.Release(t.Context()))
 	again := h.Release(t.Context())
 	require.ErrorIs(t, again, lock.ErrNotHeld)
@@ -251,7 +251,7 @@ func TestHoldReleasesLateForALockUnderTest(t *testing.T) {
 	require.Equal(t, 3, k.releases)
 
 	k = &lateKeeper{keeper: keeper{extend: func(time.Duration) (time.Time, error) { return time.Time{}, lock.ErrNotHeld }}}
-	h = lock.NewHold(l, k)
+	h = undertest.Of(lock.NewHold(l, k))
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), lock.ErrNotHeld)
 	require.NoError(t, h.Release(t.Context()), "the service confirmed it")
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrNotHeld)

@@ -69,7 +69,7 @@ func kinds() []kind {
 		{name: "RWMutex reading", key: plain, family: "rw_", reentrant: true, shared: true, of: read},
 		{name: "RWMutex writing", key: plain, family: "rw_", reentrant: true, of: write},
 		{name: "RWMutex preferring writers", key: plain, family: "rw_", reentrant: true, of: preferred},
-		{name: "PermitSemaphore", key: semaphoreKey, family: "semaphore_", of: permit},
+		{name: "Semaphore", key: semaphoreKey, family: "semaphore_", of: permit},
 	}
 }
 

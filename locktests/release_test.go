@@ -24,7 +24,7 @@ func everyLock(t *testing.T) (all map[string]lock.Locker, held func() bool) {
 	redlock, err := lock.NewRedlock(servers, lock.RedlockConfig{NodeTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(redlock.Close)
-	require.NoError(t, c.PermitSemaphore("orders").SetPermits(t.Context(), 1))
+	require.NoError(t, c.Semaphore("orders").SetPermits(t.Context(), 1))
 	all = map[string]lock.Locker{
 		"multi":   asOne(t, named(c, "orders", "stock")...),
 		"redlock": redlock,

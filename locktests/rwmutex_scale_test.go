@@ -32,7 +32,7 @@ func TestRequestsOfManyHolders(t *testing.T) {
 	rdb := s.Client(t, nil)
 	ctx := t.Context()
 	c := open(t, s, lock.Config{})
-	m, p := c.RWMutex("orders", plainRW), c.PermitSemaphore("orders")
+	m, p := c.RWMutex("orders", plainRW), c.Semaphore("orders")
 	require.NoError(t, p.SetPermits(ctx, 1e6))
 	const minute = 60_000
 	some := func(from, to int) {
@@ -75,7 +75,7 @@ func TestRequestsOfManyHolders(t *testing.T) {
 			require.NoError(t, err)
 		},
 		"permit": func() {
-			h, err := p.Acquire(ctx, 1, o)
+			h, err := p.Lease(ctx, 1, o)
 			require.NoError(t, err)
 			require.NoError(t, h.Extend(ctx, 2*long))
 			require.NoError(t, h.Release(ctx))

@@ -68,7 +68,6 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 	s, unset, unnamed, wrong := semaphore(t, c, 3), c.Semaphore("unset"), c.Semaphore(""), c.Semaphore("text")
 	require.NoError(t, s.Acquire(ctx, 1, 0))
 	require.NoError(t, rdb.Set(ctx, "lock:{text}:semaphore", "my data", 0).Err())
-	p, unsetPermit := c.PermitSemaphore("orders"), c.PermitSemaphore("unset")
 	forever := lock.Options{Wait: lock.Forever}
 	for _, tt := range []struct {
 		name string
@@ -79,10 +78,10 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		{"no permits", s.Acquire(ctx, 0, 0), "give at least 1", nil},
 		{"less than none", s.Acquire(ctx, -1, 0), "give at least 1", nil},
 		{"no permits back", s.Release(ctx, 0), "give at least 1", nil},
-		{"no permits for a time", errOf(p.Acquire(ctx, 0, lock.Options{})), "give at least 1", nil},
+		{"no permits for a time", errOf(s.Lease(ctx, 0, lock.Options{})), "give at least 1", nil},
 		{"more than can be", s.Acquire(ctx, math.MaxInt, 0), "at most", nil},
 		{"more than there are", s.Acquire(ctx, 4, lock.Forever), "there are 3", lock.ErrTooMany},
-		{"more than there are, for a time", errOf(p.Acquire(ctx, 4, forever)), "there are 3", lock.ErrTooMany},
+		{"more than there are, for a time", errOf(s.Lease(ctx, 4, forever)), "there are 3", lock.ErrTooMany},
 		{"negative wait", s.Acquire(ctx, 1, -1), "give 0 for one try", nil},
 		{"negative size", s.SetPermits(ctx, -1), "give at least 0", nil},
 		{"negative first size", errOf(s.TrySetPermits(ctx, -1)), "give at least 0", nil},
@@ -91,7 +90,7 @@ func TestSemaphoreRefusesWhatMakesNoSense(t *testing.T) {
 		{"fewer than none", s.AddPermits(ctx, -4), "would be -1", nil},
 
 		{"unset: acquire", unset.Acquire(ctx, 1, lock.Forever), "was not set", lock.ErrNotSet},
-		{"unset: acquire for a time", errOf(unsetPermit.Acquire(ctx, 1, forever)), "was not set", lock.ErrNotSet},
+		{"unset: acquire for a time", errOf(unset.Lease(ctx, 1, forever)), "was not set", lock.ErrNotSet},
 		{"unset: release", unset.Release(ctx, 1), "was not set", lock.ErrNotSet},
 		{"unset: release is not held either", unset.Release(ctx, 1), "", lock.ErrNotHeld},
 		{"unset: add", unset.AddPermits(ctx, 1), "was not set", lock.ErrNotSet},
@@ -155,15 +154,15 @@ func TestPermitsAreGrantedTogether(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := t.Context()
 	c := open(t, server, lock.Config{})
-	all, s := semaphore(t, c, 5), c.PermitSemaphore("orders")
-	three, err := s.Acquire(ctx, 3, lock.Options{Owner: "a", Lease: long})
+	all := semaphore(t, c, 5)
+	three, err := all.Lease(ctx, 3, lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err)
 	l := three.Lease()
 	require.Equal(t, []any{"orders", "a", 3, long}, []any{l.Name, l.Owner, l.Holds, l.Length})
-	_, err = s.Acquire(ctx, 3, lock.Options{Owner: "a", Lease: long})
+	_, err = all.Lease(ctx, 3, lock.Options{Owner: "a", Lease: long})
 	require.ErrorIs(t, err, lock.ErrNotAcquired, "not the two that are there")
 	available(t, all, 2)
-	two, err := s.Acquire(ctx, 2, lock.Options{Owner: "a", Lease: long})
+	two, err := all.Lease(ctx, 2, lock.Options{Owner: "a", Lease: long})
 	require.NoError(t, err, "an owner may hold several grants")
 	require.ErrorIs(t, all.Release(ctx, 1), lock.ErrNotHeld, "what is held for a time is given back by its hold alone")
 	require.NoError(t, three.Release(ctx))
@@ -210,7 +209,7 @@ func TestPermitOfADeadProcess(t *testing.T) {
 	s := semaphore(t, open(t, server, lock.Config{}), 2)
 	dies := open(t, server, lock.Config{Watchdog: soonOver})
 	require.NoError(t, dies.Semaphore("orders").Acquire(ctx, 1, 0))
-	h, err := dies.PermitSemaphore("orders").Acquire(ctx, 1, lock.Options{})
+	h, err := dies.Semaphore("orders").Lease(ctx, 1, lock.Options{})
 	require.NoError(t, err)
 	dies.Close()
 	require.NoError(t, s.Acquire(ctx, 1, lock.Forever), "the other kind's was given back")

@@ -26,6 +26,7 @@ func TestSpinMutexSubscribesToNothing(t *testing.T) {
 		list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
 		require.NoError(t, err)
 		require.Empty(t, list)
+		require.NotContains(t, rdb.InfoMap(t.Context(), "commandstats").Val()["Commandstats"], "cmdstat_subscribe", "it doesn't try to")
 	}
 	require.NoError(t, h.Release(t.Context()))
 	require.NoError(t, <-waiter)

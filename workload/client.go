@@ -127,7 +127,7 @@ type claim struct {
 
 // held is a grant, of several locks where they were asked for together.
 type held struct {
-	*lock.Hold
+	*undertest.Hold
 	parts    []history.Event // what the events of it share, a lock each
 	toldLost bool            // the owner was told that this grant, or another of the same lock, is over
 	unsure   bool            // the outcome of a release is unknown
@@ -320,7 +320,7 @@ func (c *Client) Ask(ctx context.Context, r Request) history.Type {
 		if !again {
 			c.holds = nil
 		}
-		c.holds = append(c.holds, &held{Hold: hold, parts: slices.Clone(asked)})
+		c.holds = append(c.holds, &held{Hold: undertest.Of(hold), parts: slices.Clone(asked)})
 		if c.Granted != nil {
 			c.Granted(r)
 		}

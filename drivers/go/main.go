@@ -61,11 +61,11 @@ func (s service) Acquire(ctx context.Context, name string, o lock.Options) (*loc
 func (s service) Ask(ctx context.Context, name string, w driver.Way, o lock.Options) (*lock.Hold, error) {
 	switch {
 	case w.Permits > 0:
-		permits := s.PermitSemaphore(name)
+		permits := s.Semaphore(name)
 		if _, err := permits.TrySetPermits(ctx, w.Capacity); err != nil { // it has been made already, but for the first time
 			return nil, err
 		}
-		return permits.Acquire(ctx, w.Permits, o)
+		return permits.Lease(ctx, w.Permits, o)
 	case w.Mode == "read":
 		return s.RWMutex(name, lock.RWOptions{}).Read().Acquire(ctx, o)
 	case w.Mode == "write":

@@ -85,7 +85,7 @@ func (s *semaphores) leased(ctx context.Context, name string, n int, o lock.Opti
 	if err := s.prepare(ctx, name); err != nil {
 		return nil, err
 	}
-	return s.client.PermitSemaphore(name).Acquire(ctx, n, o)
+	return s.client.Semaphore(name).Lease(ctx, n, o)
 }
 
 // plain takes permits that have no owner: the hold is the harness's own.

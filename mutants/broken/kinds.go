@@ -23,11 +23,11 @@ import (
 // with "<=", or that count before they remove those whose lease is over.
 func OneMorePermit(c *lock.Client, permits int) func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error) {
 	return func(ctx context.Context, name string, n int, o lock.Options) (*lock.Hold, error) {
-		s := c.PermitSemaphore(name)
+		s := c.Semaphore(name)
 		if _, err := s.TrySetPermits(ctx, permits+1); err != nil {
 			return nil, err
 		}
-		return s.Acquire(ctx, n, o)
+		return s.Lease(ctx, n, o)
 	}
 }
 

@@ -8,14 +8,11 @@ import (
 )
 
 // A Script is one atomic step on one lock. It knows its own source, so that it
-// can be sent in full where the server doesn't know its digest.
-type Script struct{ source, digest string }
+// can be sent in full where the server doesn't know its digest, by which it names the script.
+type Script struct{ source, Digest string }
 
 // NewScript returns the script of that source.
 func NewScript(source string) Script { return Script{source, redis.NewScript(source).Hash()} }
-
-// Digest is by what the server names the script.
-func (s Script) Digest() string { return s.digest }
 
 // A Reply is what a call came to.
 type Reply struct {
@@ -33,7 +30,7 @@ type Reply struct {
 // A Call is a script with its keys and arguments, or a command for [Transport.Try].
 type Call struct {
 	Script Script
-	Keys   []string // at least one; the first is that of the lock
+	Keys   []string // the first is that of the lock
 	Args   []any
 	Acked  bool // replicas are to have the outcome, if the Transport awaits any
 	// Inline is how long the goroutine of the caller, which a context does not end while it sends, may wait for the answer, and
@@ -66,7 +63,7 @@ func (s Call) command(ctx context.Context) *redis.Cmd {
 	case s.full:
 		words = append(words, "eval", s.Script.source, len(s.Keys))
 	default:
-		words = append(words, "evalsha", s.Script.digest, len(s.Keys))
+		words = append(words, "evalsha", s.Script.Digest, len(s.Keys))
 	}
 	first := len(words)
 	for _, key := range s.Keys {

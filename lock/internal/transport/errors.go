@@ -41,9 +41,6 @@ func IsTimeout(err error) bool {
 
 // IsUnsent reports whether there was no connection to send by.
 func IsUnsent(err error) bool {
-	if err == nil { // before the variable, which is allocated
-		return false
-	}
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
 }
