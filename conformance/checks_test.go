@@ -55,7 +55,7 @@ func TestChecksThatAreCutShortFindNothing(t *testing.T) {
 		}
 		return take(ctx)
 	}))
-	err := conformance.Lock(ctx, runtest.Setup(t).Backend, l, nil, func(o conformance.Outcome) {
+	err := conformance.Lock(ctx, runtest.Setup(t).Backend, l, conformance.LockChecks(), func(o conformance.Outcome) {
 		if o.Wrong != nil {
 			t.Errorf("%s: %v", o.Name, o.Wrong)
 		}
@@ -95,17 +95,6 @@ func bugNamed(t *testing.T, name string) bug {
 	at := slices.IndexFunc(all, func(b bug) bool { return b.Bug == name })
 	require.GreaterOrEqual(t, at, 0, name)
 	return all[at]
-}
-
-// An error of its own, where the lock is held, is told before any check of a lock in Go, and so is no error without a grant.
-func TestRefusal_Unmapped(t *testing.T) {
-	t.Parallel()
-	for name, bug := range map[string]string{"unmapped": "calls refusals unknown", "granted nothing": "granted nothing"} {
-		t.Run(name, func(t *testing.T) {
-			requireTold(t, bugNamed(t, name), conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec(name, named(bug)...)))
-		})
-	}
-	require.NoError(t, conformance.Refusal(t.Context(), runtest.Setup(t).Backend, plantedSpec("correct")))
 }
 
 // An outcome that a lock does not know, an extension that is confirmed behind the lease, and a request

@@ -267,11 +267,11 @@ func correctly(ctx context.Context, _ *request, take func(context.Context) error
 	return take(ctx)
 }
 
-// misread takes an answer for another one, but for one that is open if refusals is set.
-func misread(refusals bool, as error) plant {
+// misread takes each error for another one.
+func misread(as error) plant {
 	return asks(func(ctx context.Context, _ *request, take func(context.Context) error) error {
 		err := take(ctx)
-		if err != nil && (!refusals || errors.Is(err, lock.ErrNotAcquired)) {
+		if err != nil {
 			err = as
 		}
 		return err
@@ -321,9 +321,8 @@ func named(names ...string) (all []plant) {
 			r.token = rand.Text()
 			return take(ctx)
 		}),
-		"refuses the unknown":    misread(false, lock.ErrNotAcquired),
-		"calls refusals unknown": misread(false, errors.New("taken")),
-		"granted nothing":        misread(true, nil), // with a token that no key has
+		"refuses the unknown":    misread(lock.ErrNotAcquired),
+		"calls refusals unknown": misread(errors.New("taken")),
 		"waits on": asks(func(ctx context.Context, _ *request, take func(context.Context) error) error {
 			err := take(ctx)
 			if ctx.Err() != nil {
