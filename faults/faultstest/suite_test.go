@@ -93,7 +93,7 @@ func need(t *testing.T) {
 
 // start starts a topology. Servers of Redis have clocks and disks that can be interfered with, and an append-only file.
 func start(ctx context.Context, name string) (topologies.Deployment, error) {
-	o, backend := topologies.Options{Persistence: topologies.PersistAlways}, topologies.Backend(process.Backend{}.Instrumented())
+	o, backend := topologies.Options{Persistence: topologies.PersistAlways}, process.Backend{}.Instrumented()
 	switch {
 	case name == singleByName:
 		name, o = topologies.Single, topologies.Options{Access: topologies.AccessName}
