@@ -37,10 +37,7 @@ func TestARunThatDoesNotEndIsGivenUp(t *testing.T) {
 // What was noted stays as it is when a call of the lock that is late notes more.
 func TestNotedIsACopy(t *testing.T) {
 	t.Parallel()
-	g := &guard{}
-	for _, problem := range []string{"a", "b", "c"} { // after which the slice has room for one more
-		g.note(problem)
-	}
+	g := &guard{problems: append(make([]string, 0, 4), "a", "b", "c")} // with room for one more
 	all := append(g.noted(), "a client's")
 	g.note("d")
 	require.Equal(t, []string{"a", "b", "c", "a client's"}, all)
@@ -152,14 +149,6 @@ func opens(l lock.Locker) Open {
 	return func(Servers) (lock.Locker, func() error, error) { return l, nil, nil }
 }
 
-// failing is a keeper that was never finished.
-type failing struct{}
-
-func (failing) Extend(context.Context, lock.Lease, time.Duration) (time.Time, error) {
-	panic("no keeper")
-}
-func (failing) Release(context.Context, lock.Lease) error { panic("no keeper") }
-
 // What a lock under test must not do ends with an error, in bounded time, and is noted; of a panic with its stack.
 func TestGuard(t *testing.T) {
 	t.Parallel()
@@ -200,8 +189,8 @@ func TestGuard(t *testing.T) {
 		"a late release panics": {unfinished, releaseLate, panicked + `no token (in Release of "orders")`, "engine_internal_test.go"},
 		"a keeper panics": {
 			acquires(func(_ context.Context, name string, o lock.Options) (*lock.Hold, error) {
-				return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, failing{}), nil
-			}), releaseLate, panicked + `no keeper (in Release of "orders")`, "engine_internal_test.go",
+				return lock.NewHold(lock.Lease{Name: name, Owner: o.Owner, Length: o.Lease, Expires: time.Now().Add(o.Lease)}, struct{ lock.Keeper }{}), nil
+			}), releaseLate, panicked + `runtime error: invalid memory address or nil pointer dereference (in Release of "orders")`, "engine_internal_test.go",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

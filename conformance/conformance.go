@@ -63,7 +63,7 @@ const (
 	// onRedis: at the keys and the commands of Redis servers. It can't be made on another store.
 	onRedis looks = 1 << iota
 	// overLinks: at what passes the links, which most such checks break, or else at what no test of a lock in Go looks at by
-	// itself. See [Lock].
+	// itself. See [LockChecks].
 	overLinks
 )
 
@@ -126,16 +126,14 @@ func Driver(ctx context.Context, backend topologies.Backend, command, topology s
 	return runner{backend, topology, program(command), driverLease, driverLanes}.run(ctx, checks, tell) //nolint:contextcheck // the driver outlives the start
 }
 
-// Lock makes checks of a lock in Go: those that are given, and of [Checks] those that no test of a lock makes by itself,
-// most of which break links. It tells what came of each as [Driver] does. It is no error that one makes the others show
-// nothing.
-func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, own []Check, tell func(Outcome)) error {
-	checks := slices.DeleteFunc(Checks(), func(c Check) bool { return c.looks&overLinks == 0 })
-	err := runner{backend, Topology(l), inGo(l), lockLease, lockLanes}.run(ctx, append(own, checks...), tell)
-	if !errors.Is(err, ErrHopeless) {
-		return err
-	}
-	return nil
+// LockChecks are those of [Checks] that no test of a lock in Go makes by itself, most of which break links.
+func LockChecks() []Check {
+	return slices.DeleteFunc(Checks(), func(c Check) bool { return c.looks&overLinks == 0 })
+}
+
+// Lock makes checks of a lock in Go, those of [LockChecks] or of [InGo], and tells what came of each as [Driver] does.
+func Lock(ctx context.Context, backend topologies.Backend, l harness.LockSpec, checks []Check, tell func(Outcome)) error {
+	return runner{backend, Topology(l), inGo(l), lockLease, lockLanes}.run(ctx, checks, tell)
 }
 
 // InGo is a check that asks a lock in Go by itself, on servers without keys.
@@ -146,47 +144,6 @@ func InGo(name string, ask func(context.Context, lock.Locker) error) Check {
 		}
 		p.must(ask(p.ctx, p.a.lock))
 	}}
-}
-
-// An UnmappedError is an error of a lock to a client that asked for what another client held, on servers without
-// faults, which is not [lock.ErrNotAcquired]: it leaves open whether the lock was granted. Or the lock returned
-// no error and granted nothing: Err is that of the release.
-type UnmappedError struct {
-	Lock    string
-	Err     error
-	Granted bool
-}
-
-func (e *UnmappedError) Error() string {
-	if e.Granted {
-		return fmt.Sprintf("lock %s returned no error to a client that asked for a lock which another client held, and no grant that can be released (%v): "+
-			"where it says by nil or false that it is taken, return lock.ErrNotAcquired", e.Lock, e.Err)
-	}
-	return fmt.Sprintf("lock %s returned %q (%T) to a client that asked for a lock which another client held. That is none of the errors of package lock, "+
-		"so that it may have been granted: say what it means where the lock is opened, chaos.Means(err, THE ERROR, lock.ErrNotAcquired)", e.Lock, e.Err, e.Err)
-}
-
-// Refusal has a lock refuse a client what another client holds, on servers without faults, and returns an
-// [UnmappedError] where the answer is an error of its own. Whatever else is wrong is for other checks.
-func Refusal(ctx context.Context, backend topologies.Backend, l harness.LockSpec) error {
-	unmapped := (*UnmappedError)(nil)
-	refusal := Check{play: func(p *play) { //nolint:contextcheck // the play has one
-		p.grant("a.1", p.name, mutex, long, free)
-		got, err := p.ask(p.ctx, "b.1", p.name, mutex, long)
-		granted := err == nil
-		if granted {
-			err = got.Release(p.ctx)
-		}
-		f, own := errors.AsType[finding](err)
-		if err != nil && (granted || own) { // and asked again: a busy machine may answer too late once
-			p.must(finding{&UnmappedError{l.Name, cmp.Or(errors.Unwrap(f.error), err), granted}, driver.ErrUnknown})
-		}
-	}}
-	err := runner{backend, Topology(l), inGo(l), lockLease, 1}.run(ctx, []Check{refusal}, func(o Outcome) { errors.As(o.Wrong, &unmapped) })
-	if unmapped != nil && ctx.Err() == nil {
-		return unmapped
-	}
-	return err
 }
 
 // A runner makes checks.

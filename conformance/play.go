@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -39,38 +40,28 @@ type play struct {
 	logs    [2]bytes.Buffer // what the drivers logged
 	d       topologies.Deployment
 
+	wrong   error          // what the play was stopped by
 	mends   []func()       // what is to be done at the end, the last one first
 	running sync.WaitGroup // requests
 }
 
-// stopped is what a play stops with.
-type stopped struct{ error }
-
 // made makes a check, mends what it broke, and returns what was wrong.
-func (p *play) made(check func(*play)) (wrong error) {
-	defer p.running.Wait()
-	defer func() {
-		for _, mend := range slices.Backward(p.mends) {
-			mend()
-		}
-	}()
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case stopped:
-			wrong = v.error
-		default:
-			panic(v)
-		}
-	}()
-	check(p)
-	return nil
+func (p *play) made(check func(*play)) error {
+	var playing sync.WaitGroup
+	playing.Go(func() { check(p) })
+	playing.Wait()
+	for _, mend := range slices.Backward(p.mends) {
+		mend()
+	}
+	p.running.Wait()
+	return p.wrong
 }
 
 // must stops the play at an error.
-func (*play) must(err error) {
+func (p *play) must(err error) {
 	if err != nil {
-		panic(stopped{err})
+		p.wrong = err
+		runtime.Goexit()
 	}
 }
 

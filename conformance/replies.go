@@ -133,28 +133,14 @@ func (p *play) trulyRefused(name, why string, lose func()) {
 		mend = p.hold(p.own)
 	}
 	mu.Unlock()
-	wait := p.begin(func() error {
-		h, err := p.ask(p.ctx, "a.1", name, mutex, long)
-		if err == nil {
-			_ = h.Release(p.ctx) // its outcome is for other checks
-		}
-		return err
-	})
+	wait := p.begin(func() error { return p.outcome(p.ctx, "a.1", name, mutex, long) })
 	lose()
 	mend()
-	answer := wait()
-	if !errors.Is(answer, lock.ErrNotAcquired) {
+	if !errors.Is(wait(), lock.ErrNotAcquired) {
 		return // it may have been granted: that is said
 	}
 	// What withdraws a request may be under way for as long as a driver waits for a server.
-	notFree := p.within(2*p.timeout, nil, func(ctx context.Context) error {
-		next, err := p.ask(ctx, "b.1", name, mutex, long)
-		if err == nil {
-			_ = next.Release(ctx)
-		}
-		return err
-	})
-	if notFree != nil {
+	if _, notFree := p.nextWithin(2*p.timeout, "b.1", name, mutex); notFree != nil {
 		mu.Lock()
 		defer mu.Unlock()
 		p.fail("the answer is %s, and %v later the lock is not free, though no other client had asked for it: %s. "+
@@ -173,9 +159,7 @@ func survivesForgetting(p *play) {
 			rdb := p.d.Server(server).Observer()
 			p.must(cmp.Or(rdb.ScriptFlush(p.ctx).Err(), rdb.ClientKillByFilter(p.ctx, "TYPE", "normal", "SKIPME", "yes").Err()))
 		}
-		second, err := p.answer("a.2")
-		if err == nil {
-			_ = second.Release(p.ctx)
+		if _, err := p.answer("a.2"); err == nil {
 			p.fail("another client was granted the lock after the connections had been closed: set up each connection as the first one was (database, user)")
 		}
 		if lost(h) {

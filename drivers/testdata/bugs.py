@@ -59,6 +59,9 @@ class Lock:
 
     def acquire(self, q):
         time.sleep(1.5 if BUG == "late" else 0)
+        if BUG == "silent":
+            print("the library is there", file=sys.stderr)
+            time.sleep(60)
         if BUG == "leased" and not q["lease_ms"]:
             raise ValueError("there is no watchdog")
         token, lease = uuid.uuid4().hex, q["lease_ms"] or 1000
@@ -80,7 +83,7 @@ class Lock:
 
     def extend(self, held, seconds):
         lease = held[2] if BUG == "same" else int(seconds * 1000)  # no bug, where it is said
-        return bool(self.client.eval(EXTEND, 1, *held[:2], lease)) and {"valid_ms": lease}
+        return bool(self.client.eval(EXTEND, 1, *held[:2], lease)) and {"valid_ms": held[2] // 4 if BUG == "deaf" else lease}
 
 
 if BUG == "stays":

@@ -1,35 +1,27 @@
+//go:build linux
+
 package faultstest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
-// An entry is a fault as [Every] injects it.
+// An entry is a fault as it is injected.
 type entry struct {
 	faults.Step
 
-	// on is a topology that can have it; empty: any, of which the first has it.
+	// on is the topology that has it.
 	on string
-	// protocol is that of the clients; zero: their default.
-	protocol int
 	// again says that it stands above with other parameters.
 	again bool
 }
 
 // singleByName is a master that clients find by a name, with its replicas.
 const singleByName = topologies.Single + " by name"
-
-// where is how entries call a topology.
-func where(t topologies.Topology) string {
-	if t.Options.ByName() {
-		return t.Name + " by name"
-	}
-	return t.Name
-}
 
 // entries are all faults of servers and links, made anew for each deployment.
 func entries() []entry {
@@ -39,6 +31,7 @@ func entries() []entry {
 		for i := 0; i < len(params); i += 2 {
 			step.Params[params[i]] = params[i+1]
 		}
+		on = cmp.Or(on, topologies.Single) // which can have most
 		all = append(all, entry{Step: step, on: on, again: slices.ContainsFunc(all, func(e entry) bool { return e.Fault == fault && e.on == on })})
 	}
 	const (
@@ -62,8 +55,6 @@ func entries() []entry {
 	add("", "drop-command", clients, "command", asked, "then", "silent")
 	add("", "drop-key", server, "pattern", probes)
 	add("", "drop-message", clients, "command", "wanted", "nth", "2")
-	add("", "drop-message", clients, "command", "wanted", "nth", "2")
-	all[len(all)-1].protocol = 2 // the messages of which look otherwise
 	add("", "drop-reply", clients, "command", asked, "then", "silent")
 	add("", "drop-reply", clients, "command", asked)
 	add(topologies.Sentinels, "failover", "")
@@ -101,7 +92,7 @@ func entries() []entry {
 				drawn.Params[p.Name] = p.Draw
 			}
 		}
-		all = append(all, entry{Step: faults.Step{Fault: spec.Name, Target: target, Params: drawn.FirstParams()}})
+		all = append(all, entry{on: topologies.Single, Step: faults.Step{Fault: spec.Name, Target: target, Params: drawn.FirstParams()}})
 	}
 	return all
 }
@@ -109,9 +100,4 @@ func entries() []entry {
 // make makes the fault for a deployment.
 func (e entry) make(d topologies.Deployment) (faults.Fault, error) {
 	return faults.New(faults.Site{Deployment: d}, e.Step)
-}
-
-// Names are the faults that [Every] injects.
-func Names() []string {
-	return names.Of(entries(), func(e entry) string { return e.Fault })
 }

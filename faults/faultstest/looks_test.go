@@ -1,3 +1,5 @@
+//go:build linux
+
 package faultstest
 
 import (
@@ -11,9 +13,11 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/await"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -32,9 +36,8 @@ const (
 
 // A scene is a deployment with what faults need to hit, and what a look at their effect compares.
 type scene struct {
-	d        topologies.Deployment
-	was      map[string]string
-	protocol int // of the clients; zero: their default
+	d   topologies.Deployment
+	was map[string]string
 
 	clients []goredis.UniversalClient // of zone-a, each with a connection
 	pubsubs []*goredis.PubSub         // one of each
@@ -50,16 +53,13 @@ type scene struct {
 // newScene is a deployment that is as it should be.
 func newScene(t *testing.T, d topologies.Deployment, e entry) *scene {
 	t.Helper()
-	s := &scene{d: d, protocol: e.protocol, shard: e.Params["shard"]}
+	s := &scene{d: d, shard: e.Params["shard"]}
 	if shards := d.Topology().Shards(); s.shard == "" && len(shards) > 0 {
 		s.shard = shards[0]
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	var err error
-	if s.was, err = settings(ctx, d); err != nil {
-		t.Fatal(err)
-	}
+	s.was, err = settings(runtest.Within(t, limit), d)
+	require.NoError(t, err)
 	t.Cleanup(s.leave)
 	return s
 }
@@ -130,9 +130,7 @@ func (s *scene) asItWas(ctx context.Context) error {
 }
 
 func (s *scene) prepare(ctx context.Context) (err error) {
-	o := s.d.ClientOptions("zone-a")
-	o.Protocol = s.protocol
-	s.clients = topologies.Clients(o)
+	s.clients = topologies.Clients(s.d.ClientOptions("zone-a"))
 	for _, c := range s.clients {
 		p := c.Subscribe(ctx, "channel")
 		s.pubsubs = append(s.pubsubs, p)
@@ -153,7 +151,7 @@ func (s *scene) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if _, foreign := s.d.Unsupported()[topologies.Settings]; !foreign && where(s.d.Topology()) == topologies.Single {
+	if t := s.d.Topology(); t.Name == topologies.Single && !t.Options.ByName() {
 		if err := errors.Join(s.server().FlushAll(ctx).Err(), s.server().Set(ctx, bait, "1", lease).Err()); err != nil {
 			return err
 		}

@@ -1,219 +1,232 @@
+//go:build linux
+
 package faultstest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/topologies"
+	"github.com/lockchaos/lockchaos/topologies/process"
 )
 
-// Every injects every fault that a backend's deployments can have, and checks of
-// each that
+func TestMain(m *testing.M) {
+	logging.Disable()
+	if len(os.Args) == 4 && os.Args[1] == "harness" {
+		if err := harness(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:forbidigo // this is main
+		}
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/lockchaos/lockchaos/internal/spawn.thread.func1"))
+}
+
+// limit bounds one injection or heal, on a machine that may be busy.
+const limit = time.Minute
+
+// Every fault that servers can have, which are processes, is injected: all that the list has but those of clients, which
+// package harness checks, and those of a driver's clock, which package drivers does. Of each,
 //
-//   - it keeps the contract of [Run], which looks at its effect;
+//   - it keeps its contract, see [entry.keepsTheContract];
 //   - nothing is left of it when the run is called off at any moment of its
 //     injection, be that an error then or not;
 //   - nothing is left of it when the deployment is closed while it lasts, if it
 //     is one that does.
 //
 // Nothing is left when the deployment is ready, every link answers, every clock
-// shows the true time, and every setting is what it was. After Close, left
-// returns what is left behind; nil means that it is not checked. Every returns the
-// names of the faults that took effect.
-func Every(t *testing.T, b topologies.Backend, left func(d topologies.Deployment) []string, ts ...topologies.Topology) (seen []string) {
-	t.Helper()
+// shows the true time, and every setting is what it was.
+func TestProcessesCanHaveEveryFault(t *testing.T) {
+	t.Parallel()
+	need(t)
 	var mu sync.Mutex
+	seen := []string{"client-clock-back", "client-clock-forward", "kill-client", "pause-client", "throttle-client"}
 	t.Run("on", func(t *testing.T) { // returns when all of its own tests have
-		for _, topology := range ts {
-			t.Run(where(topology), func(t *testing.T) {
+		for _, topology := range []string{topologies.Single, singleByName, topologies.Sentinels, topologies.Cluster, topologies.Independent} {
+			t.Run(topology, func(t *testing.T) {
 				t.Parallel()
-				d := deployed(t, b, topology, left)
-				var lasting []entry
+				d := deployed(t, topology)
 				for _, e := range entries() {
-					if e.on == "" && where(topology) != where(ts[0]) || e.on != "" && e.on != where(topology) {
-						continue
-					}
-					if _, err := e.make(d); err != nil {
-						t.Logf("without %s: %v", e.Fault, err)
+					if e.on != topology {
 						continue
 					}
 					t.Run(e.Fault, func(t *testing.T) { e.keepsTheContract(t, d) })
-					if spec, _ := faults.ByName(e.Fault); spec.Life != history.Momentary && !e.again {
-						lasting = append(lasting, e)
+					if e.lasts() {
+						t.Run(e.Fault+" closed", e.isClosed)
 					}
 					mu.Lock()
 					seen = append(seen, e.Fault)
 					mu.Unlock()
 				}
-				slices.SortStableFunc(lasting, func(a, b entry) int { return cmp.Compare(a.rank(), b.rank()) })
-				for len(lasting) > 0 {
-					t.Run("closed", func(t *testing.T) { lasting = lasting[closed(t, b, topology, left, lasting):] })
-				}
 			})
 		}
 	})
-	return seen
+	listed := faults.Names(faults.All())
+	slices.Sort(listed)
+	slices.Sort(seen)
+	require.Equal(t, listed, slices.Compact(seen))
 }
 
-// deployed starts a deployment until the test ends.
-func deployed(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string) topologies.Deployment {
+// need skips the test where it can't have servers with clocks and disks of their
+// own.
+func need(t *testing.T) {
 	t.Helper()
-	d, err := b.Start(t.Context(), topology)
-	if err != nil {
-		t.Fatalf("start %s: %v", topology.Name, err)
+	runtest.NeedStore(t, topologies.StoreRedis)
+	runtest.NeedCompiler(t)
+}
+
+// start starts a topology. Servers of Redis have clocks and disks that can be interfered with, and an append-only file.
+func start(ctx context.Context, name string) (topologies.Deployment, error) {
+	o, backend := topologies.Options{Persistence: topologies.PersistAlways}, process.Backend{}.Instrumented()
+	switch {
+	case name == singleByName:
+		name, o = topologies.Single, topologies.Options{Access: topologies.AccessName}
+	case name == topologies.Cluster:
+		o.NodeTimeout = time.Second // so that it does not fail over only because the machine is busy
+	case topologies.StoreOf(name) != topologies.StoreRedis:
+		o, backend = topologies.Options{}, process.Backend{}
 	}
+	topology, err := topologies.New(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Start(ctx, topology)
+}
+
+// deployed starts a deployment until the test ends, which leaves nothing behind.
+func deployed(t *testing.T, name string) topologies.Deployment {
+	t.Helper()
+	d, err := start(t.Context(), name)
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("close %s: %v", topology.Name, err)
-		}
-		if left != nil {
-			if l := left(d); len(l) > 0 {
-				t.Errorf("left behind: %v", l)
-			}
-		}
+		require.NoError(t, d.Close())
+		require.Empty(t, left(filepath.Dir(filepath.Dir(d.Server("redis-1").Log()))))
 	})
 	return d
 }
 
-// Inject makes a fault happen, by its name, to a deployment whose topology can
-// have it.
-func Inject(ctx context.Context, d topologies.Deployment, name string) (faults.Injection, error) {
-	s := &scene{d: d}
-	defer s.leave()
-	if err := s.ready(ctx); err != nil {
-		return faults.Injection{}, fmt.Errorf("nothing to hit: %w", err)
-	}
-	for _, e := range entries() {
-		if e.Fault == name && (e.on == "" || e.on == where(d.Topology())) {
-			return e.inject(ctx, d)
-		}
-	}
-	return faults.Injection{}, fmt.Errorf("topology %s can't have %s", where(d.Topology()), name)
-}
-
-// inject injects the fault.
-func (e entry) inject(ctx context.Context, d topologies.Deployment) (faults.Injection, error) {
-	f, err := e.make(d)
-	if err != nil {
-		return faults.Injection{}, err
-	}
-	return f.Inject(ctx)
-}
-
-// keepsTheContract injects the fault to the end, and then calls it off at several moments.
+// keepsTheContract injects the fault, heals it, and checks that
+//
+//   - the fault says what it did, and what was seen of its end;
+//   - what worked before works again: [scene.whole] returns nil;
+//   - a heal works although the run's context has ended;
+//   - a second heal does nothing;
+//   - it can be done all over again.
+//
+// While the fault lasts, or once it happened, its [look] sees the effect. For an armed fault, that makes its trigger happen, and
+// looks at what became of that; the fault reports that it fired, and, where the trigger does not happen, that it did
+// not. At last the fault is called off at several moments.
 func (e entry) keepsTheContract(t *testing.T, d topologies.Deployment) {
 	t.Helper()
 	look := looks()[e.Fault]
-	if look == nil {
-		t.Fatalf("no look at the effect of %s", e.Fault)
-	}
-	made, err := e.make(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var took time.Duration
-	s, inject := newScene(t, d, e), made.Inject
-	made.Inject = func(ctx context.Context) (faults.Injection, error) {
+	require.NotNil(t, look, "there is no look at the effect of %s", e.Fault)
+	f, err := e.make(d)
+	require.NoError(t, err)
+	s, took, armed := newScene(t, d, e), time.Duration(0), false
+	for range 2 {
+		run, end := context.WithTimeout(t.Context(), limit)
+		require.NoError(t, s.whole(run), "not whole before the fault")
 		began := time.Now()
-		defer func() { took = time.Since(began) }()
-		return inject(ctx)
+		injection, err := f.Inject(run)
+		took = time.Since(began)
+		require.NoError(t, err)
+		assert.NotEmpty(t, injection.Effect, "it does not say what it did")
+		assert.NoError(t, look(run, s, e), "it shows no effect")
+		if armed = injection.AwaitFiring != nil; armed {
+			effect, err := injection.AwaitFiring(run)
+			assert.NoError(t, err)
+			assert.NotEmpty(t, effect, "it fired")
+		}
+		end() // as Ctrl-C does
+		healing := runtest.Within(t, limit)
+		for again := range 2 {
+			if injection.Heal == nil {
+				break
+			}
+			effect, err := injection.Heal(healing)
+			require.NoError(t, err)
+			assert.Equal(t, again > 0, effect == "", "heal %d says %q", again+1, effect)
+		}
+		require.NoError(t, s.whole(healing), "not whole after the fault")
 	}
-	Run(t, made, func(ctx context.Context) error { return look(ctx, s, e) }, s.whole)
 	moments := []float64{0, 0.2, 0.4, 0.6, 0.8}
 	switch {
 	case e.again:
-		return
+		moments = nil
 	case took > time.Second:
 		moments = []float64{0, 0.5}
 	}
 	for _, part := range moments {
 		e.isCalledOff(t, s, time.Duration(part*float64(took)))
 	}
+	if armed {
+		e.isCalledOff(t, s, limit) // which is after its injection, and before it fired
+	}
 }
 
 // isCalledOff injects the fault and calls it off after a time.
 func (e entry) isCalledOff(t *testing.T, s *scene, after time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
-	defer cancel()
+	ctx := runtest.Within(t, 2*limit)
+	require.NoError(t, s.whole(ctx), "before it is called off")
 	f, err := e.make(s.d)
-	if err = errors.Join(err, s.whole(ctx)); err != nil {
-		t.Fatalf("before %s: %v", e.Fault, err)
-	}
+	require.NoError(t, err)
 	run, end := context.WithTimeoutCause(ctx, after, errors.New("called off"))
 	defer end()
 	injection, err := f.Inject(run)
 	switch {
-	case err != nil && injection.Heal != nil:
-		t.Errorf("%s failed, and is to be healed", e.Fault)
+	case err != nil:
+		assert.Nil(t, injection.Heal, "it failed, and is to be healed")
 	case injection.Heal != nil:
-		if _, err := injection.Heal(ctx); err != nil {
-			t.Fatalf("heal %s: %v", e.Fault, err)
-		}
+		_, err = injection.Heal(ctx)
+		require.NoError(t, err)
 	}
-	if err := s.asItWas(ctx); err != nil {
-		t.Fatalf("after %s was called off after %v: %v", e.Fault, after, err)
+	if err == nil && injection.AwaitFiring != nil {
+		effect, err := injection.AwaitFiring(ctx)
+		assert.Error(t, err, "it was healed before it fired, and says that it did")
+		assert.Empty(t, effect)
 	}
+	require.NoError(t, s.asItWas(ctx), "after it was called off after %v", after)
 }
 
-// rank has first what lets another fault come on top of it: traps, then clocks, servers, links, and last what stops servers.
-func (e entry) rank() int {
+// lasts reports whether the fault does, and is the first of its name on a topology.
+func (e entry) lasts() bool {
 	spec, _ := faults.ByName(e.Fault)
-	if spec.Life == history.Triggered {
-		return 0
-	}
-	order := []faults.Family{faults.Clock, faults.Redis, faults.Network}
-	if at := slices.Index(order, spec.Family); at >= 0 {
-		return at + 1
-	}
-	return len(order) + 1
+	return spec.Life != history.Momentary && !e.again
 }
 
-// closed closes a deployment of its own while as many faults last, of those in the list from the first one, as
-// can come one on top of the other, and returns how many these are.
-func closed(t *testing.T, b topologies.Backend, topology topologies.Topology, left func(d topologies.Deployment) []string, list []entry) (n int) {
+// isClosed closes a deployment of its own while the fault lasts.
+func (e entry) isClosed(t *testing.T) {
 	t.Helper()
-	var heals []faults.Heal
+	var injection faults.Injection
 	t.Cleanup(func() {
-		for _, heal := range heals {
-			_, _ = heal(t.Context()) // it takes turns in this process, whether or not there are links
+		if e.Fault == "flap" {
+			_, _ = injection.Heal(context.WithoutCancel(t.Context())) // it takes turns in this process, whether or not there are links
 		}
 	})
-	d := deployed(t, b, topology, left)
-	if err := newScene(t, d, list[0]).ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list {
-		within := limit
-		if n > 0 {
-			within = 2 * time.Second // after which it is tried on a deployment without a fault
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		injection, err := e.inject(ctx, d)
-		cancel()
-		if err != nil && n > 0 {
-			break
-		}
-		if err != nil {
-			t.Fatalf("inject %s: %v", e.Fault, err)
-		}
-		if e.Fault == "flap" {
-			heals = append(heals, injection.Heal)
-		}
-		t.Log(injection.Effect)
-		n++
-	}
-	return n
+	d, ctx := deployed(t, e.on), runtest.Within(t, limit)
+	require.NoError(t, newScene(t, d, e).ready(ctx))
+	f, err := e.make(d)
+	require.NoError(t, err)
+	injection, err = f.Inject(ctx)
+	require.NoError(t, err)
+	t.Log(injection.Effect)
 }
 
 // whole fails if a link does not answer, or a clock does not show the true time.

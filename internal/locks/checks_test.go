@@ -44,7 +44,7 @@ func TestLocksPassTheChecks(t *testing.T) {
 	for _, l := range drawn {
 		t.Run(l.Name, func(t *testing.T) {
 			t.Parallel()
-			require.NoError(t, conformance.Lock(t.Context(), runtest.Servers(), l, nil, func(o conformance.Outcome) {
+			require.NoError(t, conformance.Lock(t.Context(), runtest.Servers(), l, conformance.LockChecks(), func(o conformance.Outcome) {
 				if o.Wrong != nil {
 					t.Errorf("%s: %v", o.Name, o.Wrong)
 				}

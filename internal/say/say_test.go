@@ -47,3 +47,9 @@ func TestNumbersAndNames(t *testing.T) {
 	require.Negative(t, say.Natural("zone-a.12", "zone-b.1"))
 	require.Zero(t, say.Natural("a", "a"))
 }
+
+func TestTables(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "A     B\nlong  b\nc\n", say.Aligned([][]string{{"A", "B"}, {"long", "b"}, {"c", ""}}))
+	require.Equal(t, "| a | b\\|c |\n", say.Row("a", "b|c"))
+}

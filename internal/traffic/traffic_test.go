@@ -110,14 +110,6 @@ func TestWhatIsSaidAndToWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCompleteIsKept(t *testing.T) {
-	var c traffic.Conversation
-	require.Empty(t, c.Upstream([]byte("*2\r\n$3\r\nGET\r\n$1\r\n")))
-	require.Equal(t, []traffic.Chunk{{Data: []byte("*2\r\n$3\r\nGET\r\n$1\r\n")}}, c.Upstream(nil))
-	require.Empty(t, c.Upstream(nil))
-	require.Empty(t, c.Downstream(nil))
-}
-
 // Whatever is said, and however it comes in, every byte goes out again, in order.
 func FuzzNothingGetsLost(f *testing.F) {
 	f.Add([]byte(resp("SET", "a", "1")+"PING\r\n"), []byte("+OK\r\n$4\r\nPONG\r\n>1\r\n+x\r\n"), uint8(3))
@@ -144,16 +136,4 @@ func FuzzNothingGetsLost(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkACommandAndItsReply(b *testing.B) {
-	command := []byte(resp("EVALSHA", strings.Repeat("a", 40), "2", "lock:{orders}", "lock:{orders}:released:x", "owner", "request", "30000"))
-	reply := []byte("*3\r\n:1\r\n:1\r\n:0\r\n")
-	var c traffic.Conversation
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(c.Upstream(command)) != 1 || len(c.Downstream(reply)) != 1 {
-			b.Fatal("not understood")
-		}
-	}
 }
