@@ -83,7 +83,7 @@ func TestWorkers(t *testing.T) {
 					history, _ := os.ReadFile(filepath.Join(out, "history.jsonl"))
 					return bytes.Count(history, []byte(`"type":"ok","op":"acquire"`)) > 10
 				})
-				send(t, all[tt.whom], tt.signal)
+				require.NoError(t, all[tt.whom].Process.Signal(tt.signal))
 			}
 			for i, cmd := range all {
 				_ = cmd.Wait()
