@@ -18,6 +18,21 @@ import (
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
+// shard makes a folder with a journal of runs.
+func shard(t *testing.T, dir string, h fleet.Header, lines ...fleet.Run) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	h.Format = 1
+	f, err := os.Create(filepath.Join(dir, fleet.JournalFile))
+	require.NoError(t, err)
+	defer f.Close()
+	e := json.NewEncoder(f)
+	require.NoError(t, e.Encode(h))
+	for _, line := range lines {
+		require.NoError(t, e.Encode(line))
+	}
+}
+
 // campaignShard is a folder with 20 runs of a lock on a host, of which so many found a double grant, and the others are of a verdict.
 func campaignShard(t *testing.T, host, lock string, found int, rest checker.Verdict) string {
 	t.Helper()

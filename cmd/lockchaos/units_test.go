@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
@@ -180,142 +178,6 @@ func TestCommit(t *testing.T) {
 	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z, changed since)", commit(info))
 }
 
-// shard makes a folder with a journal of runs.
-func shard(t *testing.T, dir string, h fleet.Header, lines ...fleet.Run) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	h.Format = 1
-	f, err := os.Create(filepath.Join(dir, fleet.JournalFile))
-	require.NoError(t, err)
-	defer f.Close()
-	e := json.NewEncoder(f)
-	require.NoError(t, e.Encode(h))
-	for _, line := range lines {
-		require.NoError(t, e.Encode(line))
-	}
-}
-
-func merge(t *testing.T, args ...string) error {
-	t.Helper()
-	cmd := (&app{stdout: io.Discard, stderr: io.Discard}).mergeCommand()
-	cmd.SetArgs(args)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	return cmd.Execute()
-}
-
-// A journal is of another machine: what it names is copied into the new folder, and nowhere else.
-func TestMergeStaysInItsFolder(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	result, err := json.Marshal(campaign.Note{Results: reports.Results{Seed: 1, Verdict: checker.Invalid}})
-	require.NoError(t, err)
-	s := filepath.Join(dir, "shards", "s")
-	var lines []fleet.Run
-	for _, id := range []string{"-", "a", "z/../../x"} {
-		lines = append(lines, fleet.Run{ID: id, Job: "seed 1", Dir: "seed-1", Result: result})
-	}
-	shard(t, s, fleet.Header{Program: "v1", Command: "c", Seeds: "1"}, lines...)
-	require.NoError(t, os.MkdirAll(filepath.Join(s, "seed-1"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(s, "seed-1", "a"), nil, 0o600))
-
-	require.ErrorContains(t, merge(t, "--out", filepath.Join(s, "seed-1", "joined"), s), "is inside the shard")
-	require.NoError(t, os.Symlink(filepath.Join(s, "seed-1"), filepath.Join(dir, "link")))
-	require.ErrorContains(t, merge(t, "--out", filepath.Join(dir, "link", "joined"), s), "is inside the shard")
-	out := filepath.Join(dir, "joined", "out")
-	require.Equal(t, exitInvalid, exitCode(merge(t, "--out", out, s)))
-	for _, name := range []string{"seed-1", "seed-1-2", "seed-1-3"} {
-		require.FileExists(t, filepath.Join(out, name, "a"))
-	}
-	beside, err := filepath.Glob(filepath.Join(dir, "joined", "*"))
-	require.NoError(t, err)
-	require.Equal(t, []string{out}, beside)
-}
-
-// A line whose result is of another run than its job's, or has what no result has, is no run that was played.
-func TestMergeRefusesResultsOfOthers(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		same         bool
-		result, want string
-	}{
-		{true, `null`, "its result is of another case"},
-		{true, `{"result":{"case":{"lock":"mutex","seed":2}}}`, "its result is of another case"},
-		{true, `{"result":{"case":{"lock":"mutex","seed":1},"finding":["stuck"]}}`, `unknown field "finding"`},
-		{false, `{}`, "its result is of another run"},
-		{false, `{"results":{"seed":2,"verdict":"valid"}}`, "its result is of another run"},
-		{false, `{"results":{"seed":1,"verdict":"valid"},"cells":1}`, `unknown field "cells"`},
-	} {
-		dir := t.TempDir()
-		shard(t, dir, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: tt.same}, fleet.Run{ID: "a", Job: "seed 1", Result: json.RawMessage(tt.result)})
-		err := merge(t, "--out", filepath.Join(t.TempDir(), "out"), dir)
-		require.ErrorContains(t, err, tt.want, tt.result)
-		require.Equal(t, exitUsage, exitCode(err))
-	}
-}
-
-// longHistory writes a history that is judged as it streams by: two clients
-// take turns; at the end, where it is wanted, both hold the lock.
-func longHistory(t *testing.T, wrong bool) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "history.jsonl.gz")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	w := gzip.NewWriter(f)
-	at := 0
-	write := func(process int, typ, op string, owner int) {
-		at++
-		_, err := fmt.Fprintf(w, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d"}`+"\n", at*1000, process, typ, op, owner)
-		require.NoError(t, err)
-	}
-	write(0, "invoke", "acquire", 0)
-	write(0, "ok", "acquire", 0)
-	owner := 0
-	for ; at < judge.LongEvents+20_000; owner++ {
-		write((owner+1)%2, "invoke", "acquire", owner+1)
-		write(owner%2, "invoke", "release", owner)
-		write(owner%2, "ok", "release", owner)
-		write((owner+1)%2, "ok", "acquire", owner+1)
-	}
-	if wrong {
-		write(2, "invoke", "acquire", owner+1)
-		write(2, "ok", "acquire", owner+1)
-		write(owner%2, "invoke", "release", owner)
-		write(owner%2, "ok", "release", owner)
-	}
-	require.NoError(t, w.Close())
-	require.NoError(t, f.Close())
-	return path
-}
-
-func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the history is long")
-	}
-	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitValid, run([]string{"check", longHistory(t, false)}, &stdout, &stderr), stderr.String())
-	require.Contains(t, stdout.String(), "VALID  No violation")
-	require.Contains(t, stdout.String(), "events over")
-
-	path := longHistory(t, true)
-	part := filepath.Join(t.TempDir(), "part.jsonl")
-	stdout.Reset()
-	require.Equal(t, exitInvalid, run([]string{"check", "--explain", "--minimal", part, path}, &stdout, &stderr), stderr.String())
-	require.Contains(t, stdout.String(), "mutual-exclusion is violated")
-	require.Contains(t, stdout.String(), "this part alone shows it")
-	require.Equal(t, exitInvalid, run([]string{"check", part}, &stdout, &stderr), stderr.String())
-
-	stdout.Reset()
-	require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
-	var results struct {
-		Verdict string
-		Events  int
-	}
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
-	require.Equal(t, "invalid", results.Verdict)
-	require.Greater(t, results.Events, judge.LongEvents)
-}
-
 // A history is judged alike as a whole and, behind many blank lines, as it streams by: b, which holds nothing, is answered
 // that it released what a holds.
 func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
@@ -378,11 +240,4 @@ func TestServersInAFile(t *testing.T) {
 	require.Equal(t, attachBackend, s.backend)
 	require.NotNil(t, s.attach.TLS)
 	require.Equal(t, " --compose typed --servers "+quoted(file), changedFlags(cmd), "the command that repeats it has the file")
-	for content, want := range map[string]string{
-		"": "it is empty", "endpoint: x": "did you mean endpoints", "yes: true": `unknown setting "yes"`, "tls: maybe": "tls: strconv.ParseBool",
-		"a: &x 1": "anchors, aliases and merge keys can't be used here", "- endpoints": "was used where mapping is expected", "endpoints: [" + strings.Repeat("x", 1<<20): "longer than 1048576 bytes",
-	} {
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		require.ErrorContains(t, s.validate(cmd), want, content)
-	}
 }
