@@ -59,14 +59,8 @@ func TestCampaignsOverNights(t *testing.T) {
 	store := t.TempDir()
 	play := func(args ...string) (string, int) {
 		var out bytes.Buffer
-		cmd := (&app{stdout: &out, stderr: &out}).campaignCommand()
-		cmd.SetArgs(append([]string{"--store", store}, args...))
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		err := cmd.Execute()
-		if err != nil && out.Len() == 0 {
-			out.WriteString(err.Error())
-		}
-		return out.String(), exitCode(err)
+		code := run(append([]string{"campaign", "--store", store}, args...), &out, &out)
+		return out.String(), code
 	}
 	clean := campaignShard(t, "a", "mutex", 0, checker.Valid)
 	canary := campaignShard(t, "a", "broken-plain-delete", 1, checker.Valid)

@@ -246,7 +246,7 @@ func leftovers(dir string) []string {
 	return left
 }
 
-// defects are programs with one defect each, which [TestMain] makes commands of.
+// defects are programs with one defect each, which [TestMain] makes commands of. None ends with the code of a verdict.
 func defects() map[string]func() {
 	program := func(run func()) func() {
 		return func() {
@@ -271,32 +271,6 @@ func recurse(n int) int {
 		return 0
 	}
 	return recurse(n+1) + 1
-}
-
-// No defect ends the program with the code of a verdict.
-func TestADefectIsNoVerdict(t *testing.T) {
-	t.Parallel()
-	const aborted = -1 // by a signal
-	for _, test := range []struct {
-		program string
-		code    int
-		says    string
-	}{
-		{"panics", exitHarness, "defects.func"},
-		{"panics-alone", aborted, "defects.func"},
-		{"recurses", aborted, "stack overflow"},
-	} {
-		t.Run(test.program, func(t *testing.T) {
-			t.Parallel()
-			var said bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), test.program)
-			cmd.Dir, cmd.Stderr = t.TempDir(), &said
-			exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
-			require.True(t, ok)
-			require.Equal(t, test.code, exit.ExitCode(), "%s", said.String())
-			require.Contains(t, said.String(), test.says)
-		})
-	}
 }
 
 // What the program says without a server is in testdata/says.list: for each command its exit code, its words, and patterns
