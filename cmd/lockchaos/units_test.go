@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -42,18 +39,12 @@ func TestWorst(t *testing.T) {
 }
 
 // A command that is shown to be repeated doesn't say where its output went, which is a path of
-// the machine on which it ran.
-func TestChangedFlagsLeaveFilesOfOutputOut(t *testing.T) {
-	cmd := (&app{}).benchCommand()
-	require.NoError(t, cmd.ParseFlags([]string{
-		"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json",
-	}))
-	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(cmd))
-	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(cmd, ""))
-}
-
-// The seed is that of lockchaos, and not one that a driver is started with: campaigns of two drivers are two.
-func TestFlagsWithASeedOfADriver(t *testing.T) {
+// the machine on which it ran. The seed is that of lockchaos, and not one that a driver is started with: campaigns of two drivers are two.
+func TestChangedFlags(t *testing.T) {
+	bench := (&app{}).benchCommand()
+	require.NoError(t, bench.ParseFlags([]string{"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json"}))
+	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(bench))
+	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(bench, ""))
 	var o runOptions
 	cmd := &cobra.Command{}
 	o.register(cmd)
@@ -176,36 +167,6 @@ func TestCommit(t *testing.T) {
 	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z)", commit(info))
 	info.Settings[2].Value = "true"
 	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z, changed since)", commit(info))
-}
-
-// A history is judged alike as a whole and, behind many blank lines, as it streams by: b, which holds nothing, is answered
-// that it released what a holds.
-func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
-	t.Parallel()
-	const text = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a"}
-{"time":2,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a"}
-{"time":30,"process":2,"type":"invoke","op":"release","lock":"k","owner":"b"}
-{"time":40,"process":2,"type":"ok","op":"release","lock":"k","owner":"b"}
-{"time":50,"process":1,"type":"invoke","op":"release","lock":"k","owner":"a"}
-{"time":60,"process":1,"type":"ok","op":"release","lock":"k","owner":"a"}
-`
-	var short, long reports.Results
-	for blank, results := range map[int]*reports.Results{0: &short, judge.LongEvents: &long} {
-		path := filepath.Join(t.TempDir(), "h.jsonl")
-		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("\n", blank)+text), 0o600))
-		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
-		require.NoError(t, json.Unmarshal(stdout.Bytes(), results))
-		for i := range results.Properties {
-			results.Properties[i].Took = 0
-		}
-	}
-	require.Equal(t, time.Duration(40), short.Counts.First)
-	require.Equal(t, short.Counts, long.Counts)
-	require.Equal(t, short.Properties, long.Properties)
-	require.Equal(t, short.Duration, long.Duration)
-	require.NotEmpty(t, short.Operations)
-	require.Empty(t, long.Operations, "it was not kept")
 }
 
 // The history of a run is judged with its record, unless that would take too much
