@@ -18,6 +18,21 @@ import (
 	"github.com/lockchaos/lockchaos/simulation"
 )
 
+// shard makes a folder with a journal of runs.
+func shard(t *testing.T, dir string, h fleet.Header, lines ...fleet.Run) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	h.Format = 1
+	f, err := os.Create(filepath.Join(dir, fleet.JournalFile))
+	require.NoError(t, err)
+	defer f.Close()
+	e := json.NewEncoder(f)
+	require.NoError(t, e.Encode(h))
+	for _, line := range lines {
+		require.NoError(t, e.Encode(line))
+	}
+}
+
 // campaignShard is a folder with 20 runs of a lock on a host, of which so many found a double grant, and the others are of a verdict.
 func campaignShard(t *testing.T, host, lock string, found int, rest checker.Verdict) string {
 	t.Helper()
@@ -44,14 +59,8 @@ func TestCampaignsOverNights(t *testing.T) {
 	store := t.TempDir()
 	play := func(args ...string) (string, int) {
 		var out bytes.Buffer
-		cmd := (&app{stdout: &out, stderr: &out}).campaignCommand()
-		cmd.SetArgs(append([]string{"--store", store}, args...))
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		err := cmd.Execute()
-		if err != nil && out.Len() == 0 {
-			out.WriteString(err.Error())
-		}
-		return out.String(), exitCode(err)
+		code := run(append([]string{"campaign", "--store", store}, args...), &out, &out)
+		return out.String(), code
 	}
 	clean := campaignShard(t, "a", "mutex", 0, checker.Valid)
 	canary := campaignShard(t, "a", "broken-plain-delete", 1, checker.Valid)

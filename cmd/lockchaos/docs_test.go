@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"flag"
 	"fmt"
 	"go/parser"
@@ -10,15 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -114,38 +114,27 @@ func TestLinksOfTheDocumentsResolve(t *testing.T) {
 	}
 }
 
-// commandLines are the lines of a document's code that begin with a program's
-// name, each as its words.
-func commandLines(doc, program string) [][]string {
-	var sources []string
-	rest := fence.ReplaceAllStringFunc(doc, func(block string) string {
-		sources = append(sources, strings.Split(strings.ReplaceAll(block, "\\\n", " "), "\n")...)
-		return ""
-	})
-	rest = strings.ReplaceAll(rest, "\\\n", " ")
-	for line := range strings.Lines(rest) {
-		if strings.HasPrefix(line, "    ") {
-			sources = append(sources, line)
-		}
-	}
-	sources = append(sources, names.Of(code.FindAllStringSubmatch(rest, -1), func(m []string) string { return strings.Join(strings.Fields(m[1]), " ") })...)
-	var lines [][]string
-	for _, source := range sources {
-		source, _, _ = strings.Cut(source, " #")
-		for part := range strings.SplitSeq(strings.NewReplacer(" | ", "\n", " && ", "\n", "; ", "\n", " > ", "\n", " || ", "\n").Replace(source), "\n") {
-			words := shellWords(part)
-			for len(words) > 0 && (words[0] == "$" || words[0] == "run:" || words[0] == "-" || assignment.MatchString(words[0])) {
-				words = words[1:]
-			}
-			if len(words) > 1 && filepath.Base(words[0]) == program {
-				lines = append(lines, words[1:])
+var (
+	// shown is code of a document: a block between fences, an indented line, or a part of a line.
+	shown     = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$|^ {4}([^\n]*)$|`([^`]+)`")
+	separator = regexp.MustCompile(` (?:\|\|?|&&|>) |; | #.*`)
+	before    = regexp.MustCompile(`^ *(?:(?:\$|run:|-|[A-Z_]+=\S*) +)*`) // a command
+)
+
+// commandLines are the commands in a document's code that begin with a program's name, each as its words.
+func commandLines(doc, program string) (lines [][]string) {
+	for _, m := range shown.FindAllStringSubmatch(strings.ReplaceAll(doc, "\\\n", " "), -1) {
+		for line := range strings.Lines(m[1] + m[2] + strings.Join(strings.Fields(m[3]), " ")) {
+			for _, part := range separator.Split(line, -1) {
+				words := shellWords(before.ReplaceAllString(part, ""))
+				if len(words) > 1 && filepath.Base(words[0]) == program {
+					lines = append(lines, words[1:])
+				}
 			}
 		}
 	}
 	return lines
 }
-
-var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // shellWords splits a line at spaces that are not in single quotes.
 func shellWords(line string) []string {
@@ -154,7 +143,7 @@ func shellWords(line string) []string {
 }
 
 // checkCommand demands that a command line names a command, flags and things
-// that exist.
+// that exist. A word in capitals stands for one that the user chooses.
 func checkCommand(t *testing.T, where string, words []string) {
 	t.Helper()
 	at := fmt.Sprintf("%s: lockchaos %s", where, strings.Join(words, " "))
@@ -169,45 +158,44 @@ func checkCommand(t *testing.T, where string, words []string) {
 	if cmd.Name() == "help" || slices.Contains(rest, "--help") {
 		return
 	}
-	for i, w := range rest { // an option that is named without its value
-		if flag := cmd.Flags().Lookup(strings.TrimPrefix(w, "--")); strings.HasPrefix(w, "--") && flag != nil && flag.NoOptDefVal == "" && i == len(rest)-1 {
-			rest = rest[:i]
-			break
+	if last := len(rest) - 1; last >= 0 { // an option that is named without its value
+		if flag := cmd.Flags().Lookup(strings.TrimPrefix(rest[last], "--")); strings.HasPrefix(rest[last], "--") && flag != nil && flag.NoOptDefVal == "" {
+			rest = rest[:last]
 		}
 	}
 	require.NoError(t, cmd.ParseFlags(rest), at)
-	rows, err := findings.Rows([]string{"lib:all"}) // NAME@TOPOLOGY
-	require.NoError(t, err)
-	libraries := names.Of(rows, func(row string) string { return strings.Split(row, "@")[0] })
-	in := func(what string, known []string, given ...string) {
-		for _, name := range given {
-			if name != "" {
-				require.Contains(t, known, name, "%s: %v", at, names.Unknown(what, name, known))
-			}
+	values := (&app{locks: locks.All()}).values()
+	check := func(of, list string) {
+		known := values[of]
+		if known == nil || strings.ToUpper(list) == list {
+			return
 		}
-	}
-	for flag, known := range map[string][]string{
-		"topology": topologies.Names(), "backend": backendNames(), "resource": harness.ResourceNames(), "workload": (&app{}).values()["workload"](),
-		"faults": append(faults.Mixes(), faults.Names(faults.All())...), "lock": slices.Concat(locks.All().Names(), libraries, []string{"etcd", "lib:all"}),
-	} {
-		f := cmd.Flags().Lookup(flag)
-		if f == nil || !f.Changed || flag == "workload" && cmd.Name() == "bench" || strings.ToUpper(f.Value.String()) == f.Value.String() {
-			continue
-		}
-		for name := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
-			if command, isDriver := strings.CutPrefix(name, harness.ProgramPrefix); !isDriver {
-				name, topology, _ := strings.Cut(name, "@") // of a matrix
-				in(flag, known, strings.TrimSuffix(name, "…"))
-				in("topology", topologies.Names(), topology)
-			} else if strings.HasPrefix(command, "drivers/") {
+		for name := range strings.SplitSeq(strings.Trim(list, "[]"), ",") {
+			command, isDriver := strings.CutPrefix(name, harness.ProgramPrefix)
+			name, topology, isCell := strings.Cut(name, "@") // of a matrix
+			switch {
+			case isDriver && strings.HasPrefix(command, "drivers/"):
 				require.FileExists(t, filepath.Join(root, command), at)
+			case strings.HasPrefix(name, "lib:"):
+				_, err := findings.Rows([]string{name})
+				require.NoError(t, err, at)
+			case !isDriver && name != "…" && name != etcdLock: // that of a benchmark
+				require.Contains(t, known(), strings.TrimSuffix(name, "…"), "%s: %v", at, names.Unknown(of, name, known()))
+			}
+			if isCell {
+				require.Contains(t, topologies.Names(), topology, at)
 			}
 		}
 	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "workload" || cmd.Name() != "bench" { // which has its own
+			check(f.Name, f.Value.String())
+		}
+	})
 	for _, arg := range cmd.Flags().Args() {
 		switch {
 		case cmd.Name() == "list":
-			in("kind of list", cmd.ValidArgs, strings.Split(arg, "|")...)
+			require.Subset(t, cmd.ValidArgs, strings.Split(arg, "|"), at)
 		case cmd.Name() == "reproduce" && !strings.HasSuffix(arg, ".yaml") && strings.ToUpper(arg) != arg:
 			_, _, err := scenarios.Find(arg, locks.All())
 			require.NoError(t, err, at)
@@ -271,19 +259,40 @@ func read(t *testing.T, pattern string) string {
 	return all.String()
 }
 
+// sources are the files of Go in the module, by their path in it.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."): // what make built
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go"):
+			files[path] = read(t, path)
+		}
+		return nil
+	}))
+	require.Greater(t, len(files), 300)
+	return files
+}
+
+// inFolder reports whether a file is in a folder, or below one whose name ends so.
+func inFolder(file, folder, andBelow string) bool {
+	above, whole := strings.CutSuffix(folder, andBelow)
+	return path.Dir(file) == above || whole && strings.HasPrefix(file, above+"/")
+}
+
 // Every test and benchmark that a document names exists.
 func TestTestsOfTheDocumentsExist(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
+	for file, source := range sources(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			tests.WriteString(source)
 		}
-		b, err := os.ReadFile(path)
-		tests.Write(b)
-		return err
-	})
-	require.NoError(t, err)
+	}
 	for name, doc := range documents(t) {
 		for _, test := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z][A-Za-z0-9_]*)`").FindAllStringSubmatch(doc, -1) {
 			require.True(t, strings.Contains(tests.String(), "\nfunc "+test[1]+"("), "%s names %s", name, test[1])
@@ -382,29 +391,11 @@ func TestPackagesAreDocumentedAsTheyAre(t *testing.T) {
 			require.NoError(t, err, "CONTRIBUTING.md has a row for %s", folder[1])
 		}
 	}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
+	for file := range sources(t) {
+		if !regexp.MustCompile(`^[^/]*$|^scripts/|^images/|(^|/)testdata/`).MatchString(file) {
+			require.True(t, slices.ContainsFunc(named, func(folder string) bool { return inFolder(file, folder, "/…") }), "CONTRIBUTING.md has no row for the folder of %s", file)
 		}
-		folder, err := filepath.Rel(root, path)
-		if err != nil || folder == "." {
-			return err
-		}
-		if strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
-			return filepath.SkipDir
-		}
-		sources, err := filepath.Glob(filepath.Join(path, "*.go"))
-		if err != nil || len(sources) == 0 || strings.HasPrefix(folder, "scripts") || strings.HasPrefix(folder, "images") {
-			return err
-		}
-		folder = filepath.ToSlash(folder)
-		require.True(t, slices.ContainsFunc(named, func(name string) bool {
-			parent, whole := strings.CutSuffix(name, "/…")
-			return name == folder || whole && strings.HasPrefix(folder, parent+"/")
-		}), "CONTRIBUTING.md has no row for %s", folder)
-		return nil
-	})
-	require.NoError(t, err)
+	}
 }
 
 // Documents and sources name the client, owner or server that they mean.
@@ -413,15 +404,11 @@ func TestDocumentsAndSourcesNameTheParty(t *testing.T) {
 	vague := regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]nybody|[Ee]verybody)\b`)
 	texts := documents(t)
 	delete(texts, "CHANGELOG.md")
-	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/.bin/") { // what make built
-			return err
+	for file, source := range sources(t) {
+		if !strings.HasSuffix(file, "_test.go") {
+			texts[file] = source
 		}
-		b, err := os.ReadFile(path)
-		texts[path] = string(b)
-		return err
-	}))
-	require.Greater(t, len(texts), 300)
+	}
 	for name, text := range texts {
 		if found := vague.FindStringIndex(text); found != nil {
 			line := 1 + strings.Count(text[:found[0]], "\n")
@@ -438,18 +425,10 @@ func TestPackagesThatAreCachedStartNoServer(t *testing.T) {
 	starts := regexp.MustCompile(`"github.com/lockchaos/lockchaos/(topologies/(process|container|attach)|internal/(runtest|spawn)|lock/redistest)"`)
 	packages := strings.Fields(strings.ReplaceAll(cached[1], "\\\n", " "))
 	require.Greater(t, len(packages), 10)
-	for _, name := range packages {
-		dir, below := strings.CutSuffix(name, "/...")
-		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() && !below && path != filepath.Join(root, dir) {
-				return cmp.Or(err, fs.SkipDir)
-			}
-			if !strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "bench_test.go") {
-				return nil
-			}
-			source, err := os.ReadFile(path)
-			require.NotRegexp(t, starts, string(source), path)
-			return err
-		}))
+	for file, source := range sources(t) {
+		cached := slices.ContainsFunc(packages, func(folder string) bool { return inFolder("./"+file, folder, "/...") })
+		if cached && strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(file, "bench_test.go") {
+			require.NotRegexp(t, starts, source, file)
+		}
 	}
 }

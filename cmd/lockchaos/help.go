@@ -83,9 +83,9 @@ func needed() map[string]string {
 // values are those that flags take, and commands as arguments, as far as they have names.
 func (a *app) values() map[string]func() (list []string) {
 	return map[string]func() []string{
-		"topology": topologies.Names, "backend": backendNames, "format": reportFormats, "from": judge.Formats,
+		"topology": topologies.Names, "backend": backendNames, "resource": harness.ResourceNames, "format": reportFormats, "from": judge.Formats,
 		"lock":     func() []string { return append(a.locks.Names(), harness.ProgramPrefix) },
-		"faults":   func() []string { return append([]string{"none", "safe", "all"}, faults.Names(faults.All())...) },
+		"faults":   func() []string { return append(faults.Mixes(), faults.Names(faults.All())...) },
 		"expect":   func() []string { return []string{"valid", "invalid"} },
 		"workload": workload.Names,
 		"lockchaos reproduce": func() (list []string) {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -7,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +22,14 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/lockchaos/lockchaos/internal/runtest"
 	"github.com/lockchaos/lockchaos/reports"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/process"
@@ -37,17 +44,8 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv(raceOptions, "atexit_sleep_ms=10")
 	}
 	commands := defects()
-	commands["lockchaos"], commands[toxiproxyServer] = main, runToxiproxy
+	commands["lockchaos"] = main
 	testscript.Main(m, commands)
-}
-
-// toxiproxyServer is a command that is a stock toxiproxy: toxiproxy-server ADDRESS CONFIG. Its signals end it.
-const toxiproxyServer = "toxiproxy-server"
-
-func runToxiproxy() {
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	server.PopulateConfig(os.Args[2])
-	fmt.Fprintln(os.Stderr, server.Listen(os.Args[1]))
 }
 
 // TestCommandLine drives the program as a user does. The scripts in testdata
@@ -77,6 +75,7 @@ func scripts(t *testing.T, dir string) {
 			for _, name := range []string{raceOptions, "GOGC"} { // scripts have no other variables of ours
 				env.Setenv(name, os.Getenv(name))
 			}
+			env.Values["scene"] = &scene{tb: env.T().(testing.TB)}
 			return os.Mkdir(tmp, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {
@@ -90,9 +89,13 @@ func scripts(t *testing.T, dir string) {
 			return err == nil && !testing.Short(), nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":   exits,
-			"await":   await,
-			"nothing": nothing,
+			"exits":    exits,
+			"await":    await,
+			"signal":   signaled,
+			"exited":   exited,
+			"attached": attached,
+			"links":    links,
+			"nothing":  nothing,
 		},
 	})
 }
@@ -130,6 +133,91 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%s did not come", args[0])
 }
 
+// A scene is what the commands of a script share.
+type scene struct {
+	tb       testing.TB
+	signaled *exec.Cmd // to which a signal was sent last
+
+	server    *redis.Client // which lockchaos did not start
+	toxiproxy *toxiproxy.ApiServer
+	whole     string // what the toxiproxy says of its links before the first fault
+	gone      func() // ends the API of the toxiproxy
+}
+
+func sceneOf(ts *testscript.TestScript) *scene { return ts.Value("scene").(*scene) }
+
+// signaled sends a signal to the command that was started last, unless that has ended: signal NAME.
+func signaled(ts *testscript.TestScript, _ bool, args []string) {
+	started := ts.BackgroundCmds()
+	cmd := started[len(started)-1]
+	if err := cmd.Process.Signal(unix.SignalNum("SIG" + args[0])); !errors.Is(err, os.ErrProcessDone) {
+		ts.Check(err)
+	}
+	sceneOf(ts).signaled = cmd
+}
+
+// exited checks, after a wait, the exit code of the command to which a signal was sent: exited CODE.
+func exited(ts *testscript.TestScript, _ bool, args []string) {
+	if state := sceneOf(ts).signaled.ProcessState; strconv.Itoa(state.ExitCode()) != args[0] {
+		ts.Fatalf("it ended with %v, want exit code %s", state, args[0])
+	}
+}
+
+// attached starts a Redis server and a stock toxiproxy before it, neither of lockchaos, whose addresses are in SERVER and TOXIPROXY.
+func attached(ts *testscript.TestScript, _ bool, _ []string) {
+	s := sceneOf(ts)
+	s.server = runtest.Start(s.tb, process.Backend{}, topologies.Single, topologies.Options{}).Server("redis-1").Observer()
+	at := s.server.Options().Addr
+	host, _, err := net.SplitHostPort(at) // at which lockchaos looks for all that is of loopback alone
+	ts.Check(err)
+	s.toxiproxy = toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	config := fmt.Sprintf(`[{"name":"zone-a>redis-1","listen":"%[1]s:0","upstream":"%[2]s","enabled":true},
+		{"name":"zone-b>redis-1","listen":"%[1]s:0","upstream":"%[2]s","enabled":true}]`, host, at)
+	_, err = s.toxiproxy.Collection.PopulateJson(s.toxiproxy, strings.NewReader(config))
+	ts.Check(err)
+	api := httptest.NewUnstartedServer(s.toxiproxy.Routes())
+	ts.Check(api.Listener.Close())
+	api.Listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	ts.Check(err)
+	api.Start()
+	s.gone = api.Close
+	s.tb.Cleanup(func() {
+		api.Close()
+		require.NoError(s.tb, s.toxiproxy.Collection.Clear())
+	})
+	s.whole = s.links()
+	ts.Setenv("SERVER", at)
+	ts.Setenv("TOXIPROXY", api.Listener.Addr().String())
+}
+
+// links is what the toxiproxy says of its links, with all toxics.
+func (s *scene) links() string {
+	said := httptest.NewRecorder()
+	s.toxiproxy.ProxyIndex(said, nil)
+	return said.Body.String()
+}
+
+// links waits until a link has a fault (links broken), checks that none has, and that of lockchaos' own keys the server has none
+// that does not end by itself, and no claim (links whole), or ends what could mend them (links lost).
+func links(ts *testscript.TestScript, _ bool, args []string) {
+	s := sceneOf(ts)
+	switch args[0] {
+	case "broken":
+		require.Eventually(s.tb, func() bool { return s.links() != s.whole }, patience, 20*time.Millisecond)
+	case "lost":
+		s.gone()
+	default:
+		require.JSONEq(s.tb, s.whole, s.links())
+		keys, err := s.server.Keys(s.tb.Context(), "*").Result()
+		ts.Check(err)
+		for _, key := range keys {
+			require.Regexp(s.tb, "^lockchaos:", key)
+			require.NotEqual(s.tb, "lockchaos:claim", key)
+			require.NotEqual(s.tb, time.Duration(-1), s.server.PTTL(s.tb.Context(), key).Val(), "%s has no end", key)
+		}
+	}
+}
+
 // nothing waits until no process works in a folder and it is empty, and fails
 // if that does not come: nothing FOLDER.
 func nothing(ts *testscript.TestScript, _ bool, args []string) {
@@ -158,7 +246,7 @@ func leftovers(dir string) []string {
 	return left
 }
 
-// defects are programs with one defect each, which [TestMain] makes commands of.
+// defects are programs with one defect each, which [TestMain] makes commands of. None ends with the code of a verdict.
 func defects() map[string]func() {
 	program := func(run func()) func() {
 		return func() {
@@ -183,32 +271,6 @@ func recurse(n int) int {
 		return 0
 	}
 	return recurse(n+1) + 1
-}
-
-// No defect ends the program with the code of a verdict.
-func TestADefectIsNoVerdict(t *testing.T) {
-	t.Parallel()
-	const aborted = -1 // by a signal
-	for _, test := range []struct {
-		program string
-		code    int
-		says    string
-	}{
-		{"panics", exitHarness, "defects.func"},
-		{"panics-alone", aborted, "defects.func"},
-		{"recurses", aborted, "stack overflow"},
-	} {
-		t.Run(test.program, func(t *testing.T) {
-			t.Parallel()
-			var said bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), test.program)
-			cmd.Dir, cmd.Stderr = t.TempDir(), &said
-			exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
-			require.True(t, ok)
-			require.Equal(t, test.code, exit.ExitCode(), "%s", said.String())
-			require.Contains(t, said.String(), test.says)
-		})
-	}
 }
 
 // What the program says without a server is in testdata/says.list: for each command its exit code, its words, and patterns

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,14 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
-	"github.com/lockchaos/lockchaos/fleet"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/judge"
 	"github.com/lockchaos/lockchaos/reports"
@@ -44,18 +39,12 @@ func TestWorst(t *testing.T) {
 }
 
 // A command that is shown to be repeated doesn't say where its output went, which is a path of
-// the machine on which it ran.
-func TestChangedFlagsLeaveFilesOfOutputOut(t *testing.T) {
-	cmd := (&app{}).benchCommand()
-	require.NoError(t, cmd.ParseFlags([]string{
-		"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json",
-	}))
-	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(cmd))
-	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(cmd, ""))
-}
-
-// The seed is that of lockchaos, and not one that a driver is started with: campaigns of two drivers are two.
-func TestFlagsWithASeedOfADriver(t *testing.T) {
+// the machine on which it ran. The seed is that of lockchaos, and not one that a driver is started with: campaigns of two drivers are two.
+func TestChangedFlags(t *testing.T) {
+	bench := (&app{}).benchCommand()
+	require.NoError(t, bench.ParseFlags([]string{"--rounds", "7", "--lock", "mutex", "--out", "dir", "--format", "json"}))
+	require.Equal(t, " --lock mutex --rounds 7 --seed 1", changedFlags(bench))
+	require.Equal(t, " --lock mutex --rounds 7", flagsWithSeed(bench, ""))
 	var o runOptions
 	cmd := &cobra.Command{}
 	o.register(cmd)
@@ -180,172 +169,6 @@ func TestCommit(t *testing.T) {
 	require.Equal(t, " (commit abc of 2026-11-28T20:00:00Z, changed since)", commit(info))
 }
 
-// shard makes a folder with a journal of runs.
-func shard(t *testing.T, dir string, h fleet.Header, lines ...fleet.Run) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	h.Format = 1
-	f, err := os.Create(filepath.Join(dir, fleet.JournalFile))
-	require.NoError(t, err)
-	defer f.Close()
-	e := json.NewEncoder(f)
-	require.NoError(t, e.Encode(h))
-	for _, line := range lines {
-		require.NoError(t, e.Encode(line))
-	}
-}
-
-func merge(t *testing.T, args ...string) error {
-	t.Helper()
-	cmd := (&app{stdout: io.Discard, stderr: io.Discard}).mergeCommand()
-	cmd.SetArgs(args)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	return cmd.Execute()
-}
-
-// A journal is of another machine: what it names is copied into the new folder, and nowhere else.
-func TestMergeStaysInItsFolder(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	result, err := json.Marshal(campaign.Note{Results: reports.Results{Seed: 1, Verdict: checker.Invalid}})
-	require.NoError(t, err)
-	s := filepath.Join(dir, "shards", "s")
-	var lines []fleet.Run
-	for _, id := range []string{"-", "a", "z/../../x"} {
-		lines = append(lines, fleet.Run{ID: id, Job: "seed 1", Dir: "seed-1", Result: result})
-	}
-	shard(t, s, fleet.Header{Program: "v1", Command: "c", Seeds: "1"}, lines...)
-	require.NoError(t, os.MkdirAll(filepath.Join(s, "seed-1"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(s, "seed-1", "a"), nil, 0o600))
-
-	require.ErrorContains(t, merge(t, "--out", filepath.Join(s, "seed-1", "joined"), s), "is inside the shard")
-	require.NoError(t, os.Symlink(filepath.Join(s, "seed-1"), filepath.Join(dir, "link")))
-	require.ErrorContains(t, merge(t, "--out", filepath.Join(dir, "link", "joined"), s), "is inside the shard")
-	out := filepath.Join(dir, "joined", "out")
-	require.Equal(t, exitInvalid, exitCode(merge(t, "--out", out, s)))
-	for _, name := range []string{"seed-1", "seed-1-2", "seed-1-3"} {
-		require.FileExists(t, filepath.Join(out, name, "a"))
-	}
-	beside, err := filepath.Glob(filepath.Join(dir, "joined", "*"))
-	require.NoError(t, err)
-	require.Equal(t, []string{out}, beside)
-}
-
-// A line whose result is of another run than its job's, or has what no result has, is no run that was played.
-func TestMergeRefusesResultsOfOthers(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		same         bool
-		result, want string
-	}{
-		{true, `null`, "its result is of another case"},
-		{true, `{"result":{"case":{"lock":"mutex","seed":2}}}`, "its result is of another case"},
-		{true, `{"result":{"case":{"lock":"mutex","seed":1},"finding":["stuck"]}}`, `unknown field "finding"`},
-		{false, `{}`, "its result is of another run"},
-		{false, `{"results":{"seed":2,"verdict":"valid"}}`, "its result is of another run"},
-		{false, `{"results":{"seed":1,"verdict":"valid"},"cells":1}`, `unknown field "cells"`},
-	} {
-		dir := t.TempDir()
-		shard(t, dir, fleet.Header{Program: "v1", Command: "c", Seeds: "1", Same: tt.same}, fleet.Run{ID: "a", Job: "seed 1", Result: json.RawMessage(tt.result)})
-		err := merge(t, "--out", filepath.Join(t.TempDir(), "out"), dir)
-		require.ErrorContains(t, err, tt.want, tt.result)
-		require.Equal(t, exitUsage, exitCode(err))
-	}
-}
-
-// longHistory writes a history that is judged as it streams by: two clients
-// take turns; at the end, where it is wanted, both hold the lock.
-func longHistory(t *testing.T, wrong bool) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "history.jsonl.gz")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	w := gzip.NewWriter(f)
-	at := 0
-	write := func(process int, typ, op string, owner int) {
-		at++
-		_, err := fmt.Fprintf(w, `{"time":%d,"process":%d,"type":%q,"op":%q,"lock":"k","owner":"o%d"}`+"\n", at*1000, process, typ, op, owner)
-		require.NoError(t, err)
-	}
-	write(0, "invoke", "acquire", 0)
-	write(0, "ok", "acquire", 0)
-	owner := 0
-	for ; at < judge.LongEvents+20_000; owner++ {
-		write((owner+1)%2, "invoke", "acquire", owner+1)
-		write(owner%2, "invoke", "release", owner)
-		write(owner%2, "ok", "release", owner)
-		write((owner+1)%2, "ok", "acquire", owner+1)
-	}
-	if wrong {
-		write(2, "invoke", "acquire", owner+1)
-		write(2, "ok", "acquire", owner+1)
-		write(owner%2, "invoke", "release", owner)
-		write(owner%2, "ok", "release", owner)
-	}
-	require.NoError(t, w.Close())
-	require.NoError(t, f.Close())
-	return path
-}
-
-func TestALongHistoryIsJudgedAsItStreamsBy_NoRace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the history is long")
-	}
-	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitValid, run([]string{"check", longHistory(t, false)}, &stdout, &stderr), stderr.String())
-	require.Contains(t, stdout.String(), "VALID  No violation")
-	require.Contains(t, stdout.String(), "events over")
-
-	path := longHistory(t, true)
-	part := filepath.Join(t.TempDir(), "part.jsonl")
-	stdout.Reset()
-	require.Equal(t, exitInvalid, run([]string{"check", "--explain", "--minimal", part, path}, &stdout, &stderr), stderr.String())
-	require.Contains(t, stdout.String(), "mutual-exclusion is violated")
-	require.Contains(t, stdout.String(), "this part alone shows it")
-	require.Equal(t, exitInvalid, run([]string{"check", part}, &stdout, &stderr), stderr.String())
-
-	stdout.Reset()
-	require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
-	var results struct {
-		Verdict string
-		Events  int
-	}
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &results))
-	require.Equal(t, "invalid", results.Verdict)
-	require.Greater(t, results.Events, judge.LongEvents)
-}
-
-// A history is judged alike as a whole and, behind many blank lines, as it streams by: b, which holds nothing, is answered
-// that it released what a holds.
-func TestALongHistoryIsJudgedAsAShortOne(t *testing.T) {
-	t.Parallel()
-	const text = `{"time":1,"process":1,"type":"invoke","op":"acquire","lock":"k","owner":"a"}
-{"time":2,"process":1,"type":"ok","op":"acquire","lock":"k","owner":"a"}
-{"time":30,"process":2,"type":"invoke","op":"release","lock":"k","owner":"b"}
-{"time":40,"process":2,"type":"ok","op":"release","lock":"k","owner":"b"}
-{"time":50,"process":1,"type":"invoke","op":"release","lock":"k","owner":"a"}
-{"time":60,"process":1,"type":"ok","op":"release","lock":"k","owner":"a"}
-`
-	var short, long reports.Results
-	for blank, results := range map[int]*reports.Results{0: &short, judge.LongEvents: &long} {
-		path := filepath.Join(t.TempDir(), "h.jsonl")
-		require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("\n", blank)+text), 0o600))
-		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitInvalid, run([]string{"check", "--json", path}, &stdout, &stderr), stderr.String())
-		require.NoError(t, json.Unmarshal(stdout.Bytes(), results))
-		for i := range results.Properties {
-			results.Properties[i].Took = 0
-		}
-	}
-	require.Equal(t, time.Duration(40), short.Counts.First)
-	require.Equal(t, short.Counts, long.Counts)
-	require.Equal(t, short.Properties, long.Properties)
-	require.Equal(t, short.Duration, long.Duration)
-	require.NotEmpty(t, short.Operations)
-	require.Empty(t, long.Operations, "it was not kept")
-}
-
 // The history of a run is judged with its record, unless that would take too much
 // memory.
 func TestHistoryOfARunThatIsTooLongForItsRecord(t *testing.T) {
@@ -378,11 +201,4 @@ func TestServersInAFile(t *testing.T) {
 	require.Equal(t, attachBackend, s.backend)
 	require.NotNil(t, s.attach.TLS)
 	require.Equal(t, " --compose typed --servers "+quoted(file), changedFlags(cmd), "the command that repeats it has the file")
-	for content, want := range map[string]string{
-		"": "it is empty", "endpoint: x": "did you mean endpoints", "yes: true": `unknown setting "yes"`, "tls: maybe": "tls: strconv.ParseBool",
-		"a: &x 1": "anchors, aliases and merge keys can't be used here", "- endpoints": "was used where mapping is expected", "endpoints: [" + strings.Repeat("x", 1<<20): "longer than 1048576 bytes",
-	} {
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		require.ErrorContains(t, s.validate(cmd), want, content)
-	}
 }

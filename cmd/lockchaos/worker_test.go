@@ -9,8 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -18,24 +18,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 )
-
-// said is what a command says, while it says it.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
 
 // Runs with clients on other machines: one that goes well, and those in which some part ends too soon. None of these is valid,
 // and none leaves a driver.
@@ -64,32 +46,40 @@ func TestWorkers(t *testing.T) {
 				length = "10m"
 			}
 			var all [3]*exec.Cmd
-			var texts [3]said
+			logs := t.TempDir()
+			said := func(i int) string {
+				text, err := os.ReadFile(filepath.Join(logs, strconv.Itoa(i)))
+				require.NoError(t, err)
+				return string(text)
+			}
 			begin := func(i int, args ...string) {
+				log, err := os.Create(filepath.Join(logs, strconv.Itoa(i)))
+				require.NoError(t, err)
+				defer log.Close()
 				all[i] = lockchaos(t, args...)
-				all[i].Stdout, all[i].Stderr = &texts[i], &texts[i]
+				all[i].Stdout, all[i].Stderr = log, log
 				require.NoError(t, all[i].Start())
 			}
 			begin(0, "run", "--listen", "127.0.0.1:0", "--key", key, "--lock", "mutex", "--faults", "none", "--workload", "contended", "--duration", length, "--out", out)
 			joins := regexp.MustCompile(`--join (\S+)`)
-			awaits(t, "the coordinator", func() bool { return joins.MatchString(texts[0].String()) })
-			at := joins.FindStringSubmatch(texts[0].String())[1]
+			awaits(t, "the coordinator", func() bool { return joins.MatchString(said(0)) })
+			at := joins.FindStringSubmatch(said(0))[1]
 			for i, zone := range []string{"zone-a", "zone-b"} {
 				begin(i+1, "worker", "--join", at, "--key", key, "--lock", "mutex")
-				awaits(t, zone, func() bool { return strings.Contains(texts[i+1].String(), "the clients of "+zone+" are here") })
+				awaits(t, zone, func() bool { return strings.Contains(said(i+1), "the clients of "+zone+" are here") })
 			}
 			if tt.signal != 0 {
 				awaits(t, "grants", func() bool {
 					history, _ := os.ReadFile(filepath.Join(out, "history.jsonl"))
 					return bytes.Count(history, []byte(`"type":"ok","op":"acquire"`)) > 10
 				})
-				send(t, all[tt.whom], tt.signal)
+				require.NoError(t, all[tt.whom].Process.Signal(tt.signal))
 			}
 			for i, cmd := range all {
 				_ = cmd.Wait()
-				require.Equal(t, tt.codes[i], cmd.ProcessState.ExitCode(), "%s\n%s\n%s", &texts[0], &texts[1], &texts[2])
+				require.Equal(t, tt.codes[i], cmd.ProcessState.ExitCode(), "%s\n%s\n%s", said(0), said(1), said(2))
 			}
-			require.Contains(t, texts[0].String(), tt.says)
+			require.Contains(t, said(0), tt.says)
 			var results struct{ Verdict checker.Verdict }
 			if text, err := os.ReadFile(filepath.Join(out, "results.json")); tt.codes[coordinator] >= 0 { // else there are none
 				require.NoError(t, err)
