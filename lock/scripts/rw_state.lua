@@ -22,7 +22,7 @@ local function ownerOf(member) return string.match(member, '^%l+:[^:]*:(.*)$') e
 local function score(member) return tonumber(redis.call('ZSCORE', KEYS[1], member)) end
 
 -- look finds out whether there are writes or places. It fails if the key is a lock of
--- another kind, or one of a version that kept grants in a hash.
+-- another kind.
 local function look() crowded = redis.call('ZCOUNT', KEYS[1], text(base.write), '+inf') > 0 end
 
 -- endOf returns when a grant or place ends, or 0.
