@@ -9,11 +9,11 @@ import (
 )
 
 // PlanOf is what a seed draws for a run on servers of ours.
-func PlanOf(t *testing.T, r RandomRun, seed uint64) faults.Schedule {
+func PlanOf(t *testing.T, r RandomRun, seed uint64) []faults.Step {
 	t.Helper()
 	x, err := r.resolve()
 	require.NoError(t, err)
-	return faults.Generate(seed, x.chosen, r.Length)
+	return faults.Generate(seed, x.chosen, r.Length).Steps()
 }
 
 // Candidates are the faults that a run knows, on servers of ours.

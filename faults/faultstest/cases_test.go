@@ -108,7 +108,16 @@ func entries() []entry {
 
 // make makes the fault for a deployment.
 func (e entry) make(d topologies.Deployment) (faults.Fault, error) {
-	return faults.New(faults.Site{Deployment: d}, e.Step)
+	return made(d, e.Step)
+}
+
+// made makes the fault of a step for a deployment that can have it.
+func made(d topologies.Deployment, step faults.Step) (faults.Fault, error) {
+	plan, _, err := faults.Environment{Script: true}.Given(d, []faults.Step{step})
+	if err != nil {
+		return faults.Fault{}, err
+	}
+	return plan[0].On(faults.Site{Deployment: d})
 }
 
 // Names are the faults that [Every] injects.

@@ -33,18 +33,18 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 		}
 		injection, err := f.Inject(run)
 		if err != nil {
-			t.Fatalf("round %d: inject %s: %v", round, f.Name, err)
+			t.Fatalf("round %d: inject %s: %v", round, f.Fault, err)
 		}
 		if injection.Effect == "" {
-			t.Errorf("round %d: %s does not say what it did", round, f.Name)
+			t.Errorf("round %d: %s does not say what it did", round, f.Fault)
 		}
 		if err := broken(run); err != nil {
-			t.Errorf("round %d: %s shows no effect: %v", round, f.Name, err)
+			t.Errorf("round %d: %s shows no effect: %v", round, f.Fault, err)
 		}
 		armed = armed || injection.AwaitFiring != nil
 		if injection.AwaitFiring != nil {
 			if effect, err := injection.AwaitFiring(run); err != nil || effect == "" {
-				t.Errorf("round %d: %s reports that it fired: %q, %v", round, f.Name, effect, err)
+				t.Errorf("round %d: %s reports that it fired: %q, %v", round, f.Fault, effect, err)
 			}
 		}
 		end() // as Ctrl-C does
@@ -55,14 +55,14 @@ func Run(t *testing.T, f faults.Fault, broken, whole func(ctx context.Context) e
 			}
 			effect, err := injection.Heal(healing)
 			if err != nil {
-				t.Fatalf("round %d: heal %s, time %d: %v", round, f.Name, again+1, err)
+				t.Fatalf("round %d: heal %s, time %d: %v", round, f.Fault, again+1, err)
 			}
 			if first := again == 0; first == (effect == "") {
-				t.Errorf("round %d: heal %s, time %d, says %q", round, f.Name, again+1, effect)
+				t.Errorf("round %d: heal %s, time %d, says %q", round, f.Fault, again+1, effect)
 			}
 		}
 		if err := whole(healing); err != nil {
-			t.Errorf("round %d: not whole after %s: %v", round, f.Name, err)
+			t.Errorf("round %d: not whole after %s: %v", round, f.Fault, err)
 		}
 		cancel()
 	}
@@ -81,12 +81,12 @@ func neverFires(t *testing.T, f faults.Fault, whole func(ctx context.Context) er
 		_, err = injection.Heal(ctx)
 	}
 	if err != nil {
-		t.Fatalf("inject %s, and heal it at once: %v", f.Name, err)
+		t.Fatalf("inject %s, and heal it at once: %v", f.Fault, err)
 	}
 	if effect, err := injection.AwaitFiring(ctx); err == nil || effect != "" {
-		t.Errorf("%s was healed before it fired, and says that it did: %q", f.Name, effect)
+		t.Errorf("%s was healed before it fired, and says that it did: %q", f.Fault, effect)
 	}
 	if err := whole(ctx); err != nil {
-		t.Errorf("not whole after %s never fired: %v", f.Name, err)
+		t.Errorf("not whole after %s never fired: %v", f.Fault, err)
 	}
 }

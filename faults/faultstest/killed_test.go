@@ -33,6 +33,19 @@ import (
 // collector would close it.
 var kept topologies.Deployment
 
+// inject injects the fault of a step.
+func inject(ctx context.Context, d topologies.Deployment, step faults.Step) (i faults.Injection, err error) {
+	p, err := faults.Environment{Topology: d.Topology(), Script: true}.Resolve(step)
+	if err != nil {
+		return i, err
+	}
+	f, err := p.On(faults.Site{Deployment: d})
+	if err != nil {
+		return i, err
+	}
+	return f.Inject(ctx)
+}
+
 // harness is another program that this test binary is: it injects a fault, says
 // so, and panics when it is told to.
 func harness(topology, fault string) error {
@@ -61,11 +74,10 @@ func harness(topology, fault string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var i faults.Injection
-	var f faults.Fault
-	if !plan.Consensus() {
+	if plan.Consensus() {
+		i, err = inject(ctx, d, faults.Step{Fault: fault, Target: plan.Servers()[0]})
+	} else {
 		i, err = faultstest.Inject(ctx, d, fault)
-	} else if f, err = faults.New(faults.Site{Deployment: d}, faults.Step{Fault: fault, Target: plan.Servers()[0]}); err == nil {
-		i, err = f.Inject(ctx)
 	}
 	if err != nil {
 		return err
