@@ -219,20 +219,14 @@ func restarted(e Environment) string {
 	return away(e)
 }
 
-// How long faults last that are no matter of a moment.
+// How long faults last that are no matter of a moment, unless their candidates say otherwise.
 const (
 	leastFor = time.Second
 	mostFor  = 3 * time.Second
 )
 
-// lasting is the one candidate of a fault that lasts, once of one that does not.
-func lasting(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
-	return func(e Environment) []Candidate {
-		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e), Least: leastFor, Most: mostFor}}
-	}
-}
-
-func once(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
+// drawn is the one candidate of a fault.
+func drawn(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
 	return func(e Environment) []Candidate {
 		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e)}}
 	}
@@ -249,6 +243,9 @@ func (e Environment) Candidates() []Candidate {
 		}
 		for _, c := range spec.Candidates(e) {
 			c.Spec, c.Mix = spec, cmp.Or(c.Mix, string(spec.Family))
+			if c.Most == 0 && (spec.Life == history.Lasting || spec.Life == history.Repeating) {
+				c.Least, c.Most = leastFor, mostFor
+			}
 			params := map[string]string{}
 			for _, p := range spec.Params {
 				if p.Draw != "" {
@@ -257,7 +254,7 @@ func (e Environment) Candidates() []Candidate {
 			}
 			maps.Copy(params, c.Params)
 			c.Params = params
-			c.Cant = cmp.Or(c.Cant, e.lacks(c))
+			c.Cant = e.lacks(c)
 			all = append(all, c)
 		}
 	}
@@ -268,6 +265,8 @@ func (e Environment) Candidates() []Candidate {
 func (e Environment) lacks(c Candidate) string {
 	spec := c.Spec
 	switch {
+	case slices.Contains(spec.Needs, topologies.Disks) && e.Topology.Options.Persistence == topologies.PersistNone:
+		return "the servers have no append-only file (say --persistence always, everysec or no)"
 	case spec.Hits != HitsAnything && e.Lock.Local:
 		return "lock " + e.Lock.Name + " says nothing to any server"
 	case spec.Hits == HitsSubscribers && !e.Lock.Subscribes:

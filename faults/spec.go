@@ -163,11 +163,15 @@ func (spec Spec) OnLinks() bool {
 
 // validate checks that a topology can have a step with the fault.
 func (spec Spec) validate(t topologies.Topology, s Step) error {
+	servers := t.Servers()
+	if spec.Target == AtProcess {
+		servers = append(servers, t.Of(topologies.Sentinel)...)
+	}
 	if err := spec.lacking(t.Unsupported()); err != nil {
 		return fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	if err := spec.aimed(t, s.Target); err != nil {
-		return err
+	if (spec.Target == AtProcess || spec.Target == AtServer) && !slices.Contains(servers, s.Target) {
+		return names.Unknown("server", s.Target, servers) // of others, Links or Check look at the target
 	}
 	if err := spec.checkParams(s.Params); err != nil {
 		return err
@@ -177,22 +181,6 @@ func (spec Spec) validate(t topologies.Topology, s Step) error {
 	}
 	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
 		return fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	return nil
-}
-
-// aimed checks the target of a step.
-func (spec Spec) aimed(t topologies.Topology, target string) error {
-	servers := t.Servers()
-	switch spec.Target {
-	case AtProcess:
-		servers = append(servers, t.Of(topologies.Sentinel)...)
-	case AtServer:
-	default:
-		return nil // its Links or its Check look at it
-	}
-	if !slices.Contains(servers, target) {
-		return names.Unknown("server", target, servers)
 	}
 	return nil
 }

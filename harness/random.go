@@ -197,7 +197,9 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 		for _, why := range run.SkippedFaults {
 			s.notice("left out: " + why)
 		}
-		run.Plan = plan.Steps()
+		for _, step := range plan {
+			run.Plan = append(run.Plan, step.Step)
+		}
 		run.Progress = r.progress(d.Topology())
 		run.Settings, err = r.settings()
 		return plan, err
