@@ -79,12 +79,30 @@ func (e Environment) validate(p Planned) error {
 		t, _ = topologies.ByName(topologies.Single) // which there is
 		s.Target = inner
 	}
-	return spec.validate(t, s)
+	servers := t.Servers()
+	if spec.Target == AtProcess {
+		servers = append(servers, t.Of(topologies.Sentinel)...)
+	}
+	if err := spec.lacking(t.Unsupported()); err != nil {
+		return fmt.Errorf("%s: %w", spec.Name, err)
+	}
+	if (spec.Target == AtProcess || spec.Target == AtServer) && !slices.Contains(servers, s.Target) {
+		return names.Unknown("server", s.Target, servers) // of others, Links or Check look at the target
+	}
+	if err := spec.checkParams(s.Params); err != nil {
+		return err
+	}
+	if _, err := spec.LinksOf(t, s); err != nil || spec.Check == nil {
+		return err
+	}
+	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
+		return fmt.Errorf("%s: %w", spec.Name, err)
+	}
+	return nil
 }
 
-// Given is the plan of steps that are given: those of a record, or of a script. Of what is wrong with any of them, wrong
-// joins what servers of the topology can't have, and cant what the deployment can't, if there is one yet, each with all
-// faults that it is the reason of.
+// Given is the plan of steps that are given: those of a record, or of a script. The error wrong joins what servers of the
+// topology can't have, step by step, and cant what the deployment can't, if there is one yet, reason by reason.
 func (e Environment) Given(d topologies.Deployment, steps []Step) (plan Plan, wrong, cant error) {
 	if d != nil {
 		e.Topology = d.Topology()
@@ -108,11 +126,11 @@ func (e Environment) Given(d topologies.Deployment, steps []Step) (plan Plan, wr
 	return plan, errors.Join(errs...), impossible(found)
 }
 
-// Draw is the plan of a seed for a deployment, which may be of another size and with other settings than servers of ours,
-// for which a list of mixes and faults means the candidates ours. A fault that was asked for by name, the deployment must be
-// able to have; of a mix it gets what it can have, and skipped says what is left out, and why; so it does of targets of a
-// fault that can have others. A mix that was asked for and of which nothing is left is refused, and so is a run that is
-// left with no fault: it would show nothing, and who wants none says so.
+// Draw is the plan of a seed for a deployment, from a list of mixes and faults: see [Environment.Choose]. The deployment may
+// be of another size and with other settings than servers of ours, which can have the candidates ours. A fault that the list
+// names, it must be able to have. Of a mix it gets what it can have, and of a fault the targets; skipped says what is left
+// out, and why. A mix in the list of which nothing is left is refused, and so is a run that is left with no fault: it would
+// show nothing, and who wants none says so.
 func (e Environment) Draw(d topologies.Deployment, list string, ours []Candidate, seed uint64, length time.Duration) (plan Plan, skipped []string, err error) {
 	e.Topology = d.Topology()
 	here, err := e.Choose(list)

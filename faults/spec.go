@@ -161,30 +161,6 @@ func (spec Spec) OnLinks() bool {
 	return slices.Contains(spec.Needs, topologies.Proxies) && spec.Family == Network
 }
 
-// validate checks that a topology can have a step with the fault.
-func (spec Spec) validate(t topologies.Topology, s Step) error {
-	servers := t.Servers()
-	if spec.Target == AtProcess {
-		servers = append(servers, t.Of(topologies.Sentinel)...)
-	}
-	if err := spec.lacking(t.Unsupported()); err != nil {
-		return fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	if (spec.Target == AtProcess || spec.Target == AtServer) && !slices.Contains(servers, s.Target) {
-		return names.Unknown("server", s.Target, servers) // of others, Links or Check look at the target
-	}
-	if err := spec.checkParams(s.Params); err != nil {
-		return err
-	}
-	if _, err := spec.LinksOf(t, s); err != nil || spec.Check == nil {
-		return err
-	}
-	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
-		return fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	return nil
-}
-
 // LinksOf are the links that a step concerns.
 func (spec Spec) LinksOf(t topologies.Topology, s Step) ([]topologies.Link, error) {
 	switch {
