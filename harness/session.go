@@ -82,7 +82,7 @@ type Progress struct {
 // A Session is a deployment with a recorder and the faults that lie on it.
 type Session struct {
 	Config
-	Plan       faults.Plan // for its deployment
+	Plan       faults.Plan // for its deployment; a script takes each step of it when it comes to that
 	run        history.Run
 	file       *os.File
 	recorder   *history.Recorder

@@ -159,7 +159,7 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if step.Wait < 0 || step.Wait >= stepTimeout {
 			return fmt.Errorf("wait must be from 0 to below %v, how long a step may take, and not %v", stepTimeout, step.Wait)
 		}
-	case step.Inject != "":
+	case step.Inject != "": // see [faults.Environment.Resolve]
 	case step.Heal != "":
 		spec, err := step.spec()
 		if spec.OneShot() {
