@@ -165,7 +165,7 @@ func TestFaultsHitAHolder(t *testing.T) {
 	require.Equal(t, zone+">redis-1", hit)
 	again, err := harness.Replay(run, locks.All(), false)
 	require.NoError(t, err)
-	require.Equal(t, run.Plan, []history.PlannedStep(again.Plan))
+	require.Equal(t, run.Plan, again.Plan)
 }
 
 // What is wrong with a run is said before anything is started.
