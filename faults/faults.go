@@ -2,7 +2,7 @@
 // says what it does, what it needs, how it is described, drawn at random and made.
 //
 // There is a file for each family of faults, with its specs and their mechanisms.
-// [All] lists the specs.
+// [All] lists the specs, and a [Plan] is what a run does with them.
 package faults
 
 import (
