@@ -63,7 +63,7 @@ func Recorded(in reports.Input, dir string, c Cluster, r harness.RandomRun, cont
 		if a.Control {
 			played = other
 		}
-		played.Plan = faults.Schedule{}
+		played.Plan = []faults.Step{}
 		for _, f := range a.Faults {
 			played.Plan = append(played.Plan, plan[f])
 		}
@@ -100,8 +100,8 @@ func begun(h *history.History) time.Duration {
 
 // recordedPlan has for each fault of a cluster the step of the plan that it was of, with the times that were
 // recorded: its server, or its zone, is the one that was hit.
-func recordedPlan(in reports.Input, c Cluster, begin time.Duration) faults.Schedule {
-	var plan faults.Schedule
+func recordedPlan(in reports.Input, c Cluster, begin time.Duration) []faults.Step {
+	var plan []faults.Step
 	for _, f := range c.Faults {
 		step := faults.Step{Fault: f.Name, Target: f.Target, Params: f.Params}
 		i := -1

@@ -33,7 +33,7 @@ func TestARunIsPlayedAgain(t *testing.T) {
 	setup := runtest.Setup(t)
 	r := harness.RandomRun{
 		Topology: "single", Lock: runtest.Lock("mutex"), Length: 2 * time.Second,
-		Plan:     faults.Schedule{{At: 600 * time.Millisecond, Fault: "flush", Target: "redis-1"}, {At: 1500 * time.Millisecond, For: 100 * time.Millisecond, Fault: "stall", Target: "client"}},
+		Plan:     []faults.Step{{At: 600 * time.Millisecond, Fault: "flush", Target: "redis-1"}, {At: 1500 * time.Millisecond, For: 100 * time.Millisecond, Fault: "stall", Target: "client"}},
 		Workload: workload.Config{Clients: 6, Locks: 1, Hold: 400 * time.Millisecond, Think: 5 * time.Millisecond, Wait: time.Second},
 	}
 	run, h, report := runtest.Until(t, r, setup, checker.Invalid, nil)

@@ -76,9 +76,9 @@ func (e Experiment) decide(c history.Cause) history.Cause {
 // which the old one goes on may not.
 func (e Experiment) excused(c *history.Cause) bool {
 	excuses := func(name string) bool {
-		spec, err := faults.ByName(name)
+		spec, _ := faults.ByName(name)
 		acknowledged := e.Acks > 0 && spec.Has(history.Promotes) && !spec.Has(history.Isolates)
-		return err == nil && spec.Stays() && !acknowledged
+		return spec.Stays() && !acknowledged
 	}
 	for i, f := range c.Faults {
 		if without, _ := arm(c, history.ArmWithout, i); without.Seen == 0 && excuses(f.Fault) {

@@ -194,7 +194,7 @@ func TestTries_AreMet(t *testing.T) {
 	l.Watchdog = true
 	r := harness.RandomRun{
 		Topology: topologies.Single, Lock: l, Kind: harness.ProgramWorkload + ",watchdog", Faults: "drop-reply,delay-command", Length: 12 * time.Second,
-		Plan: faults.Schedule{
+		Plan: []faults.Step{
 			{At: time.Second, Fault: "drop-reply", Target: "zone>redis", Params: map[string]string{"command": "renew", "nth": "1", "then": "reset"}},
 			{At: 4 * time.Second, Fault: "drop-reply", Target: "zone>redis", Params: map[string]string{"command": "extend", "nth": "1", "then": "reset"}},
 			{At: 7 * time.Second, Fault: "delay-command", Target: "zone>redis", Params: map[string]string{"command": "release", "nth": "1", "for": "100"}},

@@ -82,7 +82,7 @@ func SomeTarget(t topologies.Topology, target string) string {
 
 // A Candidate is a fault that a random plan may be drawn from.
 type Candidate struct {
-	Fault string
+	Spec *Spec
 	// Mix is that of the fault's family, unless it belongs to another here.
 	Mix string
 	// Target and Params may leave a choice: "a|b" is one of those, and a
@@ -120,6 +120,10 @@ type Environment struct {
 	Session    time.Duration
 	Outlasting bool
 	Lock       LockTraits
+	// Script says that it is no random run but a script, of which Clients may each be a process of its own. Resource says
+	// that a server of its own has what the locks protect: see [OfResource].
+	Script, Resource bool
+	Clients          []string
 }
 
 // LockTraits are what faults need to know of the lock under test.
@@ -215,20 +219,14 @@ func restarted(e Environment) string {
 	return away(e)
 }
 
-// How long faults last that are no matter of a moment.
+// How long faults last that are no matter of a moment, unless their candidates say otherwise.
 const (
 	leastFor = time.Second
 	mostFor  = 3 * time.Second
 )
 
-// lasting is the one candidate of a fault that lasts, once of one that does not.
-func lasting(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
-	return func(e Environment) []Candidate {
-		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e), Least: leastFor, Most: mostFor}}
-	}
-}
-
-func once(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
+// drawn is the one candidate of a fault.
+func drawn(target string, weight int, breaks func(Environment) string) func(Environment) []Candidate {
 	return func(e Environment) []Candidate {
 		return []Candidate{{Target: target, Weight: weight, Breaks: breaks(e)}}
 	}
@@ -237,12 +235,17 @@ func once(target string, weight int, breaks func(Environment) string) func(Envir
 // Candidates are all faults that a random run knows, in order of name.
 func (e Environment) Candidates() []Candidate {
 	var all []Candidate
-	for _, spec := range allSpecs() {
+	specs := allSpecs()
+	for i := range specs {
+		spec := &specs[i]
 		if spec.Candidates == nil {
 			continue
 		}
 		for _, c := range spec.Candidates(e) {
-			c.Fault, c.Mix = spec.Name, cmp.Or(c.Mix, string(spec.Family))
+			c.Spec, c.Mix = spec, cmp.Or(c.Mix, string(spec.Family))
+			if c.Most == 0 && (spec.Life == history.Lasting || spec.Life == history.Repeating) {
+				c.Least, c.Most = leastFor, mostFor
+			}
 			params := map[string]string{}
 			for _, p := range spec.Params {
 				if p.Draw != "" {
@@ -251,7 +254,7 @@ func (e Environment) Candidates() []Candidate {
 			}
 			maps.Copy(params, c.Params)
 			c.Params = params
-			c.Cant = cmp.Or(c.Cant, e.lacks(spec, c))
+			c.Cant = e.lacks(c)
 			all = append(all, c)
 		}
 	}
@@ -259,8 +262,11 @@ func (e Environment) Candidates() []Candidate {
 }
 
 // lacks says why a fault can't be of effect on the topology, or with the lock.
-func (e Environment) lacks(spec Spec, c Candidate) string {
+func (e Environment) lacks(c Candidate) string {
+	spec := c.Spec
 	switch {
+	case slices.Contains(spec.Needs, topologies.Disks) && e.Topology.Options.Persistence == topologies.PersistNone:
+		return "the servers have no append-only file (say --persistence always, everysec or no)"
 	case spec.Hits != HitsAnything && e.Lock.Local:
 		return "lock " + e.Lock.Name + " says nothing to any server"
 	case spec.Hits == HitsSubscribers && !e.Lock.Subscribes:
@@ -270,31 +276,10 @@ func (e Environment) lacks(spec Spec, c Candidate) string {
 	case spec.OnLinks() && len(e.Topology.Links) == 0:
 		return "" // a deployment of the user's, which says itself why it has none
 	}
-	why := ""
-	for target := range strings.SplitSeq(c.Target, "|") {
-		err := e.Validate(Step{Fault: c.Fault, Target: target, Params: c.FirstParams()})
-		if err == nil {
-			return ""
-		}
-		why = cmp.Or(why, strings.TrimPrefix(err.Error(), c.Fault+": "))
+	if targets, without := e.narrow(nil, c); len(targets) == 0 {
+		return without[0].why
 	}
-	return why
-}
-
-// Validate checks that a random run can have a step.
-func (e Environment) Validate(s Step) error {
-	spec, err := ByName(s.Fault)
-	if err != nil {
-		return err
-	}
-	switch {
-	case spec.Target == AtClient:
-		return e.nothing(s.Fault, nil)
-	case spec.Family == Client && !e.Lock.Process:
-		return e.nothing(s.Fault, []string{e.noClientClocks()})
-	}
-	s.Target = SomeTarget(e.Topology, s.Target)
-	return spec.Validate(e.Topology, s)
+	return ""
 }
 
 // FirstParams are the parameters of a step that may be drawn.
@@ -317,8 +302,9 @@ func firstOf(choices string) string {
 
 // Choose are the candidates that a list of mixes and faults means, of which those
 // that can't take effect here are left out. One that the user named, alone or by
-// a mix of which nothing is left, is an error.
+// a mix of which nothing is left, is an error. An empty list is [Environment.DefaultMix].
 func (e Environment) Choose(list string) ([]Candidate, error) {
+	list = cmp.Or(list, e.DefaultMix())
 	all := e.Candidates()
 	var chosen []Candidate
 	var errs []error
@@ -355,13 +341,13 @@ func (c Candidate) in(name string) bool {
 	case MixAll, MixSafe:
 		return c.Mix != string(Clock) && c.Mix != string(Disk) && (name == MixAll || c.Breaks == "")
 	default:
-		return c.Mix == name || c.Fault == name
+		return c.Mix == name || c.Spec.Name == name
 	}
 }
 
 // same reports whether two candidates are the same one, named twice.
 func (c Candidate) same(other Candidate) bool {
-	return c.Mix == other.Mix && c.Fault == other.Fault && c.Target == other.Target && maps.Equal(c.Params, other.Params)
+	return c.Mix == other.Mix && c.Spec == other.Spec && c.Target == other.Target && maps.Equal(c.Params, other.Params)
 }
 
 // nothing says why a name in a list of faults means none here.

@@ -54,7 +54,7 @@ func clockSpecs() []Spec {
 		s := &specs[i]
 		s.Family, s.Target, s.Needs, s.Healed = Clock, AtProcess, []topologies.Capability{topologies.Clocks}, "the true time"
 		s.Life, s.Effects = history.Lasting, []history.Effect{history.ShiftsClock}
-		s.Candidates = lasting(TargetOfLock, 2, func(Environment) string { return breaksByClock })
+		s.Candidates = drawn(TargetOfLock, 2, func(Environment) string { return breaksByClock })
 	}
 	return specs
 }
@@ -98,7 +98,7 @@ func onClock(of func(s Step) wrong) func(Site, Step) (inject, error) {
 			err = await.Until(ctx, func() error {
 				var at time.Time
 				var err error
-				if ahead, at, err = shown(ctx, server); err == nil && !to.seen(ahead, at) {
+				if ahead, at, err = ClockAhead(ctx, server); err == nil && !to.seen(ahead, at) {
 					err = fmt.Errorf("its clock is %v ahead of the true time", ahead)
 				}
 				return err
@@ -107,7 +107,7 @@ func onClock(of func(s Step) wrong) func(Site, Step) (inject, error) {
 		}
 		return change{
 			begin: func(ctx context.Context) (string, error) {
-				ahead, err := ClockAhead(ctx, server)
+				ahead, _, err := ClockAhead(ctx, server)
 				if err == nil && ahead.Abs() >= leastError {
 					err = fmt.Errorf("its clock is %v off already", ahead)
 				}
@@ -184,14 +184,8 @@ func frozen() wrong {
 }
 
 // ClockAhead is how far a server's clock is ahead of ours, negative for behind. What
-// the time between question and answer may explain does not count.
-func ClockAhead(ctx context.Context, s topologies.Server) (time.Duration, error) {
-	ahead, _, err := shown(ctx, s)
-	return ahead, err
-}
-
-// shown is the time that a server says it is, and how far that is ahead of ours. A sentinel knows no TIME.
-func shown(ctx context.Context, s topologies.Server) (ahead time.Duration, at time.Time, err error) {
+// the time between question and answer may explain does not count. At is the time that it shows. A sentinel knows no TIME.
+func ClockAhead(ctx context.Context, s topologies.Server) (ahead time.Duration, at time.Time, err error) {
 	rdb := s.Observer().WithTimeout(patience)
 	before := time.Now()
 	at, err = rdb.Time(ctx).Result()

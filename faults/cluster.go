@@ -33,7 +33,7 @@ func clusterSpecs() []Spec {
 			return nil
 		},
 		Candidates: func(e Environment) []Candidate {
-			return []Candidate{{Weight: 2, Least: leastFor, Most: mostFor, Params: map[string]string{"key": strings.Join(e.Locks[:min(len(e.Locks), 3)], "|")}}}
+			return []Candidate{{Weight: 2, Params: map[string]string{"key": strings.Join(e.Locks[:min(len(e.Locks), 3)], "|")}}}
 		},
 		Observed: "the old master sends on who asks for it (ASK)", Healed: "every node says that the new master serves it",
 		Pitfall: "until the heal, scripts with several keys are told to try again; the servers must reach each other where the harness reaches them",

@@ -18,12 +18,12 @@ func diskSpecs() []Spec {
 			Name: "power-cut", Summary: "SIGKILL, what was not synced to the append-only file lost, and a restart at once",
 			Needs: []topologies.Capability{topologies.Disks, topologies.Processes},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts},
-			Candidates: withFile(once(TargetOfLock, 2, func(e Environment) string {
+			Candidates: drawn(TargetOfLock, 2, func(e Environment) string {
 				if e.Topology.Options.Persistence != topologies.PersistAlways {
 					return breaksByForgetting
 				}
 				return restarted(e)
-			})),
+			}),
 			Observed: "the file was cut back, the server runs again",
 			Pitfall:  "needs an append-only file; with `always` nothing is lost",
 			New:      onDisk(cutPower),
@@ -33,7 +33,7 @@ func diskSpecs() []Spec {
 			// No server of a deployment that was there before: it may not come back.
 			Needs: []topologies.Capability{topologies.Processes, topologies.Settings},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts},
-			Candidates: once(TargetOfLock, 2, restarted),
+			Candidates: drawn(TargetOfLock, 2, restarted),
 			Observed:   "it ended in order, runs again and answers",
 			Pitfall:    "a clean end syncs the file, and time goes on for keys that expire",
 			New:        onServer(shutDown),
@@ -42,7 +42,7 @@ func diskSpecs() []Spec {
 			Name: "stall-disk", Summary: "let syncs to the append-only file take until the heal",
 			Needs: []topologies.Capability{topologies.Disks, topologies.Processes},
 			Life:  history.Lasting, Effects: []history.Effect{history.Withholds},
-			Candidates: withFile(lasting(TargetOfLock, 2, away)),
+			Candidates: drawn(TargetOfLock, 2, away),
 			Observed:   "a sync of the file does not end", Healed: "syncs end",
 			Pitfall: "with `everysec` writes go on for two seconds",
 			New:     onDisk(stallDisk),
@@ -52,19 +52,6 @@ func diskSpecs() []Spec {
 		specs[i].Family, specs[i].Target = Disk, AtServer
 	}
 	return specs
-}
-
-// withFile are candidates that need an append-only file.
-func withFile(of func(Environment) []Candidate) func(Environment) []Candidate {
-	return func(e Environment) []Candidate {
-		all := of(e)
-		for i := range all {
-			if e.Topology.Options.Persistence == topologies.PersistNone {
-				all[i].Cant = "the servers have no append-only file (say --persistence always, everysec or no)"
-			}
-		}
-		return all
-	}
 }
 
 // onDisk makes a fault of the disk of the server that a step's target names.

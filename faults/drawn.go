@@ -47,7 +47,7 @@ func Draws() ([]Drawn, error) {
 					if c.Cant != "" {
 						continue
 					}
-					k := key{c.Fault, c.Mix, e.kindOfTarget(c.Target), c.Weight}
+					k := key{c.Spec.Name, c.Mix, e.kindOfTarget(c.Target), c.Weight}
 					if tried[k] == nil {
 						tried[k] = make([][]setting, len(DrawEnvironments()))
 					}

@@ -87,9 +87,9 @@ func TestCandidates_outlastSessions(t *testing.T) {
 			require.Equal(t, before, c)
 			continue
 		}
-		require.Equal(t, [...]any{before.Least + session, before.Most + session, 2 * before.Weight, before.Target}, [...]any{c.Least, c.Most, c.Weight, c.Target}, c.Fault)
+		require.Equal(t, [...]any{before.Least + session, before.Most + session, 2 * before.Weight, before.Target}, [...]any{c.Least, c.Most, c.Weight, c.Target}, c.Spec.Name)
 		short.Outlasting = true
-		atHolder[c.Fault] = short.Candidates()[i].Target
+		atHolder[c.Spec.Name] = short.Candidates()[i].Target
 		short.Outlasting = false
 		require.NotContains(t, c.Params["stream"], topologies.Downstream, "a session lives on where replies alone are lost")
 	}

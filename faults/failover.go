@@ -31,7 +31,7 @@ func failoverSpecs() []Spec {
 			Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Promotes},
 			Check: elects,
 			Candidates: func(e Environment) []Candidate {
-				return ofShards(e, Candidate{Weight: 8, Least: leastFor, Most: mostFor, Breaks: away(e)})
+				return ofShards(e, Candidate{Weight: 8, Breaks: away(e)})
 			},
 			Observed: "the majority has another master", Healed: "the old master runs and follows the new one",
 			Pitfall: "what a replica had is not lost: cut `redis>MASTER` first, if it is to be",
@@ -64,7 +64,7 @@ func failoverSpecs() []Spec {
 				}
 				return nil
 			},
-			Candidates: once("", 8, never),
+			Candidates: drawn("", 8, never),
 			Observed:   "a replica is the master, most servers follow it, the name leads to it",
 			Pitfall:    "see [below](#planned-failovers)",
 			Aim:        master,

@@ -2,7 +2,7 @@
 // says what it does, what it needs, how it is described, drawn at random and made.
 //
 // There is a file for each family of faults, with its specs and their mechanisms.
-// [All] lists the specs.
+// [All] lists the specs, and a [Plan] is what a run does with them.
 package faults
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/lockchaos/lockchaos/history"
 )
 
-// A Fault is one thing that can go wrong in one place.
+// A Fault is a planned step at the site where it is to happen.
 type Fault struct {
-	// Name is the fault's name: cut, kill, crash-failover, …
-	Name string
+	Planned
+
 	// Inject makes it happen, waits until its effect was observed, and returns
 	// that. An error means that the effect was not observed; what had been begun
 	// is undone then.
@@ -39,8 +39,5 @@ type Injection struct {
 // Heal ends a fault.
 type Heal func(ctx context.Context) (effect string, err error)
 
-// A Step is one fault of a [Schedule], as data.
+// A Step is one fault of a [Plan], as data.
 type Step = history.PlannedStep
-
-// A Schedule is a plan of faults in order of time, of which no two overlap.
-type Schedule []Step

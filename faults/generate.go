@@ -54,7 +54,7 @@ const (
 //
 // The order of a deck is that of weighted sampling without replacement by Efraimidis and
 // Spirakis (2006): each has an exponential variate divided by its weight.
-func Generate(seed uint64, candidates []Candidate, length time.Duration) Schedule {
+func Generate(seed uint64, candidates []Candidate, length time.Duration) Plan {
 	candidates, first := begin(seed, candidates)
 	if len(candidates) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func Generate(seed uint64, candidates []Candidate, length time.Duration) Schedul
 		turn = othersTurn
 	}
 	pace := PaceOf(length)
-	var plan Schedule
+	var plan Plan
 	for at := pace.Start; ; turn++ {
 		from := brief
 		if len(others.all) > 0 && turn%turns == othersTurn || len(brief.all) == 0 {
@@ -81,13 +81,13 @@ func Generate(seed uint64, candidates []Candidate, length time.Duration) Schedul
 		}
 		c := from.draw(rng)
 		step := Step{
-			At: at, For: between(rng, pace.of(c.Least), pace.of(c.Most)), Fault: c.Fault,
+			At: at, For: between(rng, pace.of(c.Least), pace.of(c.Most)), Fault: c.Spec.Name,
 			Target: oneOf(rng, c.Target), Params: drawParams(rng, c.Params),
 		}
 		if step.At+step.For > length-pace.End {
 			return plan
 		}
-		plan = append(plan, step)
+		plan = append(plan, Planned{step, c.Spec})
 		spread := pace.Spread
 		if c.Brief {
 			spread /= 2

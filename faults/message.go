@@ -78,7 +78,7 @@ func messageSpecs() []Spec {
 		},
 		{
 			Name: "drop-message", Summary: "lose one message to a subscriber", Hits: HitsSubscribers,
-			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: once("zone>redis", 1, never),
+			Params: []Param{words, fewer}, Effects: []history.Effect{history.Loses}, Candidates: drawn("zone>redis", 1, never),
 			Observed: "the message was seen, and taken out", Healed: bySelf,
 			Pitfall: "waiters that ask again now and then only become slow",
 			New:     onMessages(traffic.Published, lost),

@@ -28,7 +28,7 @@ func ofOneZone(weight int) func(Environment) []Candidate {
 		for _, zone := range []string{"zone-a", "zone-b"} {
 			targets = append(targets, zone+">"+string(cmp.Or(e.Topology.ServerKind(), topologies.Redis)))
 		}
-		return lasting(strings.Join(targets, "|"), weight, never)(e)
+		return drawn(strings.Join(targets, "|"), weight, never)(e)
 	}
 }
 
@@ -41,10 +41,10 @@ func awayFromServers(weight int) func(Environment) []Candidate {
 // goes on holding a lock where some do, and draws it twice as often: how late a holder is told is what locks on such a store
 // differ in. Not where a run of [fullPace] has no time for it.
 func (e Environment) outlastingSessions(c Candidate) Candidate {
-	if pace := PaceOf(fullPace); e.Session == 0 || e.Session+c.Most > fullPace-pace.Start-pace.End {
+	if pace := PaceOf(fullPace); e.Session == 0 || e.Session+mostFor > fullPace-pace.Start-pace.End {
 		return c
 	}
-	c.Least, c.Most, c.Weight = e.Session+c.Least, e.Session+c.Most, 2*c.Weight
+	c.Least, c.Most, c.Weight = e.Session+leastFor, e.Session+mostFor, 2*c.Weight
 	if e.Outlasting {
 		c.Target = TargetOfHolder + strings.TrimPrefix(firstOf(c.Target), "zone-a")
 	}
@@ -96,7 +96,7 @@ func networkSpecs() []Spec {
 				}
 				return nil
 			},
-			Candidates: lasting(string(topologies.Client), 3, never),
+			Candidates: drawn(string(topologies.Client), 3, never),
 			Observed:   "a probe is as late as it must be", Healed: "the links answer",
 			Pitfall: "the reply alone: `stream: downstream`",
 			New:     onLinks(slowLinks),
@@ -104,7 +104,7 @@ func networkSpecs() []Spec {
 		{
 			Name: "reset", Summary: "reset all open connections, once",
 			Target: AtLinks, Life: history.Momentary, Effects: []history.Effect{history.Disconnects}, Hits: HitsRequests,
-			Candidates: once(string(topologies.Client), 3, never),
+			Candidates: drawn(string(topologies.Client), 3, never),
 			Observed:   "how many connections there were",
 			Pitfall:    "no connection at all is an error; clients connect again at once",
 			New:        reset,
@@ -124,14 +124,14 @@ func networkSpecs() []Spec {
 			Params: []Param{stream("upstream|downstream|both")},
 			Candidates: func(e Environment) []Candidate {
 				all := awayFromServers(4)(e)
-				if all[0].Least > leastFor { // a session lives on where replies alone are lost
+				if all[0].Least > 0 { // a session lives on where replies alone are lost
 					all[0].Params = map[string]string{"stream": "upstream|both"}
 				}
 				if to := e.members(); to != "" { // one silent server of a quorum, for longer than a watchdog's lease often is
 					all = append(all, Candidate{Target: to, Weight: 4, Least: 2 * leastFor, Most: mostFor + leastFor})
 				}
 				if from := e.replicas(); from != "" {
-					all = append(all, Candidate{Target: from, Weight: 2, Least: leastFor, Most: mostFor})
+					all = append(all, Candidate{Target: from, Weight: 2})
 				}
 				return all
 			},
@@ -157,7 +157,7 @@ func partitionSpecs() []Spec {
 		{
 			Name: "partition", Summary: "cut some parties, as a group, off from all others", Target: AtParties,
 			Candidates: func(e Environment) []Candidate {
-				c := Candidate{Weight: 2, Least: leastFor, Most: mostFor}
+				c := Candidate{Weight: 2}
 				clients, servers := c, amongServers(e, c)
 				clients.Target = strings.Join(e.Topology.Of(topologies.Zone), "|")
 				servers.Target = strings.Join(e.Topology.Servers(), "|")
@@ -169,21 +169,21 @@ func partitionSpecs() []Spec {
 		{
 			Name: "partition-bridge", Summary: "cut the deployment in two, but for one server that both sides see", Target: AtParties,
 			Candidates: func(e Environment) []Candidate {
-				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Servers(), "|"), Weight: 1, Least: leastFor, Most: mostFor})}
+				return []Candidate{amongServers(e, Candidate{Target: strings.Join(e.Topology.Servers(), "|"), Weight: 1})}
 			},
 			Pitfall: "the target is the server that both sides see",
 		},
 		{
 			Name: "partition-halves", Summary: "cut the deployment in two: the first half of each kind of server, rounded down, with zone-a, and the others with zone-b", Target: AtDeployment,
 			Candidates: func(e Environment) []Candidate {
-				return []Candidate{amongServers(e, Candidate{Weight: 2, Least: leastFor, Most: mostFor})}
+				return []Candidate{amongServers(e, Candidate{Weight: 2})}
 			},
 			Pitfall: "clients of zone-b are with the greater half",
 		},
 		{
 			Name: "partition-ring", Summary: "let every server see its neighbours only: a majority, and no two the same one", Target: AtDeployment,
 			Candidates: func(e Environment) []Candidate {
-				return []Candidate{amongServers(e, Candidate{Weight: 1, Least: leastFor, Most: mostFor})}
+				return []Candidate{amongServers(e, Candidate{Weight: 1})}
 			},
 			Pitfall: "clients see all servers",
 		},

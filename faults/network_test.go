@@ -39,7 +39,15 @@ func built(t *testing.T, d topologies.Deployment, fault, target string, params .
 	for i := 0; i < len(params); i += 2 {
 		step.Params[params[i]] = params[i+1]
 	}
-	f, err := faults.New(faults.Site{Deployment: d}, step)
+	return made(t, faults.Site{Deployment: d}, step)
+}
+
+// made is the fault of a step of a script.
+func made(t *testing.T, site faults.Site, step faults.Step) faults.Fault {
+	t.Helper()
+	p, err := faults.Environment{Topology: site.Deployment.Topology(), Script: true}.Resolve(step)
+	require.NoError(t, err)
+	f, err := p.On(site)
 	require.NoError(t, err)
 	return f
 }
@@ -61,16 +69,13 @@ func TestATrapWaitsForTheNthAndCountsWhatWasCarriedOut(t *testing.T) {
 	d := deployed(t, topologies.Single)
 	rdb := client(t, d)
 	script := redis.NewScript(`return redis.call('INCR', KEYS[1])`)
-	f, err := faults.New(faults.Site{Deployment: d, Scripts: map[string]string{script.Hash(): "count"}}, faults.Step{
+	f := made(t, faults.Site{Deployment: d, Scripts: map[string]string{script.Hash(): "count"}}, faults.Step{
 		Fault: "drop-reply", Target: zoneA, Params: map[string]string{"command": "count key", "nth": "2"},
 	})
-	require.NoError(t, err)
 	injection, err := f.Inject(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "waits for the reply to the second count key on 1 link", injection.Effect)
-	spec, err := faults.ByName(f.Name)
-	require.NoError(t, err)
-	require.True(t, spec.OneShot())
+	require.True(t, f.Spec.OneShot())
 
 	// The server learns the script by the first: it is asked twice, and answers
 	// once that it does not know it.

@@ -15,7 +15,7 @@ func processSpecs() []Spec {
 		{
 			Name: "kill", Summary: "SIGKILL, and a restart at the heal",
 			Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Restarts},
-			Candidates: lasting(TargetOfLock, 2, restarted),
+			Candidates: drawn(TargetOfLock, 2, restarted),
 			Observed:   "the process is gone", Healed: "the process runs and answers",
 			Pitfall: "no power cut: what was written to a file stays written",
 			New: onServer(func(p topologies.Server, _ Step) change {
@@ -25,7 +25,7 @@ func processSpecs() []Spec {
 		{
 			Name: "pause", Summary: "SIGSTOP, and SIGCONT at the heal",
 			Life: history.Lasting, Effects: []history.Effect{history.Stops, history.Suspends},
-			Candidates: lasting(TargetOfLock, 2, away),
+			Candidates: drawn(TargetOfLock, 2, away),
 			Observed:   "the kernel says that it stands still", Healed: "it goes on",
 			Pitfall: "its kernel still accepts connections; a paused replica loses nothing",
 			New: onServer(func(p topologies.Server, _ Step) change {
@@ -35,7 +35,7 @@ func processSpecs() []Spec {
 		{
 			Name: "restart", Summary: "SIGKILL and a restart at once",
 			Life: history.Momentary, Effects: []history.Effect{history.Restarts},
-			Candidates: once(TargetOfLock, 2, restarted),
+			Candidates: drawn(TargetOfLock, 2, restarted),
 			Observed:   "it runs and answers",
 			Pitfall:    "without persistence it has forgotten everything; a promoted master is the master again",
 			New: onServer(func(p topologies.Server, _ Step) change {
@@ -46,7 +46,7 @@ func processSpecs() []Spec {
 			Name: "restart-empty", Summary: "SIGKILL, the data removed, and a restart at once",
 			Needs: []topologies.Capability{topologies.Wiping},
 			Life:  history.Momentary, Effects: []history.Effect{history.Restarts, history.Forgets},
-			Candidates: once(TargetOfLock, 2, forgets),
+			Candidates: drawn(TargetOfLock, 2, forgets),
 			Observed:   "it runs and answers",
 			Pitfall:    "its replicas become copies of its emptiness",
 			New: onServer(func(p topologies.Server, _ Step) change {

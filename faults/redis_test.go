@@ -22,11 +22,11 @@ func TestFaultsWithoutEffect(t *testing.T) {
 		built(t, d, "flush", server.Name()), built(t, d, "drop-key", server.Name(), "pattern", "lock:*"), built(t, d, "corrupt-key", server.Name(), "pattern", "lock:*"),
 		built(t, d, "kill-pubsub", server.Name()), built(t, d, "evict", server.Name()),
 	} {
-		t.Run(f.Name, func(t *testing.T) {
+		t.Run(f.Fault, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, err := f.Inject(ctx)
-			require.ErrorContains(t, err, f.Name+" on redis-1: ")
+			require.ErrorContains(t, err, f.Fault+" on redis-1: ")
 		})
 	}
 }
@@ -57,9 +57,7 @@ func TestFaultsOfAClustersNode(t *testing.T) {
 			n, err := server.Observer().WithTimeout(time.Minute).DBSize(t.Context()).Result()
 			require.NoError(t, err)
 			require.Greater(t, n, int64(1), "it has several, each in a slot of its own")
-			f, err := faults.New(faults.Site{Deployment: d}, step)
-			require.NoError(t, err)
-			injection, err := f.Inject(t.Context())
+			injection, err := made(t, faults.Site{Deployment: d}, step).Inject(t.Context())
 			require.NoError(t, err)
 			require.Contains(t, injection.Effect, step.Target)
 			if injection.Heal != nil {

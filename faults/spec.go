@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -116,15 +115,14 @@ var allSpecs = sync.OnceValue(func() []Spec { //nolint:gochecknoglobals // a con
 	return all
 })
 
-// ByName finds a fault by its name.
-func ByName(name string) (Spec, error) {
+// ByName finds a fault by its name; with an error comes a Spec that has nothing. All who ask have the same one, which
+// is not to be changed.
+func ByName(name string) (*Spec, error) {
 	all := allSpecs()
-	for _, s := range all {
-		if s.Name == name {
-			return s, nil
-		}
+	if i := slices.IndexFunc(all, func(s Spec) bool { return s.Name == name }); i >= 0 {
+		return &all[i], nil
 	}
-	return Spec{}, names.Unknown("fault", name, Names(all))
+	return &Spec{}, names.Unknown("fault", name, Names(all))
 }
 
 // Names are the names of faults.
@@ -162,42 +160,6 @@ func (spec Spec) OnLinks() bool {
 	return slices.Contains(spec.Needs, topologies.Proxies) && spec.Family == Network
 }
 
-// Validate checks that a topology can have a step with the fault.
-func (spec Spec) Validate(t topologies.Topology, s Step) error {
-	if err := spec.lacking(t.Unsupported()); err != nil {
-		return fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	if err := spec.aimed(t, s.Target); err != nil {
-		return err
-	}
-	if err := spec.checkParams(s.Params); err != nil {
-		return err
-	}
-	if _, err := spec.LinksOf(t, s); err != nil || spec.Check == nil {
-		return err
-	}
-	if err := spec.Check(t, spec.withDefaults(s)); err != nil {
-		return fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	return nil
-}
-
-// aimed checks the target of a step.
-func (spec Spec) aimed(t topologies.Topology, target string) error {
-	servers := t.Servers()
-	switch spec.Target {
-	case AtProcess:
-		servers = append(servers, t.Of(topologies.Sentinel)...)
-	case AtServer:
-	default:
-		return nil // its Links or its Check look at it
-	}
-	if !slices.Contains(servers, target) {
-		return names.Unknown("server", target, servers)
-	}
-	return nil
-}
-
 // LinksOf are the links that a step concerns.
 func (spec Spec) LinksOf(t topologies.Topology, s Step) ([]topologies.Link, error) {
 	switch {
@@ -226,9 +188,7 @@ func (spec Spec) AimOf(ctx context.Context, d topologies.Deployment, s Step) str
 	return strings.Join(names.Of(links, topologies.Link.Name), " ")
 }
 
-// Lacks says why a deployment can't have the fault at all; nil if it can.
-func (spec Spec) Lacks(d topologies.Deployment) error { return spec.lacking(d.Unsupported()) }
-
+// lacking says why the fault can't be had at all without some capabilities; nil if it can.
 func (spec Spec) lacking(without map[topologies.Capability]string) error {
 	for _, c := range spec.Needs {
 		if why, lacks := without[c]; lacks {
@@ -236,25 +196,4 @@ func (spec Spec) lacking(without map[topologies.Capability]string) error {
 		}
 	}
 	return nil
-}
-
-// New makes the fault of a step.
-func New(site Site, s Step) (Fault, error) {
-	spec, err := ByName(s.Fault)
-	if err != nil {
-		return Fault{}, err
-	}
-	if spec.Target == AtClient { // it needs nothing of a topology
-		err = spec.checkParams(s.Params)
-	} else if err = spec.Validate(site.Deployment.Topology(), s); err == nil {
-		err = spec.Lacks(site.Deployment)
-	}
-	if err != nil {
-		return Fault{}, err
-	}
-	f, err := spec.New(site, spec.withDefaults(s))
-	if err != nil {
-		return Fault{}, fmt.Errorf("%s: %w", spec.Name, err)
-	}
-	return Fault{spec.Name, f}, nil
 }

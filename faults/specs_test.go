@@ -97,32 +97,33 @@ func TestGenerate_everyCandidate(t *testing.T) {
 			if c.Cant != "" {
 				continue
 			}
-			spec, err := faults.ByName(c.Fault)
-			require.NoError(t, err)
+			spec := c.Spec
 			require.Equal(t, spec.Life == history.Lasting || spec.Life == history.Repeating || spec.Life == history.Triggered && !spec.OneShot(), c.Most > 0,
-				"%s lasts from %v to %v", c.Fault, c.Least, c.Most)
-			require.Positive(t, c.Weight, c.Fault)
+				"%s lasts from %v to %v", spec.Name, c.Least, c.Most)
+			require.Positive(t, c.Weight, spec.Name)
 			for seed := range uint64(20) {
 				plan := faults.Generate(seed, []faults.Candidate{c}, time.Minute)
-				require.NotEmpty(t, plan, c.Fault)
+				require.NotEmpty(t, plan, spec.Name)
 				for _, step := range plan {
-					require.GreaterOrEqual(t, step.For, c.Least, c.Fault)
-					require.LessOrEqual(t, step.For, c.Most, c.Fault)
-					require.NoError(t, e.Validate(step), "%+v", step)
-					step.Target = faults.SomeTarget(e.Topology, step.Target)
-					f, err := faults.New(site, step)
+					require.GreaterOrEqual(t, step.For, c.Least, spec.Name)
+					require.LessOrEqual(t, step.For, c.Most, spec.Name)
+					again, err := e.Resolve(step.Step)
 					require.NoError(t, err, "%+v", step)
-					require.Equal(t, step.Fault, f.Name)
+					require.Equal(t, step, again)
+					step.Target = faults.SomeTarget(e.Topology, step.Target)
+					_, err = step.On(site)
+					require.NoError(t, err, "%+v", step)
 				}
 			}
-			made[c.Fault] = true
+			made[spec.Name] = true
 		}
 	}
 	for _, spec := range faults.All() {
 		if spec.Target == faults.AtClient {
-			f, err := faults.New(faults.Site{Clients: map[string]faults.ClientProcess{"a": struct{ faults.ClientProcess }{}}}, faults.Step{Fault: spec.Name, Target: "a"})
+			p, err := faults.Environment{Script: true, Clients: []string{"a"}}.Resolve(faults.Step{Fault: spec.Name, Target: "a"})
 			require.NoError(t, err)
-			require.Equal(t, spec.Name, f.Name)
+			_, err = p.On(faults.Site{Clients: map[string]faults.ClientProcess{"a": struct{ faults.ClientProcess }{}}})
+			require.NoError(t, err)
 			continue
 		}
 		require.True(t, made[spec.Name], "no environment can have %s", spec.Name)
@@ -130,7 +131,7 @@ func TestGenerate_everyCandidate(t *testing.T) {
 }
 
 // A step that says what the fault does not know is refused.
-func TestSpec_Validate_params(t *testing.T) {
+func TestEnvironment_Resolve_params(t *testing.T) {
 	single, err := topologies.ByName(topologies.Single)
 	require.NoError(t, err)
 	for _, tt := range []struct {
@@ -145,9 +146,8 @@ func TestSpec_Validate_params(t *testing.T) {
 		{"missing", faults.Step{Fault: "drop-key", Target: "redis-1"}, `drop-key: say which keys in the parameter "pattern"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			spec, err := faults.ByName(tt.give.Fault)
-			require.NoError(t, err)
-			require.ErrorContains(t, spec.Validate(single, tt.give), tt.want)
+			_, err := faults.Environment{Topology: single}.Resolve(tt.give)
+			require.ErrorContains(t, err, tt.want)
 		})
 	}
 }

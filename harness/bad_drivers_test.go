@@ -80,7 +80,7 @@ func TestBadDrivers(t *testing.T) {
 	t.Parallel()
 	const fromMemory = "the driver answers from memory, or reaches the servers past the proxies"
 	// Before each fault the harness proves that clients reach the servers: that is not the driver's work.
-	resets := faults.Schedule{}
+	resets := []faults.Step{}
 	for i := range 4 {
 		resets = append(resets, faults.Step{At: time.Duration(i) * 200 * time.Millisecond, Fault: "reset", Target: "zone-a>redis-1"})
 	}
@@ -91,7 +91,7 @@ func TestBadDrivers(t *testing.T) {
 			exit 0'; while ! [ -e PIDS.left ]; do sleep 0.05; done`
 	for _, c := range []struct {
 		name, promises, acquire, release, end, want string
-		plan                                        faults.Schedule
+		plan                                        []faults.Step
 	}{
 		{name: "reaches the server past the proxies", acquire: grantNear, release: `read -r real <LOCK/address; redis-cli -h "${real%:*}" -p "${real##*:}" DEL lock >/dev/null`, want: fromMemory},
 		{name: "answers from memory and promises to hand over", promises: `"hands_over":true`, acquire: grantByFolder, want: "and 0 requests reached the servers over the links: " + fromMemory},

@@ -50,10 +50,14 @@ func TestClient_IsAProcessOfItsOwn(t *testing.T) {
 		return outcome
 	}
 	require.Equal(t, history.OK, do(workload.DoAsk, time.Minute))
-	fault := func(name string) faults.Step { return faults.Step{Fault: name, Target: "a"} }
+	fault := func(name string) faults.Planned {
+		p, err := faults.Environment{Script: true, Clients: []string{"a"}}.Resolve(faults.Step{Fault: name, Target: "a"})
+		require.NoError(t, err)
+		return p
+	}
 	throttled := fault("throttle-client")
 	throttled.Params = map[string]string{"stopped": "300", "runs": "1"}
-	for _, f := range []faults.Step{fault("pause-client"), throttled} {
+	for _, f := range []faults.Planned{fault("pause-client"), throttled} {
 		require.NoError(t, st.Inject(t.Context(), f))
 		require.Eventually(t, func() bool { return do(workload.DoExtend, 50*time.Millisecond) == history.Info }, time.Minute, time.Millisecond, f.Fault)
 		require.NoError(t, st.Heal(t.Context(), f.Fault))

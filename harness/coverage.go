@@ -58,8 +58,9 @@ func (m *meter) read() int64 {
 //   - The clock of a zone: those of its clients.
 //
 // There are none of a fault of a client, which meets it itself.
-func (st *Session) concerns(ctx context.Context, spec faults.Spec, s faults.Step) (d topologies.Deployment, links []topologies.Link) {
-	d, s.Target = st.where(s.Target)
+func (st *Session) concerns(ctx context.Context, a *injectedFault) (d topologies.Deployment, links []topologies.Link) {
+	spec, s := a.Spec, a.Step
+	d, s.Target = st.where(a.target)
 	t := d.Topology()
 	var servers []string
 	switch {
@@ -111,8 +112,8 @@ func (st *Session) recordRequests(s faults.Step, requests int64) {
 // recordLingering records how many requests met each fault of which something stays.
 func (st *Session) recordLingering() {
 	for _, a := range st.faults {
-		if a.meter != nil && (a.heal == nil || a.spec.Stays()) {
-			st.recordRequests(a.step, a.meter.read())
+		if a.meter != nil && (a.heal == nil || a.Spec.Stays()) {
+			st.recordRequests(a.Step, a.meter.read())
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestFaultsAreMetByTheRequestsThatTheyConcern(t *testing.T) {
 			r := harness.RandomRun{
 				Topology: "single", Servers: topologies.Options{Access: topologies.AccessName}, Lock: runtest.Lock("mutex-fair"),
 				Options: harness.LockOptions{ReplicaAcks: tt.acks}, Workload: workload.Config{Clients: 4, Wait: 300 * time.Millisecond},
-				Plan: faults.Schedule{tt.step}, Length: second,
+				Plan: []faults.Step{tt.step}, Length: second,
 			}
 			require.NoError(t, r.Run(t.Context(), setup))
 			_, h, report := runtest.Judged(t, setup.Dir)

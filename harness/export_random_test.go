@@ -9,11 +9,14 @@ import (
 )
 
 // PlanOf is what a seed draws for a run on servers of ours.
-func PlanOf(t *testing.T, r RandomRun, seed uint64) faults.Schedule {
+func PlanOf(t *testing.T, r RandomRun, seed uint64) (plan []faults.Step) {
 	t.Helper()
 	x, err := r.resolve()
 	require.NoError(t, err)
-	return faults.Generate(seed, x.chosen, r.Length)
+	for _, step := range faults.Generate(seed, x.chosen, r.Length) {
+		plan = append(plan, step.Step)
+	}
+	return plan
 }
 
 // Candidates are the faults that a run knows, on servers of ours.

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/internal/traffic"
-	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/topologies/shim"
 	"github.com/lockchaos/lockchaos/workload"
@@ -19,27 +17,17 @@ import (
 // ParamKey is the parameter that names a key, or a lock, of a slot.
 const ParamKey = "key"
 
-// site is where the faults of a deployment happen. Those of messages know the scripts of our locks by their names.
-func site(d topologies.Deployment) faults.Site {
-	scripts := map[string]string{}
-	for name, source := range lock.Scripts() {
-		scripts[faults.ScriptDigest(source)] = name
-	}
-	return faults.Site{Deployment: d, Scripts: scripts}
-}
-
 // instrumented is the backend for a run with these faults: where they interfere
 // with clocks or disks, it starts servers that let them. All other runs are spared
 // that.
-func instrumented(backend topologies.Backend, asked []string) (topologies.Backend, error) {
-	for _, name := range asked {
-		spec, err := faults.ByName(name)
-		if err != nil || !slices.Contains(spec.Needs, topologies.Clocks) && !slices.Contains(spec.Needs, topologies.Disks) {
+func instrumented(backend topologies.Backend, asked []*faults.Spec) (topologies.Backend, error) {
+	for _, spec := range asked {
+		if !slices.Contains(spec.Needs, topologies.Clocks) && !slices.Contains(spec.Needs, topologies.Disks) {
 			continue
 		}
 		b, ok := backend.(topologies.Instrumenter)
 		if !ok {
-			return nil, fmt.Errorf("%s %w: it takes servers that are local processes (--backend process)", name, ErrImpossible)
+			return nil, fmt.Errorf("%s %w: it takes servers that are local processes (--backend process)", spec.Name, faults.ErrImpossible)
 		}
 		return b.Instrumented(), nil
 	}
@@ -47,8 +35,7 @@ func instrumented(backend topologies.Backend, asked []string) (topologies.Backen
 }
 
 // clocksFor gives the zones clocks of their own, if a fault changes those.
-func (st *Session) clocksFor(fault string) (err error) {
-	spec, _ := faults.ByName(fault) // an unknown one is reported where it is asked for
+func (st *Session) clocksFor(spec *faults.Spec) (err error) {
 	if spec.Family != faults.Client || spec.Target != faults.AtZone || st.clocks != nil {
 		return nil
 	}
@@ -56,40 +43,13 @@ func (st *Session) clocksFor(fault string) (err error) {
 	return err
 }
 
-// toResource is what a target means in the topology of the protected resource,
-// and reports false if it means none of its links: "zone-a>resource" is one.
-func toResource(target string) (inner string, ok bool) {
-	from, ok := strings.CutSuffix(target, ">resource")
-	return from + ">redis-1", ok
-}
-
 // where is the deployment that a target is of, and what it means there: that of the locks, unless it means a link of the
 // server of the protected resource.
 func (st *Session) where(target string) (d topologies.Deployment, there string) {
-	if inner, ok := toResource(target); ok && st.resources != nil && st.resources.server != nil {
+	if inner, ok := faults.OfResource(target); ok && st.resources != nil && st.resources.server != nil {
 		return st.resources.server, inner
 	}
 	return st.deployment, target
-}
-
-// CheckStep checks that the topology, and what the locks of the run protect, can have
-// the fault where it is aimed.
-func CheckStep(t topologies.Topology, p ResourceConfig, step faults.Step) error {
-	spec, err := faults.ByName(step.Fault)
-	if err != nil {
-		return err
-	}
-	inner, ok := toResource(step.Target)
-	if ok && p.Kind != ResourceRedis {
-		return fmt.Errorf("%s: %s is a link only with resource: %s", step.Fault, step.Target, ResourceRedis)
-	}
-	if ok && spec.OnLinks() {
-		if t, err = topologies.ByName(topologies.Single); err != nil {
-			return err
-		}
-		step.Target = inner
-	}
-	return spec.Validate(t, step)
 }
 
 // resolve is what a target means now, the server of a lock or the zone of a client that holds one. Of several locks, each

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
+	"github.com/lockchaos/lockchaos/lock"
 	"github.com/lockchaos/lockchaos/topologies"
 	"github.com/lockchaos/lockchaos/workload"
 )
@@ -35,11 +37,10 @@ type injected struct {
 
 // An injectedFault took effect, or is armed. It is active until it is healed.
 type injectedFault struct {
-	spec   faults.Spec
-	step   faults.Step // with the target as the history names it
-	target string      // as it was asked for
-	heal   faults.Heal // nil: it is over at once
-	meter  *meter      // nil where no requests are counted
+	faults.Fault             // with the target as the history names it
+	target       string      // as it was asked for
+	heal         faults.Heal // nil: it is over at once
+	meter        *meter      // nil where no requests are counted
 	// fired is closed once an armed fault fired, or never will; nil for any other. Then missed says why it did not.
 	fired  chan struct{}
 	missed error
@@ -59,34 +60,34 @@ func eventOf(op history.Op, s faults.Step) history.Event {
 }
 
 // Inject makes a fault happen and records it, whether or not it took effect.
-func (st *Session) Inject(ctx context.Context, s faults.Step) error {
+func (st *Session) Inject(ctx context.Context, p faults.Planned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, fmt.Errorf("no effect after %v", faultTimeout))
 	defer cancel()
-	f, a, err := st.prepare(ctx, s)
-	if err != nil {
-		st.failInjection(ctx, a.step, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
+	a := &injectedFault{Fault: faults.Fault{Planned: p}}
+	if err := st.prepare(ctx, a); err != nil {
+		st.failInjection(ctx, a.Step, err)
+		return fmt.Errorf("inject %s: %w", p.Fault, err)
 	}
-	e := eventOf(history.Inject, a.step)
-	e.Life, e.Effects = a.spec.Life, a.spec.EffectsOf(a.step.Params)
-	d, links := st.concerns(ctx, a.spec, faults.Step{Fault: s.Fault, Target: a.target, Params: a.step.Params})
+	e := eventOf(history.Inject, a.Step)
+	e.Life, e.Effects = a.Spec.Life, a.Spec.EffectsOf(a.Params)
+	d, links := st.concerns(ctx, a)
 	if st.sparesQuorum(a, d, links) {
 		e.Effects = append(slices.Clone(e.Effects), history.Minority)
 	}
 	st.recorder.Record(e)
 	a.meter = meterOf(d, links)
-	injection, err := st.try(ctx, a.spec, f)
+	injection, err := st.try(ctx, a.Fault)
 	if err != nil {
 		st.failed(ctx, e, err)
-		return fmt.Errorf("inject %s: %w", s.Fault, err)
+		return fmt.Errorf("inject %s: %w", p.Fault, err)
 	}
 	a.heal = injection.Heal
-	st.moved = st.moved || a.spec.Has(history.Moves)
+	st.moved = st.moved || a.Spec.Has(history.Moves)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.faults = append(st.faults, a)
 	if injection.AwaitFiring != nil {
-		st.Log.InfoContext(ctx, "fault is armed", "fault", s.Fault, "target", a.step.Target, "for", observed(a.target, injection.Effect))
+		st.Log.InfoContext(ctx, "fault is armed", "fault", p.Fault, "target", a.Target, "for", observed(a.target, injection.Effect))
 		a.meter = nil // it is met by the message that it waits for
 		a.fired = make(chan struct{})
 		st.waiting.Go(func() { st.awaitFiring(context.WithoutCancel(ctx), a, e, injection) })
@@ -94,7 +95,7 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 	}
 	st.landed(ctx, e, observed(a.target, injection.Effect))
 	if a.heal == nil { // else a reader of the record takes it for one that is in effect to the end
-		e = eventOf(history.Heal, a.step)
+		e = eventOf(history.Heal, a.Step)
 		st.recorder.Record(e)
 		e.Type, e.Value = history.OK, "it has no duration"
 		st.recorder.Record(e)
@@ -106,7 +107,7 @@ func (st *Session) Inject(ctx context.Context, s faults.Step) error {
 // promises that it needs no more.
 func (st *Session) sparesQuorum(a *injectedFault, d topologies.Deployment, links []topologies.Link) bool {
 	t := st.deployment.Topology()
-	if !st.lock.Quorum || t.Name != topologies.Independent || d != st.deployment || a.spec.Life == history.Triggered {
+	if !st.lock.Quorum || t.Name != topologies.Independent || d != st.deployment || a.Spec.Life == history.Triggered {
 		return false
 	}
 	for _, l := range links {
@@ -119,7 +120,7 @@ func (st *Session) sparesQuorum(a *injectedFault, d topologies.Deployment, links
 		if other != a && !other.active() {
 			continue
 		}
-		if len(other.hits) == 0 && other.spec.Life != history.Triggered { // nothing is known of it
+		if len(other.hits) == 0 && other.Spec.Life != history.Triggered { // nothing is known of it
 			return false
 		}
 		for _, server := range other.hits {
@@ -129,52 +130,46 @@ func (st *Session) sparesQuorum(a *injectedFault, d topologies.Deployment, links
 	return 2*len(hit) < len(t.Of(topologies.Redis))
 }
 
-// prepare makes the fault of a step, which is aimed at what it means now.
-func (st *Session) prepare(ctx context.Context, s faults.Step) (faults.Fault, *injectedFault, error) {
-	a := &injectedFault{step: s}
-	var err error
-	if a.spec, err = faults.ByName(s.Fault); err != nil {
-		return faults.Fault{}, a, err
+// prepare makes the fault of a planned step, which is aimed at what it means now.
+func (st *Session) prepare(ctx context.Context, a *injectedFault) (err error) {
+	if a.Params, err = st.aimAtLock(a.Step); err != nil {
+		return err
 	}
-	if a.step, err = st.aimAtLock(s); err != nil {
-		return faults.Fault{}, a, err
+	if a.Target, err = st.resolve(ctx, a.Target); err != nil {
+		return err
 	}
-	if a.step.Target, err = st.resolve(ctx, s.Target); err != nil {
-		return faults.Fault{}, a, err
+	a.target = a.Target
+	f, err := st.build(a.Planned)
+	if err = cmp.Or(err, st.deployment.CheckClaim()); err == nil {
+		a.Inject, a.Target = f.Inject, a.Spec.AimOf(ctx, st.deployment, a.Step)
 	}
-	a.target = a.step.Target
-	f, err := st.build(a.step)
-	if err == nil {
-		err = st.deployment.CheckClaim()
-	}
-	if err == nil {
-		a.step.Target = a.spec.AimOf(ctx, st.deployment, a.step)
-	}
-	return f, a, err
+	return err
 }
 
-// build makes a fault of its name, target and parameters.
-func (st *Session) build(s faults.Step) (faults.Fault, error) {
+// build makes the fault of a step as it is aimed. Those of messages know the scripts of our locks by their names.
+func (st *Session) build(s faults.Planned) (faults.Fault, error) {
 	if key := s.Params[ParamKey]; key != "" {
 		s.Params = maps.Clone(s.Params)
 		s.Params[ParamKey] = st.keyOf(key)
 	}
-	at := site(st.deployment)
+	at := faults.Site{Clients: st.apart, ClientClocks: map[string]faults.ClientClock{}, Scripts: map[string]string{}}
+	for name, source := range lock.Scripts() {
+		at.Scripts[faults.ScriptDigest(source)] = name
+	}
 	maps.Copy(at.Scripts, st.footprint.Scripts())
-	at.Clients, at.ClientClocks = st.apart, map[string]faults.ClientClock{}
 	for _, zone := range st.deployment.Topology().Of(topologies.Zone) {
 		if clock := st.clocks.Of(zone); clock != nil {
 			at.ClientClocks[zone] = clock
 		}
 	}
 	at.Deployment, s.Target = st.where(s.Target)
-	return faults.New(at, s)
+	return s.On(at)
 }
 
 // observed is what was observed of a fault with that target. The only server of the protected resource has the name of
 // one of the locks': what was observed there is told of the resource.
 func observed(target, effect string) string {
-	if inner, ok := toResource(target); ok {
+	if inner, ok := faults.OfResource(target); ok {
 		return strings.ReplaceAll(effect, inner, target)
 	}
 	return effect
@@ -182,10 +177,10 @@ func observed(target, effect string) string {
 
 // try injects a fault. In a random run, one that is of effect only at some moments, since there may be no key to lose
 // and no subscriber, is tried again for a while.
-func (st *Session) try(ctx context.Context, spec faults.Spec, f faults.Fault) (faults.Injection, error) {
+func (st *Session) try(ctx context.Context, f faults.Fault) (faults.Injection, error) {
 	for end := time.Now().Add(st.patience); ; {
 		injection, err := f.Inject(ctx)
-		if err == nil || spec.Hits == faults.HitsAnything || spec.Life == history.Triggered || !time.Now().Before(end) || !workload.Pause(ctx, retryEvery) {
+		if err == nil || f.Spec.Hits == faults.HitsAnything || f.Spec.Life == history.Triggered || !time.Now().Before(end) || !workload.Pause(ctx, retryEvery) {
 			return injection, err
 		}
 	}
@@ -209,8 +204,8 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 		return
 	}
 	st.landed(ctx, e, observed(a.target, effect))
-	st.recordRequests(a.step, 1)
-	if a.spec.OneShot() {
+	st.recordRequests(a.Step, 1)
+	if a.Spec.OneShot() {
 		_ = st.end(ctx, a) // what could not be healed is recorded, and tried again at the end
 	}
 }
@@ -219,7 +214,7 @@ func (st *Session) awaitFiring(ctx context.Context, a *injectedFault, e history.
 // target is any.
 func (st *Session) AwaitFault(ctx context.Context, fault, target string) error {
 	a := st.newest(func(a *injectedFault) bool {
-		return a.fired != nil && a.step.Fault == fault && (target == "" || a.target == target)
+		return a.fired != nil && a.Step.Fault == fault && (target == "" || a.target == target)
 	})
 	if a == nil {
 		return fmt.Errorf("await %s: it was not injected", fault)
@@ -254,7 +249,7 @@ func (st *Session) Disturb(ctx context.Context, s faults.Step, effect string, do
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.faults = append(st.faults, &injectedFault{
-		step: s, heal: func(context.Context) (string, error) { undo(); return "right again", nil },
+		Fault: faults.Fault{Planned: faults.Planned{Step: s, Spec: &faults.Spec{}}}, heal: func(context.Context) (string, error) { undo(); return "right again", nil },
 	})
 }
 
@@ -288,7 +283,7 @@ func (st *Session) Heal(ctx context.Context, name string) error {
 
 // activeBy is the newest active fault of a name, or of any if that is empty; nil if there is none.
 func (st *Session) activeBy(name string) *injectedFault {
-	return st.newest(func(a *injectedFault) bool { return a.active() && (name == "" || a.step.Fault == name) })
+	return st.newest(func(a *injectedFault) bool { return a.active() && (name == "" || a.Step.Fault == name) })
 }
 
 // end heals an active fault, unless that was done.
@@ -298,7 +293,7 @@ func (st *Session) end(ctx context.Context, a *injectedFault) error {
 	if a.ended {
 		return nil
 	}
-	e := eventOf(history.Heal, a.step)
+	e := eventOf(history.Heal, a.Step)
 	st.recorder.Record(e)
 	// A heal is not cut short: what is broken must not stay so.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), faultTimeout)
@@ -310,17 +305,17 @@ func (st *Session) end(ctx context.Context, a *injectedFault) error {
 	effect, err := a.heal(ctx)
 	if err != nil {
 		st.failed(ctx, e, err)
-		return fmt.Errorf("heal %s: %w", a.step.Fault, err)
+		return fmt.Errorf("heal %s: %w", a.Step.Fault, err)
 	}
 	st.mu.Lock()
 	a.ended = true
 	st.mu.Unlock()
 	e.Type, e.Value = history.OK, effect
 	st.recorder.Record(e)
-	if a.meter != nil && !a.spec.Stays() {
-		st.recordRequests(a.step, requests)
+	if a.meter != nil && !a.Spec.Stays() {
+		st.recordRequests(a.Step, requests)
 	}
-	st.Log.InfoContext(ctx, "fault healed", "fault", a.step.Fault, "effect", effect)
+	st.Log.InfoContext(ctx, "fault healed", "fault", a.Step.Fault, "effect", effect)
 	return nil
 }
 
@@ -334,7 +329,7 @@ func (st *Session) HealAll(ctx context.Context) error {
 	var errs []error
 	for _, promotes := range []bool{false, true} {
 		for _, a := range slices.Backward(active) {
-			if a.spec.Has(history.Promotes) == promotes {
+			if a.Spec.Has(history.Promotes) == promotes {
 				errs = append(errs, st.end(ctx, a))
 			}
 		}

@@ -433,12 +433,12 @@ func sent(names map[string]string, seen map[string]SentCommand) map[string]SentC
 // usual are the commands that most locks send for a word, for where nothing could be learnt.
 var usual = map[string]string{acquireWord: "SET", acquireLastWord: "SET", releaseWord: "EVALSHA"} //nolint:gochecknoglobals // a constant
 
-// aimAtLock has a fault of commands wait for one that the lock sends, as far as
+// aimAtLock are the parameters with which a fault of commands waits for one that the lock sends, as far as
 // that was learnt.
-func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
+func (st *Session) aimAtLock(s faults.Step) (map[string]string, error) {
 	picks := s.Params[ParamCommand]
-	if _, other := toResource(s.Target); other || picks == "" || !st.lock.Foreign {
-		return s, nil
+	if _, other := faults.OfResource(s.Target); other || picks == "" || !st.lock.Foreign {
+		return s.Params, nil
 	}
 	f := st.footprint
 	for _, instead := range [][2]string{{renewWord, extendWord}, {extendWord, releaseWord}} {
@@ -449,9 +449,9 @@ func (st *Session) aimAtLock(s faults.Step) (faults.Step, error) {
 	}
 	aimed, seen := f.Aim(picks)
 	if !seen {
-		return s, fmt.Errorf("%w: the fault waits for %q, and lock %s sends no such command", ErrUnlearnt, picks, st.lock.Name)
+		return s.Params, fmt.Errorf("%w: the fault waits for %q, and lock %s sends no such command", ErrUnlearnt, picks, st.lock.Name)
 	}
-	s.Params = maps.Clone(s.Params)
-	s.Params[ParamCommand] = aimed
-	return s, nil
+	params := maps.Clone(s.Params)
+	params[ParamCommand] = aimed
+	return params, nil
 }

@@ -29,7 +29,7 @@ func TestRandom_AimsAtAForeignLock(t *testing.T) {
 	l.Key, l.Commands = nil, []string{"SETNX"} // which it never sends
 	r := harness.RandomRun{
 		Topology: "cluster", Servers: steady, Lock: l, Length: 5 * time.Second, Workload: workload.Config{Clients: 4},
-		Plan: faults.Schedule{
+		Plan: []faults.Step{
 			{At: time.Second, For: time.Second, Fault: "migrate-slot", Params: map[string]string{"key": "lock-2"}},
 			{At: 3 * time.Second, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SETNX", "nth": "1", "then": "reset"}},
 		},
@@ -57,7 +57,7 @@ func TestRandom_OfALockThatAnswersNothing(t *testing.T) {
 	}
 	r := harness.RandomRun{
 		Topology: "single", Lock: l, Length: time.Second,
-		Plan: faults.Schedule{
+		Plan: []faults.Step{
 			{At: 300 * time.Millisecond, For: 500 * time.Millisecond, Fault: "drop-reply", Target: "zone-a>redis", Params: map[string]string{"command": "SET", "nth": "1", "then": "reset"}},
 		},
 		Options: harness.LockOptions{Watchdog: time.Second},

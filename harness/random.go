@@ -39,7 +39,7 @@ type RandomRun struct {
 	Faults string
 	// Plan is a plan to follow instead of one that is drawn from Faults; nil: it
 	// is drawn. An empty one has no faults.
-	Plan faults.Schedule
+	Plan []faults.Step
 	// Recorded says that Plan has the times at which a run had its faults: each begins at its
 	// time, however short the pause before it, and the clients stop at Length, whatever is in
 	// effect then.
@@ -57,9 +57,10 @@ type resolved struct {
 	topology topologies.Topology
 	kinds    []workload.Kind
 	// draws is what its faults are drawn for, on the topology in its usual form, and chosen those
-	// that it may have there; none where the plan is given.
+	// that it may have there; none where the plan is given, which is given then.
 	draws  faults.Environment
 	chosen []faults.Candidate
+	given  faults.Plan
 }
 
 // Validate joins everything that is wrong with the run.
@@ -78,11 +79,10 @@ func (r RandomRun) resolve() (resolved, error) {
 	if topology == nil && workloads == nil {
 		x.draws = r.environment(x)
 		var err error
-		switch {
-		case r.Plan == nil:
-			x.chosen, err = x.draws.Choose(cmp.Or(r.Faults, x.draws.DefaultMix()))
-		case !r.foreign:
-			err = checkPlan(x.draws, r.Plan)
+		if r.Plan == nil {
+			x.chosen, err = x.draws.Choose(r.Faults)
+		} else if x.given, err, _ = x.draws.Given(nil, r.Plan); r.foreign {
+			err = nil
 		}
 		errs = append(errs, err)
 	}
@@ -102,17 +102,33 @@ func (r RandomRun) Breaks() []string {
 	if err != nil {
 		return nil
 	}
-	var found []reason
-	for _, c := range x.chosen {
-		if c.Breaks != "" {
-			found = append(found, reason{c.Fault, c.Breaks})
+	return faults.Breaks(x.chosen)
+}
+
+// asked are the faults that the run may have. Those of the default mix need no more than servers.
+func (r RandomRun) asked(x resolved) (all []*faults.Spec) {
+	for _, step := range x.given {
+		all = append(all, step.Spec)
+	}
+	if r.Faults != "" {
+		for _, c := range x.chosen {
+			all = append(all, c.Spec)
 		}
 	}
-	var all []string
-	for _, r := range joined(found) {
-		all = append(all, r.what+": "+r.why)
-	}
 	return all
+}
+
+// planFor is the plan for a deployment, and writes into the record what it is drawn from.
+func (r RandomRun) planFor(d topologies.Deployment, seed uint64, x resolved, run *history.Run) (plan faults.Plan, err error) {
+	e := x.draws
+	e.Topology = d.Topology()
+	run.Faults = cmp.Or(r.Faults, e.DefaultMix())
+	if r.Plan != nil {
+		plan, wrong, cant := e.Given(d, r.Plan)
+		return plan, cmp.Or(faults.Impossible(wrong), cant)
+	}
+	plan, run.SkippedFaults, err = e.Draw(d, r.Faults, x.chosen, seed, r.Length)
+	return plan, err
 }
 
 // Lease is that of the grants of the run; 0: they have none.
@@ -168,24 +184,25 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	r.Workload = withLock(r.Workload, r.Lock, x.kinds)
 	r.Options.Permits = r.Workload.Permits
 	r.Resource.Kind = cmp.Or(r.Resource.Kind, ResourceRegister)
-	var plan faults.Schedule
 	// A deployment that was there before may be of another size than one of ours, so
 	// the plan is for the one that is there.
-	prepare := func(d topologies.Deployment, run *history.Run) error {
-		if err := Impossible(CheckServers(r.Options.ReplicaAcks, r.Servers, d.Topology())); err != nil {
-			return err
+	prepare := func(d topologies.Deployment, run *history.Run) (faults.Plan, error) {
+		if err := faults.Impossible(CheckServers(r.Options.ReplicaAcks, r.Servers, d.Topology())); err != nil {
+			return nil, err
 		}
-		var err error
-		if plan, err = r.planFor(d, s.Seed, x, run); err != nil {
-			return err
+		plan, err := r.planFor(d, s.Seed, x, run)
+		if err != nil {
+			return nil, err
 		}
 		for _, why := range run.SkippedFaults {
 			s.notice("left out: " + why)
 		}
-		run.Plan = plan
+		for _, step := range plan {
+			run.Plan = append(run.Plan, step.Step)
+		}
 		run.Progress = r.progress(d.Topology())
 		run.Settings, err = r.settings()
-		return err
+		return plan, err
 	}
 	st, err := Open(ctx, s, Start{
 		Run:      history.Run{Lock: r.Lock.Name, Unpromised: r.Lock.Unpromised(), Workload: r.kind()},
@@ -212,7 +229,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.Lock.Foreign && r.Lock.onRedis() && len(plan) > 0 {
+	if r.Lock.Foreign && r.Lock.onRedis() && len(st.Plan) > 0 {
 		if err := st.learn(ctx, zones[0].Name, zones[0].Locker); err != nil {
 			st.notice(err.Error() + ": faults are aimed at what is usual")
 		}
@@ -228,7 +245,7 @@ func (r RandomRun) Run(ctx context.Context, s Config) (err error) {
 	following.Go(func() {
 		defer stop()
 		start := time.Now()
-		healed := st.follow(working, plan, r.Length, r.Recorded)
+		healed := st.follow(working, r.Length, r.Recorded)
 		if r.Recorded {
 			<-working.Done()
 		}
@@ -269,20 +286,20 @@ func (r RandomRun) progress(t topologies.Topology) time.Duration {
 	return checker.ProgressBound + lease
 }
 
-// follow injects and heals the faults of a plan, and returns when the last one
+// follow injects and heals the faults of the plan, and returns when the last one
 // was healed. One that takes no effect is recorded as such, and the plan goes on.
 // Each begins with the deployment whole and quiet, so that the plan falls behind
 // its times where that takes long, and its last steps may be left out; the record
 // says so. The first is never left out, nor is any that was recorded at its time.
 //
 // A run in which no fault took effect has shown nothing: those that waited in vain are tried again until one fires, for as long again.
-func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time.Duration, recorded bool) (healed time.Time) {
+func (st *Session) follow(ctx context.Context, length time.Duration, recorded bool) (healed time.Time) {
 	start, pace, landed := time.Now(), faults.PaceOf(length), false
-	var inVain faults.Schedule
+	var inVain faults.Plan
 	healed = start.Add(-pace.Least)
-	play := func(step faults.Step) {
+	play := func(step faults.Planned) {
 		if err := st.deployment.AwaitReady(ctx); err != nil { // which has a bound of its own
-			st.failInjection(ctx, step, fmt.Errorf("the deployment is not whole: %w", err))
+			st.failInjection(ctx, step.Step, fmt.Errorf("the deployment is not whole: %w", err))
 		} else if st.Inject(ctx, step) == nil {
 			if st.last(ctx, step) {
 				landed = true
@@ -292,7 +309,7 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 		}
 		healed = time.Now()
 	}
-	for i, step := range plan {
+	for i, step := range st.Plan {
 		wait := time.Until(start.Add(step.At))
 		if !recorded {
 			wait = max(wait, time.Until(healed.Add(pace.Least)))
@@ -301,7 +318,7 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 			return time.Now()
 		}
 		if !recorded && i > 0 && time.Since(start)+step.For > length-pace.End {
-			st.run.LateFaults = len(plan) - i
+			st.run.LateFaults = len(st.Plan) - i
 			st.notice("left out: " + st.run.Late())
 			break
 		}
@@ -315,8 +332,8 @@ func (st *Session) follow(ctx context.Context, plan faults.Schedule, length time
 
 // last lets a fault go on for as long as planned, heals it, and tells whether it took effect: an armed fault may never fire.
 // The time of one that does begins then.
-func (st *Session) last(ctx context.Context, step faults.Step) bool {
-	if spec, err := faults.ByName(step.Fault); err == nil && spec.Life == history.Triggered {
+func (st *Session) last(ctx context.Context, step faults.Planned) bool {
+	if step.Spec.Life == history.Triggered {
 		waiting, cancel := context.WithTimeout(ctx, faultPatience)
 		defer cancel()
 		if err := st.AwaitFault(waiting, step.Fault, ""); err != nil {
@@ -349,7 +366,7 @@ func (st *Session) report(ctx context.Context, length time.Duration) {
 		for ctx.Err() == nil && workload.Pause(stopped, progressEvery) {
 			p := Progress{Elapsed: time.Since(start), Length: length, Grants: st.grants.all.Load()}
 			if a := st.activeBy(""); a != nil {
-				p.Fault = a.step.Fault
+				p.Fault = a.Step.Fault
 			}
 			st.Progress(p)
 		}

@@ -70,9 +70,9 @@ func planned(t *testing.T, r harness.RandomRun, drawn map[string]bool) {
 	for _, c := range harness.Candidates(t, r) {
 		switch r.Faults {
 		case faults.MixAll:
-			require.True(t, seen[c.Fault] || c.Seldom || c.Cant != "" || c.Mix == string(faults.Clock) || c.Mix == string(faults.Disk), "%s: %s", about, c.Fault)
+			require.True(t, seen[c.Spec.Name] || c.Seldom || c.Cant != "" || c.Mix == string(faults.Clock) || c.Mix == string(faults.Disk), "%s: %s", about, c.Spec.Name)
 		case c.Mix:
-			require.Equal(t, c.Cant == "", seen[c.Fault] || c.Seldom, "%s: %s: %s", about, c.Fault, c.Cant)
+			require.Equal(t, c.Cant == "", seen[c.Spec.Name] || c.Seldom, "%s: %s: %s", about, c.Spec.Name, c.Cant)
 		}
 	}
 	for _, r.Length = range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute} {
@@ -144,7 +144,7 @@ func TestFaultsHitAHolder(t *testing.T) {
 	setup := runtest.Setup(t)
 	r := harness.RandomRun{
 		Topology: topologies.Single, Lock: runtest.Lock("mutex"), Kind: "watchdog", Length: 4 * time.Second,
-		Plan: faults.Schedule{{At: time.Second, For: 300 * time.Millisecond, Fault: "stall", Target: "holder>redis"}},
+		Plan: []faults.Step{{At: time.Second, For: 300 * time.Millisecond, Fault: "stall", Target: "holder>redis"}},
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
@@ -165,7 +165,7 @@ func TestFaultsHitAHolder(t *testing.T) {
 	require.Equal(t, zone+">redis-1", hit)
 	again, err := harness.Replay(run, locks.All(), false)
 	require.NoError(t, err)
-	require.Equal(t, run.Plan, []history.PlannedStep(again.Plan))
+	require.Equal(t, run.Plan, again.Plan)
 }
 
 // What is wrong with a run is said before anything is started.
@@ -436,7 +436,7 @@ func TestFaultsThatFailAreRecorded(t *testing.T) {
 			t.Parallel()
 			setup := runtest.Setup(t)
 			c.step.At, c.step.Target, setup.Backend = 50*time.Millisecond, "zone-a>redis", c.backend
-			r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: c.length, Plan: faults.Schedule{c.step}, Workload: workload.Config{Think: 100 * time.Millisecond}}
+			r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Length: c.length, Plan: []faults.Step{c.step}, Workload: workload.Config{Think: 100 * time.Millisecond}}
 			require.NoError(t, r.Run(t.Context(), setup))
 			_, h, report := runtest.Judged(t, setup.Dir)
 			require.Len(t, runtest.FailedFaults(h), c.failed)

@@ -32,7 +32,7 @@ func Replay(run history.Run, locks Locks, allowExec bool) (RandomRun, error) {
 		Topology: run.Topology.Name, Lock: l, Kind: run.Workload, Faults: run.Faults,
 		Servers: s.Options, Options: s.LockOptions, Workload: s.Config, Length: s.Length, Recorded: s.Recorded,
 		Resource: ResourceConfig{Kind: run.Resource, Fencing: run.Fencing},
-		Plan:     append(faults.Schedule{}, run.Plan...),
+		Plan:     append([]faults.Step{}, run.Plan...),
 		foreign:  run.Backend == history.Attached,
 	}
 	if unknown != nil {
@@ -49,7 +49,7 @@ func (r RandomRun) Control(run history.Run, control LockSpec) (RandomRun, error)
 	watched := slices.ContainsFunc(kinds, func(k workload.Kind) bool { return k.Needs.Watched })
 	control.Watchdog = control.Watchdog || watched && !control.Foreign && !control.Endless // as all of ours have
 	control.Foreign = true                                                                 // faults of commands are aimed at what it sends
-	r.Lock, r.Plan = control, append(faults.Schedule{}, run.Plan...)
+	r.Lock, r.Plan = control, append([]faults.Step{}, run.Plan...)
 	return r, r.Validate()
 }
 

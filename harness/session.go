@@ -82,6 +82,7 @@ type Progress struct {
 // A Session is a deployment with a recorder and the faults that lie on it.
 type Session struct {
 	Config
+	Plan       faults.Plan // for its deployment; a script takes each step of it when it comes to that
 	run        history.Run
 	file       *os.File
 	recorder   *history.Recorder
@@ -116,16 +117,16 @@ type Start struct {
 	Run history.Run
 	// Topology is what is started.
 	Topology topologies.Topology
-	// Faults are the names of those that the run may inject.
-	Faults []string
+	// Faults are those that the run may inject.
+	Faults []*faults.Spec
 	// Resource says what the locks protect; without a resource, nothing.
 	Resource ResourceConfig
 	// Retries is how often a Redis client sends a request again by itself; 0: as often
 	// as its options say.
 	Retries int
-	// Prepare completes the run for the deployment, or refuses that. Nil: it is as it
+	// Prepare completes the run for the deployment, and plans its faults, or refuses that. Nil: it is as it
 	// should be.
-	Prepare func(d topologies.Deployment, Run *history.Run) error
+	Prepare func(d topologies.Deployment, Run *history.Run) (faults.Plan, error)
 }
 
 // Open starts the topology, and the recording. What it started, Close ends.
@@ -149,9 +150,9 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 	st.Log.InfoContext(ctx, "topology is ready", "topology", t.Name, st.deployment.Product(), st.deployment.Version(), "took", time.Since(started).Round(time.Millisecond))
 	switch {
 	case begin.Resource.Kind == ResourceRedis && s.BackendName == history.Attached:
-		err = Impossible(errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start"))
+		err = faults.Impossible(errors.New("a resource on Redis needs a server of its own, which only the backends process and container can start"))
 	case begin.Prepare != nil:
-		err = begin.Prepare(st.deployment, &run)
+		st.Plan, err = begin.Prepare(st.deployment, &run)
 	}
 	if err != nil {
 		return nil, errors.Join(err, st.deployment.Close())
@@ -173,11 +174,8 @@ func Open(ctx context.Context, s Config, begin Start) (*Session, error) {
 		return nil, errors.Join(err, st.deployment.Close())
 	}
 	st.watch(ctx)
-	for _, step := range run.Plan {
-		begin.Faults = append(begin.Faults, step.Fault)
-	}
-	for _, fault := range begin.Faults {
-		if err := st.clocksFor(fault); err != nil { //nolint:contextcheck // what guards their folder outlives the run
+	for _, step := range st.Plan {
+		if err := st.clocksFor(step.Spec); err != nil { //nolint:contextcheck // what guards their folder outlives the run
 			return nil, st.Close(ctx, err)
 		}
 	}

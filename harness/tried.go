@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/history"
 )
 
@@ -35,7 +34,7 @@ func (r RandomRun) Tries() ([]string, error) {
 		}
 		request, _, _ := strings.Cut(c.Params[ParamCommand], "|")
 		for _, m := range moments {
-			all = append(all, try(c.Fault, request, m))
+			all = append(all, try(c.Spec.Name, request, m))
 		}
 	}
 	slices.Sort(all)
@@ -64,17 +63,15 @@ func Tried(run history.Run, h *history.History) []string {
 			next++
 		case e.Fault != step.Fault || step.Params[ParamCommand] == "":
 		case e.Op == history.Inject && e.Type == history.OK:
-			fired = e.Time
 			if then := step.Params["then"]; then != "" {
 				all = append(all, try(step.Fault, step.Params[ParamCommand], then))
-			}
-			if ms, err := strconv.Atoi(step.Params["for"]); err == nil {
+			} else if ms, err := strconv.Atoi(step.Params["for"]); err == nil {
 				all = append(all, kept(step, time.Duration(ms)*time.Millisecond, lease))
+			} else {
+				fired = e.Time // it is kept until the heal
 			}
 		case e.Op == history.Heal && e.Type == history.OK && fired >= 0:
-			if spec, err := faults.ByName(step.Fault); err == nil && !spec.OneShot() {
-				all = append(all, kept(step, e.Time-fired, lease))
-			}
+			all = append(all, kept(step, e.Time-fired, lease))
 			fired = -1
 		}
 	}

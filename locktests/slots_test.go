@@ -15,7 +15,9 @@ import (
 // slotIsMoving begins to move the slot of a key to another server.
 func slotIsMoving(t *testing.T, d topologies.Deployment, key string) faults.Injection {
 	t.Helper()
-	fault, err := faults.New(faults.Site{Deployment: d}, faults.Step{Fault: "migrate-slot", Params: map[string]string{"key": key}})
+	step, err := faults.Environment{Topology: d.Topology(), Script: true}.Resolve(faults.Step{Fault: "migrate-slot", Params: map[string]string{"key": key}})
+	require.NoError(t, err)
+	fault, err := step.On(faults.Site{Deployment: d})
 	require.NoError(t, err)
 	move, err := fault.Inject(t.Context())
 	require.NoError(t, err)

@@ -251,7 +251,12 @@ func (p *testClient) stopped(ctx context.Context, do func() history.Type, meanwh
 
 // fault injects a fault.
 func (t *mutantRun) fault(ctx context.Context, fault, target string, params map[string]string) error {
-	return t.Inject(ctx, faults.Step{Fault: fault, Target: target, Params: params})
+	e := faults.Environment{Topology: t.Deployment().Topology(), Script: true}
+	step, err := e.Resolve(faults.Step{Fault: fault, Target: target, Params: params})
+	if err != nil {
+		return err
+	}
+	return t.Inject(ctx, step)
 }
 
 // cut cuts links, and hold stops one stream of them.

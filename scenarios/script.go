@@ -99,7 +99,7 @@ func (s Scenario) Run(ctx context.Context, setup harness.Config) (err error) {
 			Progress: s.Progress, Lock: s.Lock.Name, Unpromised: s.Lock.Unpromised(), Workload: "script", Faults: "script",
 		},
 		Topology: t, Faults: s.faults(), Resource: s.resourceConfig(), Retries: s.Retries,
-		Prepare: func(d topologies.Deployment, _ *history.Run) error { return s.fits(d) },
+		Prepare: func(d topologies.Deployment, _ *history.Run) (faults.Plan, error) { return s.fits(d) },
 	})
 	if err != nil {
 		return err
@@ -142,12 +142,25 @@ func (step ScriptStep) fault() faults.Step {
 	return faults.Step{Fault: step.Inject, Target: step.Target, Params: step.Params}
 }
 
+// spec is the fault that the step names.
+func (step ScriptStep) spec() (*faults.Spec, error) {
+	return faults.ByName(cmp.Or(step.Inject, step.Heal, step.Await))
+}
+
+// environment is what the faults of the script are planned for.
+func (s Scenario) environment(t topologies.Topology) faults.Environment {
+	return faults.Environment{
+		Topology: t, Script: true, Resource: s.resourceConfig().Kind == harness.ResourceRedis,
+		Clients: slices.Sorted(maps.Keys(s.Clients)),
+	}
+}
+
 // faults are those that the script injects.
-func (s Scenario) faults() []string {
-	var asked []string
+func (s Scenario) faults() (asked []*faults.Spec) {
 	for _, step := range s.Steps {
 		if step.Inject != "" {
-			asked = append(asked, step.Inject)
+			spec, _ := step.spec() // a step with another one is refused
+			asked = append(asked, spec)
 		}
 	}
 	return asked
@@ -158,7 +171,10 @@ func (s Scenario) faults() []string {
 func (s Scenario) Apart() []string {
 	var names []string
 	for _, step := range s.Steps {
-		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient && !slices.Contains(names, step.Target) {
+		if step.Inject == "" || slices.Contains(names, step.Target) {
+			continue
+		}
+		if spec, _ := step.spec(); spec.Target == faults.AtClient {
 			names = append(names, step.Target)
 		}
 	}
@@ -262,7 +278,9 @@ func (p *scriptRun) do(ctx, behind context.Context, step ScriptStep) error {
 	case step.Await != "":
 		return p.await(ctx, step)
 	case step.Inject != "":
-		return p.Inject(ctx, step.fault())
+		planned := p.Plan[0] // they are those of the steps, in order
+		p.Plan, planned.Params = p.Plan[1:], step.Params
+		return p.Inject(ctx, planned)
 	case step.Heal != "":
 		return p.Heal(ctx, step.Heal)
 	case step.Require != "":

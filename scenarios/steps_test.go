@@ -194,7 +194,7 @@ func TestWhatLinksCannotDoIsSaidBeforeAnythingBegins(t *testing.T) {
 		setup := runtest.Setup(t)
 		setup.Backend = simple{setup.Backend}
 		err := s.Run(t.Context(), setup)
-		require.ErrorIs(t, err, harness.ErrImpossible)
+		require.ErrorIs(t, err, faults.ErrImpossible)
 		require.ErrorContains(t, err, want)
 		require.NoFileExists(t, filepath.Join(setup.Dir, history.EventsFile))
 	}
@@ -341,11 +341,11 @@ func TestFaultsOfClocksAreRefusedWhereTheyCannotBe(t *testing.T) {
 	require.NoError(t, err)
 	setup := harness.Config{Dir: t.TempDir(), Backend: plain{runtest.Backend{}}}
 	err = s.As("").Run(t.Context(), setup)
-	require.ErrorIs(t, err, harness.ErrImpossible)
+	require.ErrorIs(t, err, faults.ErrImpossible)
 	require.ErrorContains(t, err, "clock-forward can't be done here: it takes servers that are local processes")
 	require.NoFileExists(t, filepath.Join(setup.Dir, history.RunFile))
 	r := harness.RandomRun{Topology: "single", Lock: runtest.Lock("mutex"), Faults: string(faults.Clock), Length: time.Second}
-	require.ErrorIs(t, r.Run(t.Context(), setup), harness.ErrImpossible)
+	require.ErrorIs(t, r.Run(t.Context(), setup), faults.ErrImpossible)
 }
 
 // What a client that is a process of its own recorded stands in the history

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockchaos/lockchaos/checker"
 	"github.com/lockchaos/lockchaos/faults"
-	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/names"
 	"github.com/lockchaos/lockchaos/topologies"
@@ -65,7 +64,11 @@ func (s Scenario) problems() []error {
 	}
 	variants := append(s.VariantNames(), mainVariant)
 	for i, step := range s.Steps {
-		if err := step.validate(s, t); err != nil {
+		err := step.validate(s, t)
+		if err == nil && step.Inject != "" {
+			_, err = s.environment(t).Resolve(step.fault())
+		}
+		if err != nil {
 			errs = append(errs, stepError{i, err})
 		}
 		for _, v := range slices.Concat(step.Only, step.Except) {
@@ -115,7 +118,7 @@ func (e Expectation) validate() error {
 // leastLease is the shortest lease that a script may ask for.
 const leastLease = 10 * time.Millisecond
 
-// validate checks a step by itself.
+// validate checks a step by itself, unless it is one of the plan of faults.
 func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 	count := func(fields ...string) int {
 		return len(slices.DeleteFunc(fields, func(f string) bool { return f == "" }))
@@ -156,22 +159,15 @@ func (step ScriptStep) validate(s Scenario, t topologies.Topology) error {
 		if step.Wait < 0 || step.Wait >= stepTimeout {
 			return fmt.Errorf("wait must be from 0 to below %v, how long a step may take, and not %v", stepTimeout, step.Wait)
 		}
-	case step.Inject != "":
-		if spec, err := faults.ByName(step.Inject); err == nil && spec.Target == faults.AtClient {
-			if !slices.Contains(clients, step.Target) {
-				return names.Unknown("client", step.Target, clients)
-			}
-			return spec.Validate(t, step.fault())
-		}
-		return harness.CheckStep(t, s.resourceConfig(), step.fault())
+	case step.Inject != "": // see [faults.Environment.Resolve]
 	case step.Heal != "":
-		spec, err := faults.ByName(step.Heal)
-		if err == nil && spec.OneShot() {
+		spec, err := step.spec()
+		if spec.OneShot() {
 			return fmt.Errorf("%s is over once it fired, so there is nothing to heal; await it", step.Heal)
 		}
 		return err
 	case step.Await != "":
-		if spec, err := faults.ByName(step.Await); err == nil && !slices.Contains(clients, step.Await) {
+		if spec, err := step.spec(); err == nil && !slices.Contains(clients, step.Await) {
 			if spec.Life != history.Triggered {
 				return fmt.Errorf("%s does not wait for a message, so there is nothing to await", step.Await)
 			}
@@ -277,10 +273,7 @@ func (s Scenario) lockFits() error {
 	if l.Connects && s.Retries > 0 {
 		return fmt.Errorf("%s: its clients send a request again when no reply comes, and the clients of lock %s decide that by themselves", s.Name, l.Name)
 	}
-	hitsSubscribers := func(fault string) bool {
-		spec, err := faults.ByName(fault)
-		return err == nil && spec.Hits == faults.HitsSubscribers
-	}
+	hitsSubscribers := func(spec *faults.Spec) bool { return spec.Hits == faults.HitsSubscribers }
 	if l.Foreign && !l.Subscribes && slices.ContainsFunc(s.faults(), hitsSubscribers) {
 		return fmt.Errorf("%s: a message of the server is lost, and lock %s is not known to wait for any", s.Name, l.Name)
 	}

@@ -312,9 +312,8 @@ func (d *deployment) notice(n world.Notice) {
 	}
 	if n.Began {
 		e.Op = history.Inject
-		if spec, err := faults.ByName(n.Fault.Name); err == nil {
-			e.Life, e.Effects = spec.Life, spec.EffectsOf(params)
-		}
+		spec, _ := faults.ByName(n.Fault.Name) // not all that is simulated can be injected
+		e.Life, e.Effects = spec.Life, spec.EffectsOf(params)
 	}
 	d.recorder.Record(e)
 	e.Type, e.Life, e.Effects = history.OK, "", nil

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/findings"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -134,7 +135,7 @@ func exitCode(err error) int {
 		return exitValid
 	case errors.As(err, &finding):
 		return int(finding)
-	case errors.Is(err, topologies.ErrUnusable), errors.Is(err, attach.ErrUsage), errors.Is(err, harness.ErrImpossible):
+	case errors.Is(err, topologies.ErrUnusable), errors.Is(err, attach.ErrUsage), errors.Is(err, faults.ErrImpossible):
 		return exitUsage
 	case errors.As(err, &failed), errors.Is(err, topologies.ErrMissing), errors.Is(err, topologies.ErrTooOld):
 		return exitHarness

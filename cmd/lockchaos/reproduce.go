@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockchaos/lockchaos/campaign"
 	"github.com/lockchaos/lockchaos/checker"
+	"github.com/lockchaos/lockchaos/faults"
 	"github.com/lockchaos/lockchaos/harness"
 	"github.com/lockchaos/lockchaos/history"
 	"github.com/lockchaos/lockchaos/internal/locks"
@@ -353,7 +354,7 @@ func (r *scenarioBatch) playOne(ctx context.Context, t *scenarioResult, run int)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, harness.ErrImpossible) && !r.single: // others may be possible
+	case errors.Is(err, faults.ErrImpossible) && !r.single: // others may be possible
 		t.impossible = err
 		fmt.Fprintf(r.stderr, "%s: %v\n", t.Name, err)
 		return nil

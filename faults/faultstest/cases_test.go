@@ -4,6 +4,7 @@ package faultstest
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/lockchaos/lockchaos/faults"
@@ -99,5 +100,14 @@ func entries() []entry {
 
 // make makes the fault for a deployment.
 func (e entry) make(d topologies.Deployment) (faults.Fault, error) {
-	return faults.New(faults.Site{Deployment: d}, e.Step)
+	return made(d, e.Step)
+}
+
+// made makes the fault of a step for a deployment that can have it.
+func made(d topologies.Deployment, step faults.Step) (faults.Fault, error) {
+	plan, wrong, cant := faults.Environment{Script: true}.Given(d, []faults.Step{step})
+	if err := errors.Join(wrong, cant); err != nil {
+		return faults.Fault{}, err
+	}
+	return plan[0].On(faults.Site{Deployment: d})
 }

@@ -247,7 +247,7 @@ func whole(ctx context.Context, d topologies.Deployment) error {
 		if d.Instruments(name) == nil {
 			continue
 		}
-		ahead, err := faults.ClockAhead(ctx, d.Server(name))
+		ahead, _, err := faults.ClockAhead(ctx, d.Server(name))
 		if err == nil && ahead != 0 {
 			err = fmt.Errorf("it is %v off", ahead)
 		}

@@ -65,7 +65,7 @@ func aRunSaysWhichFaultsItLeavesOut(t *testing.T, i *installation) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := r.Run(t.Context(), harness.Config{Dir: filepath.Join(t.TempDir(), "run"), Backend: i.backend()})
-			require.ErrorIs(t, err, harness.ErrImpossible)
+			require.ErrorIs(t, err, faults.ErrImpossible)
 		})
 	}
 	b2 := i.backend()
@@ -95,7 +95,7 @@ func play(t *testing.T, b attach.Backend, script string) error {
 	dir := filepath.Join(t.TempDir(), "run")
 	err = s.Run(t.Context(), harness.Config{Dir: dir, Backend: b})
 	if err != nil {
-		require.ErrorIs(t, err, harness.ErrImpossible)
+		require.ErrorIs(t, err, faults.ErrImpossible)
 		require.NoDirExists(t, dir, "nothing was recorded, so nothing was done")
 	}
 	return err

@@ -22,7 +22,9 @@ func fault(t *testing.T, d topologies.Deployment, name, target string, params ..
 	for i := 0; i < len(params); i += 2 {
 		step.Params[params[i]] = params[i+1]
 	}
-	f, err := faults.New(faults.Site{Deployment: d}, step)
+	p, err := faults.Environment{Topology: d.Topology(), Script: true}.Resolve(step)
+	require.NoError(t, err)
+	f, err := p.On(faults.Site{Deployment: d})
 	require.NoError(t, err)
 	return f
 }
@@ -113,6 +115,6 @@ func TestAFaultOfLinksClaimsOnlyWhatWasSeen(t *testing.T) {
 	const dead = "zone-a>redis-3"
 	for _, f := range []faults.Fault{fault(t, d, "cut", dead), fault(t, d, "stall", dead)} {
 		_, err := f.Inject(ctx)
-		require.ErrorContains(t, err, "no link answered before", f.Name)
+		require.ErrorContains(t, err, "no link answered before", f.Fault)
 	}
 }

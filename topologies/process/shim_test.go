@@ -45,7 +45,7 @@ func TestAClockIsOffOnce(t *testing.T) {
 		{Fault: "clock-rate", Params: map[string]string{"percent": "-200"}},
 	} {
 		step.Target = "redis-1"
-		_, err := faults.New(faults.Site{Deployment: d}, step)
+		_, err := faults.Environment{Topology: d.Topology(), Script: true}.Resolve(step)
 		require.ErrorContains(t, err, step.Fault+": ")
 	}
 	require.ErrorContains(t, d.Instruments("redis-1").Set(0, -1), "backwards")

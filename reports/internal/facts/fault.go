@@ -162,12 +162,9 @@ func (f *Fault) Observed() string {
 	return strings.Join(parts, "; ")
 }
 
-// spec is what is known of faults with its name; the zero Spec of one that is not ours.
-func (f *Fault) spec() faults.Spec {
-	spec, err := faults.ByName(f.Name)
-	if err != nil {
-		return faults.Spec{}
-	}
+// spec is what is known of faults with its name: nothing of one that is not ours.
+func (f *Fault) spec() *faults.Spec {
+	spec, _ := faults.ByName(f.Name)
 	return spec
 }
 
