@@ -191,7 +191,7 @@ func (g *grant) askFirst(ctx context.Context) error {
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
 	s.Inline = shortTimeout
 	sent := time.Now()
-	r, _ := c.transport.Try(ctx, s)
+	r := c.transport.Try(ctx, s)
 	a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
 	switch {
 	case r.Err == nil && r.Value == "OK" && time.Now().Before(a.expires): // and not a refusal of which a hook or a proxy made something else

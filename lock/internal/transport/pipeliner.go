@@ -102,24 +102,15 @@ func (l *pipeliner) take() (at time.Time, ok bool) {
 }
 
 // takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
-// to answer soon.
-func (l *pipeliner) takeNow() (at time.Time, ok bool) {
+// to answer soon, the last time or the time before.
+func (l *pipeliner) takeNow() (at time.Time, ok, soon bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isQuick() || l.lastBatch > 1 || len(l.queue) > 0 {
-		return at, false
+	if soon = min(l.took, l.tookThen) <= stallTimeout; soon && l.lastBatch <= 1 && len(l.queue) == 0 {
+		at, ok = l.take()
 	}
-	return l.take()
+	return at, ok, soon
 }
-
-// answersSoon reports whether the server is known to answer soon, the last time or the time before.
-func (l *pipeliner) answersSoon() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isQuick()
-}
-
-func (l *pipeliner) isQuick() bool { return min(l.took, l.tookThen) <= stallTimeout }
 
 // enqueue has a call sent by another goroutine.
 func (l *pipeliner) enqueue(c *queuedCall) {

@@ -79,7 +79,7 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 	for tries := 0; ; {
 		before := r
 		var inline bool
-		if r, inline = w.tryNow(ctx, s); !inline {
+		if r, inline, _ = w.tryNow(ctx, s); !inline {
 			r = w.once(ctx, s, never)
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
@@ -107,30 +107,32 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 }
 
 // Try sends a call once, and waits for the answer no longer than [Call.Inline], whatever the context says: by the goroutine of
-// its caller if that may be, else in a pipeline with those of others. ok is false if it sent nothing: to several servers, by a
-// Redis client that does not heed the deadlines of contexts, and to a server that did not answer the last request, or took longer
-// than 5 ms for the last two.
+// its caller if that may be, else in a pipeline with those of others. It sends nothing, and returns the zero Reply, to several
+// servers, by a Redis client that does not heed the deadlines of contexts, and to a server that did not answer the last request,
+// or took longer than 5 ms for the last two.
 //
 // One command costs client and server less than a script: rows uncontended-16 and many-keys of docs/benchmarks.md fall by a
-// third without those in pipelines.
-func (w *Transport) Try(ctx context.Context, s Call) (r Reply, ok bool) {
-	if r, ok = w.tryNow(ctx, s); ok || !w.deadlines || !w.pipeliner.answersSoon() {
-		return r, ok
+// fifth without those in pipelines.
+func (w *Transport) Try(ctx context.Context, s Call) Reply {
+	r, sent, soon := w.tryNow(ctx, s)
+	if !sent && soon {
+		r = w.once(ctx, s, s.Inline)
 	}
-	return w.once(ctx, s, s.Inline), true
+	return r
 }
 
-// tryNow is Try by the goroutine of the caller. It sends nothing either where calls share pipelines.
+// tryNow is Try by the goroutine of the caller. It sends nothing either where calls share pipelines; soon says whether the server
+// answers soon.
 //
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
-func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, ok bool) {
+func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, sent, soon bool) {
 	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
-		return Reply{}, false
+		return Reply{}, false, false
 	}
-	slot, ok := w.pipeliner.takeNow()
-	if !ok {
-		return Reply{}, false
+	slot, free, soon := w.pipeliner.takeNow()
+	if !free {
+		return Reply{}, false, soon
 	}
 	at := time.Now().Add(s.Inline) // which a dial and the wait for a connection heed as well
 	if ends, limited := ctx.Deadline(); !limited || at.Before(ends) {
@@ -140,7 +142,7 @@ func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, ok bool) {
 	}
 	c := w.queued(ctx, s)
 	w.pipeliner.sendBy(slot, []*queuedCall{c}) //nolint:contextcheck // what it sends for others has contexts of its own
-	return c.answer(), true
+	return c.answer(), true, true
 }
 
 // Final reports whether a call that came to an error is not to be sent again, as the options of the Redis client say.
