@@ -227,13 +227,10 @@ func servesInOrder(p *play) {
 		}))
 		p.pause(p.lease / 3) // so that it is in the queue
 	}
-	errs := []error{hold.Release(p.ctx)}
-	for _, wait := range waits {
-		errs = append(errs, wait())
-	}
-	p.must(errors.Join(errs...))
+	p.must(hold.Release(p.ctx))
 	var order []int
-	for range waits {
+	for _, wait := range waits {
+		p.must(wait())
 		order = append(order, <-granted)
 	}
 	if !slices.IsSorted(order) {

@@ -77,16 +77,13 @@ func (p *play) hopeless(format string, args ...any) {
 	p.must(finding{fmt.Errorf(format, args...), ErrHopeless})
 }
 
-// ask has a client ask for a lock in a way.
+// ask has a client ask for a lock in a way. With an error the hold means nothing.
 func (p *play) ask(ctx context.Context, client, name string, w driver.Way, lease time.Duration) (*undertest.Hold, error) {
 	if !strings.Contains(client, "#") {
 		client += "#1"
 	}
 	h, err := p.of(client).ask(ctx, name, w, lock.Options{Owner: "zone-" + client, Lease: lease})
-	if err != nil {
-		return nil, err
-	}
-	return undertest.Of(h), nil
+	return undertest.Of(h), err
 }
 
 // outcome has a client ask, and forgets what it is granted.
