@@ -2,8 +2,6 @@ package lock
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -68,13 +66,9 @@ func (g *grant) tokenLife() int64 {
 // servers say and however late the message is. Where that leaves too little of the
 // lease, the waiter asks. So it does where replicas must acknowledge the grant.
 func (g *grant) handed(message string) (answer, bool) {
-	fields := strings.Fields(message)
-	if g.number == 0 || len(fields) < 4 || fields[0] != strconv.FormatInt(g.number, 10) {
-		return answer{}, false
-	}
-	ms, err := strconv.ParseInt(fields[1], 10, 64)
-	token, wrong := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil || wrong != nil {
+	var number, ms, token int64
+	var key string
+	if n, _ := fmt.Sscan(message, &number, &ms, &token, &key); n < 4 || g.number == 0 || g.number != number {
 		return answer{}, false
 	}
 	lease := time.Duration(ms) * time.Millisecond

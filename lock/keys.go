@@ -21,7 +21,7 @@ type keys struct {
 func keysOf(prefix, name string) keys {
 	k := keys{lock: prefix + ":{" + escaped.Replace(name) + "}"}
 	k.before = k.lock + ":"
-	if hasTag(name) {
+	if _, rest, ok := strings.Cut(name, "{"); ok && strings.IndexByte(rest, '}') > 0 { // as Redis finds a hash tag
 		k = keys{lock: prefix + ":}}" + name, before: prefix + ":}", after: "}" + name}
 	}
 	k.channel = k.of("released")
@@ -41,10 +41,3 @@ func (k keys) in(kind string) keys {
 // mark is the key that says, for a while, that a request was released or
 // withdrawn.
 func (k keys) mark(request string) string { return k.of("released:" + request) }
-
-// hasTag reports whether Redis finds a hash tag in a key: something between the
-// first "{" and the first "}" after it.
-func hasTag(key string) bool {
-	_, rest, ok := strings.Cut(key, "{")
-	return ok && strings.IndexByte(rest, '}') > 0
-}

@@ -30,6 +30,7 @@ type Reply struct {
 // A Call is a script with its keys and arguments, or a command for [Transport.Try].
 type Call struct {
 	Script Script
+	Name   string   // of a command that is sent in place of a script; optional
 	Keys   []string // the first is that of the lock
 	Args   []any
 	Acked  bool // replicas are to have the outcome, if the Transport awaits any
@@ -41,25 +42,19 @@ type Call struct {
 	// some of its keys are there: it names one key. Optional.
 	Narrow *Call
 
-	name string // of a command
-	full bool   // the server doesn't know the script
+	full bool // the server doesn't know the script
 }
 
 // FirstKey is where the first key of a script is in what is sent.
 const FirstKey = 3
-
-// NewCommand is a call of a command whose first argument is its key.
-func NewCommand(name, key string, args ...any) Call {
-	return Call{name: name, Keys: []string{key}, Args: args}
-}
 
 // command is the call for go-redis: by digest, or in full. Its words are its own, since hooks may change them, and
 // the call may be sent again.
 func (s Call) command(ctx context.Context) *redis.Cmd {
 	words := make([]any, 0, FirstKey+len(s.Keys)+len(s.Args))
 	switch {
-	case s.name != "":
-		words = append(words, s.name)
+	case s.Name != "":
+		words = append(words, s.Name)
 	case s.full:
 		words = append(words, "eval", s.Script.source, len(s.Keys))
 	default:

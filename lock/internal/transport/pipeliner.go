@@ -79,9 +79,6 @@ func deliver(calls []*queuedCall, panicked any) {
 	}
 }
 
-// unknownReply is that to a call which was under way when a hook panicked.
-func unknownReply() Reply { return Reply{Err: errNoReply, Copies: true, Sent: true} }
-
 func newPipeliner(limit int, spawn func(func()), send func(ctx context.Context, calls []*queuedCall)) *pipeliner {
 	return &pipeliner{max: limit, spawn: spawn, send: send, took: never, tookThen: never, yield: runtime.Gosched}
 }
@@ -177,7 +174,7 @@ func (l *pipeliner) sendBy(at time.Time, calls []*queuedCall) {
 		if len(calls) > 0 {
 			l.lastBatch, l.took, l.tookThen = len(calls), time.Since(at), l.took
 		}
-		if slices.ContainsFunc(calls, unanswered) {
+		if slices.ContainsFunc(calls, func(c *queuedCall) bool { return c.reply.Err != nil && !IsRefusal(c.reply.Err) }) {
 			l.took, l.tookThen = never, never
 		}
 		l.sendSoon()
@@ -208,5 +205,3 @@ func batchContext(calls []*queuedCall) (context.Context, context.CancelFunc) {
 	}
 	return context.WithDeadline(context.Background(), last)
 }
-
-func unanswered(c *queuedCall) bool { return c.reply.Err != nil && !IsRefusal(c.reply.Err) }

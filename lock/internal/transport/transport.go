@@ -170,7 +170,10 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 
 // queued is a call that is to be sent.
 func (w *Transport) queued(ctx context.Context, s Call) *queuedCall {
-	return &queuedCall{ctx: ctx, cmd: s.command(ctx), key: s.Keys[0], acked: s.Acked && w.acks > 0, reply: unknownReply()}
+	return &queuedCall{
+		ctx: ctx, cmd: s.command(ctx), key: s.Keys[0], acked: s.Acked && w.acks > 0,
+		reply: Reply{Err: errNoReply, Copies: true, Sent: true}, // as long as there is none, also where a hook panics
+	}
 }
 
 // sendToCluster sends a call to the server that has its key.
