@@ -112,11 +112,13 @@ func (l *pipeliner) takeNow() (at time.Time, ok bool) {
 	return l.take()
 }
 
-// answersSoon reports whether the server is known to answer soon, the last time or the time before.
-func (l *pipeliner) answersSoon() bool {
+// answersWithin reports whether a call that is queued now will be answered within that time by a server that is known to
+// answer soon, and that goes on so: those that are queued before are sent first.
+func (l *pipeliner) answersWithin(patience time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isQuick()
+	rounds := 1 + len(l.queue)/(slots*maxBatchCalls)
+	return l.isQuick() && time.Duration(rounds)*stallTimeout <= patience
 }
 
 func (l *pipeliner) isQuick() bool { return min(l.took, l.tookThen) <= stallTimeout }

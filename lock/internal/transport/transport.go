@@ -108,13 +108,13 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 
 // Try sends a call once, and waits for the answer no longer than [Call.Inline], whatever the context says: by the goroutine of
 // its caller if that may be, else in a pipeline with those of others. ok is false if it sent nothing: to several servers, by a
-// Redis client that does not heed the deadlines of contexts, and to a server that did not answer the last request, or took longer
-// than 5 ms for the last two.
+// Redis client that does not heed the deadlines of contexts, to a server that did not answer the last request, or took longer
+// than 5 ms for the last two, and behind more calls than such a server answers in time.
 //
 // One command costs client and server less than a script: rows uncontended-16 and many-keys of docs/benchmarks.md fall by a
 // third without those in pipelines.
 func (w *Transport) Try(ctx context.Context, s Call) (r Reply, ok bool) {
-	if r, ok = w.tryNow(ctx, s); ok || !w.deadlines || !w.pipeliner.answersSoon() {
+	if r, ok = w.tryNow(ctx, s); ok || !w.deadlines || !w.pipeliner.answersWithin(s.Inline) {
 		return r, ok
 	}
 	return w.once(ctx, s, s.Inline), true
