@@ -98,12 +98,14 @@ func (l *pipeliner) take() (at time.Time, ok bool) {
 	return now, ok
 }
 
-// takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and the server is known
-// to answer soon, the last time or the time before.
-func (l *pipeliner) takeNow() (at time.Time, ok, soon bool) {
+// takeNow takes a slot for a call that the goroutine of its caller sends, if each call goes alone and soon is true: the server is
+// known to answer soon, the last time or the time before, and so would answer the call within its patience, behind those that are queued.
+func (l *pipeliner) takeNow(patience time.Duration) (at time.Time, ok, soon bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if soon = min(l.took, l.tookThen) <= stallTimeout; soon && l.lastBatch <= 1 && len(l.queue) == 0 {
+	rounds := 1 + len(l.queue)/(slots*maxBatchCalls)
+	soon = min(l.took, l.tookThen) <= stallTimeout && time.Duration(rounds)*stallTimeout <= patience
+	if soon && l.lastBatch <= 1 && len(l.queue) == 0 {
 		at, ok = l.take()
 	}
 	return at, ok, soon

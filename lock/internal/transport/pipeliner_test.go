@@ -182,6 +182,31 @@ func TestTryInAPipeline(t *testing.T) {
 	})
 }
 
+// Nothing is tried where so many calls are queued that its answer would come too late, though the server answers each
+// pipeline soon: its caller would leave the queue, and be the last in it once more.
+func TestTryBehindMoreThanIsAnsweredInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 2 * stallTimeout
+		p := &pipelines{release: make(chan struct{})}
+		l := testPipeliner(1, p.send)
+		w := Transport{pipeliner: l, deadlines: true}
+		l.took, l.lastBatch = 0, 2
+		before := []<-chan Reply{ask(t.Context(), l, "under way")}
+		for range 2*slots*maxBatchCalls - 1 {
+			before = append(before, ask(t.Context(), l, "before"))
+		}
+		require.ErrorIs(t, w.Try(t.Context(), Call{Keys: []string{"in time"}, Inline: patience}).Err, os.ErrDeadlineExceeded)
+		before = append(before, ask(t.Context(), l, "one more"))
+		begin := time.Now()
+		require.Equal(t, Reply{}, w.Try(t.Context(), Call{Keys: []string{"too late"}, Inline: patience}))
+		require.Zero(t, time.Since(begin))
+		close(p.release)
+		for _, done := range before {
+			require.NoError(t, (<-done).Err)
+		}
+	})
+}
+
 // A call that waits while nothing is answered gets another slot, up to the limit, with all that are queued; and there
 // are as few slots as before when the server answers again.
 func TestSlotsThatAreNotAnswered(t *testing.T) {

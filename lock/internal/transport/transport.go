@@ -108,8 +108,8 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 
 // Try sends a call once, and waits for the answer no longer than [Call.Inline], whatever the context says: by the goroutine of
 // its caller if that may be, else in a pipeline with those of others. It sends nothing, and returns the zero Reply, to several
-// servers, by a Redis client that does not heed the deadlines of contexts, and to a server that did not answer the last request,
-// or took longer than 5 ms for the last two.
+// servers, by a Redis client that does not heed the deadlines of contexts, to a server that did not answer the last request, or took
+// longer than 5 ms for the last two, and behind more calls than such a server answers in time.
 //
 // One command costs client and server less than a script: rows uncontended-16 and many-keys of docs/benchmarks.md fall by a
 // fifth without those in pipelines.
@@ -121,8 +121,8 @@ func (w *Transport) Try(ctx context.Context, s Call) Reply {
 	return r
 }
 
-// tryNow is Try by the goroutine of the caller. It sends nothing either where calls share pipelines; soon says whether the server
-// answers soon.
+// tryNow is Try by the goroutine of the caller. It sends nothing either where calls share pipelines; soon says whether the answer
+// would come in time.
 //
 // To hand a request to a goroutine and to be woken by it takes as much processor time as the request: row
 // uncontended-1 of docs/benchmarks.md falls by a third without this.
@@ -130,7 +130,7 @@ func (w *Transport) tryNow(ctx context.Context, s Call) (r Reply, sent, soon boo
 	if s.Inline == 0 || !w.deadlines || s.Acked && w.acks > 0 || ctx.Err() != nil {
 		return Reply{}, false, false
 	}
-	slot, free, soon := w.pipeliner.takeNow()
+	slot, free, soon := w.pipeliner.takeNow(s.Inline)
 	if !free {
 		return Reply{}, false, soon
 	}
