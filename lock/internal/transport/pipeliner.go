@@ -103,8 +103,7 @@ func (l *pipeliner) take() (at time.Time, ok bool) {
 func (l *pipeliner) takeNow(patience time.Duration) (at time.Time, ok, soon bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rounds := 1 + len(l.queue)/(slots*maxBatchCalls)
-	soon = min(l.took, l.tookThen) <= stallTimeout && time.Duration(rounds)*stallTimeout <= patience
+	soon = min(l.took, l.tookThen) <= stallTimeout && stallTimeout*time.Duration(1+len(l.queue)/(slots*maxBatchCalls)) <= patience
 	if soon && l.lastBatch <= 1 && len(l.queue) == 0 {
 		at, ok = l.take()
 	}
