@@ -98,14 +98,9 @@ func entries() []entry {
 	return all
 }
 
-// make makes the fault for a deployment.
+// make makes the fault for a deployment that can have it.
 func (e entry) make(d topologies.Deployment) (faults.Fault, error) {
-	return made(d, e.Step)
-}
-
-// made makes the fault of a step for a deployment that can have it.
-func made(d topologies.Deployment, step faults.Step) (faults.Fault, error) {
-	plan, wrong, cant := faults.Environment{Script: true}.Given(d, []faults.Step{step})
+	plan, wrong, cant := faults.Environment{Script: true}.Given(d, []faults.Step{e.Step})
 	if err := errors.Join(wrong, cant); err != nil {
 		return faults.Fault{}, err
 	}
