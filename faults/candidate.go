@@ -96,7 +96,7 @@ type Candidate struct {
 	Weight int
 	// Brief says that it meets one message: of those, two come for each other fault.
 	Brief bool
-	// Seldom says that only one seed in [SeldomSeeds] draws it, and before the others.
+	// Seldom says that only one seed in [seldomSeeds] draws it, and before the others.
 	Seldom bool
 	// Cant says why it can't take effect here; empty if it can.
 	Cant string

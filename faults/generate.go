@@ -40,10 +40,10 @@ func (p Pace) of(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * p.scale).Round(time.Millisecond)
 }
 
-// SeldomSeeds is how many seeds there are for one that draws a [Candidate] that is Seldom, and
+// seldomSeeds is how many seeds there are for one that draws a [Candidate] that is Seldom, and
 // planStream keeps the plan's choices apart from those of the workload.
 const (
-	SeldomSeeds = 4
+	seldomSeeds = 4
 	planStream  = 1 << 32
 )
 
@@ -105,7 +105,7 @@ const turns, othersTurn = 3, 2
 func begin(seed uint64, candidates []Candidate) (from []Candidate, first Candidate) {
 	seldom := func(c Candidate) bool { return c.Seldom }
 	from = slices.DeleteFunc(slices.Clone(candidates), seldom)
-	if at := slices.IndexFunc(candidates, seldom); at >= 0 && (seed%SeldomSeeds == 1 || len(from) == 0) {
+	if at := slices.IndexFunc(candidates, seldom); at >= 0 && (seed%seldomSeeds == 1 || len(from) == 0) {
 		return append(from, candidates[at]), candidates[at]
 	}
 	total := 0
