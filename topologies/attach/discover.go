@@ -77,6 +77,9 @@ func (s *discovery) probe(ctx context.Context, a access, announced string) (*fou
 	return f, nil
 }
 
+// ask is a client for what a server is asked about itself, with as much patience as for what it is.
+func (f *foundServer) ask() *redis.Client { return f.client.WithTimeout(meetTimeout) }
+
 // What a server says of its mode.
 const (
 	modeAlone    = "standalone"
@@ -161,7 +164,7 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 			first = f
 		}
 	}
-	ranges, err := first.client.ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
+	ranges, err := first.ask().ClusterSlots(ctx).Result() //nolint:staticcheck // what clients of a cluster go by
 	if err != nil {
 		return s.redis.refused(first.announced, err)
 	}
@@ -189,7 +192,7 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 			s.found = append(s.found, f)
 		}
 	}
-	said, err := first.client.ClusterInfo(ctx).Result()
+	said, err := first.ask().ClusterInfo(ctx).Result()
 	if err != nil {
 		return s.redis.refused(first.announced, err)
 	}
@@ -201,7 +204,7 @@ func (s *discovery) cluster(ctx context.Context, endpoints []string) error {
 
 // ask has a sentinel say something of what it watches: one server, or a list of them.
 func (s *discovery) ask(ctx context.Context, f *foundServer, args ...any) ([]map[string]string, error) {
-	all, err := bootstrap.AskSentinel(ctx, f.client, args...)
+	all, err := bootstrap.AskSentinel(ctx, f.ask(), args...)
 	if err != nil {
 		return nil, s.sentinels.refused(f.announced, err)
 	}
@@ -230,7 +233,7 @@ func (s *discovery) replicated(ctx context.Context, endpoints []string) error {
 		if err := f.expect(topologies.Sentinels, modeSentinel); err != nil {
 			return nil, err
 		}
-		if f.info.id, err = f.client.Do(ctx, "SENTINEL", "MYID").Text(); err != nil {
+		if f.info.id, err = f.ask().Do(ctx, "SENTINEL", "MYID").Text(); err != nil {
 			return nil, s.sentinels.refused(at, err)
 		}
 		if same := known(f.info.id); same != nil {
@@ -309,7 +312,7 @@ func (s *discovery) options(ctx context.Context) topologies.Options {
 	var o topologies.Options
 	i := slices.IndexFunc(s.found, func(f *foundServer) bool { return f.kind == topologies.Redis && f.master == "" })
 	setting := func(name string) string {
-		said, err := s.found[i].client.ConfigGet(ctx, name).Result()
+		said, err := s.found[i].ask().ConfigGet(ctx, name).Result()
 		if err != nil {
 			return "" // a user without the right to ask goes without
 		}

@@ -97,15 +97,21 @@ func listener(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
+// forward passes a connection on to a server.
+func forward(c net.Conn, at string) {
+	to, err := net.Dial("tcp", at)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
+	go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+}
+
 func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 	t.Helper()
 	good := i.backend()
 	at := i.endpoint("redis-1")
-	with := func(change func(*attach.Backend)) attach.Backend {
-		b := good
-		change(&b)
-		return b
-	}
 	silent := listener(t, func(c net.Conn) { t.Cleanup(func() { _ = c.Close() }) })
 	rude := listener(t, func(c net.Conn) { _ = c.Close() })
 	var met atomic.Bool
@@ -114,13 +120,7 @@ func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 			_ = c.Close()
 			return
 		}
-		to, err := net.Dial("tcp", at)
-		if err != nil {
-			_ = c.Close()
-			return
-		}
-		go func() { _, _ = io.Copy(to, c); _ = to.Close() }()
-		go func() { _, _ = io.Copy(c, to); _ = c.Close() }()
+		forward(c, at)
 	})
 	stranger := listener(t, func(c net.Conn) {
 		defer c.Close()
@@ -131,21 +131,21 @@ func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 		backend        attach.Backend
 		topology, want string
 	}{
-		{with(func(b *attach.Backend) { b.Endpoints = []string{"127.0.0.1:1"} }), topologies.Single, "nothing listens at 127.0.0.1:1"},
-		{with(func(b *attach.Backend) { b.Endpoints = []string{silent} }), topologies.Single, silent + " does not answer within"},
-		{with(func(b *attach.Backend) { b.Endpoints = []string{rude} }), topologies.Single, rude + " closed the connection"},
-		{with(func(b *attach.Backend) { b.Endpoints = []string{demoted} }), topologies.Cluster, demoted + " is a server on its own, where topology cluster has a node of a cluster"},
-		{with(func(b *attach.Backend) { b.Endpoints = []string{stranger} }), topologies.Single, stranger + " can't be asked"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{"127.0.0.1:1"} }), topologies.Single, "nothing listens at 127.0.0.1:1"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{silent} }), topologies.Single, silent + " does not answer within"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{rude} }), topologies.Single, rude + " closed the connection"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{demoted} }), topologies.Cluster, demoted + " is a server on its own, where topology cluster has a node of a cluster"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{stranger} }), topologies.Single, stranger + " can't be asked"},
 		// No name of a host, so that no resolver is asked, who may be away.
-		{with(func(b *attach.Backend) { b.Endpoints = []string{"no..where:6379"} }), topologies.Single, "no..where:6379 can't be asked"},
-		{with(func(b *attach.Backend) { b.Password = "wrong-secret" }), topologies.Single, at + " refuses the user name or the password"},
-		{with(func(b *attach.Backend) { b.Username, b.Password = "", "wrong-secret" }), topologies.Single, at + " refuses the user name or the password"},
-		{with(func(b *attach.Backend) { b.Username, b.Password = "", "" }), topologies.Single, at + " wants a password"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{"no..where:6379"} }), topologies.Single, "no..where:6379 can't be asked"},
+		{i.with(func(b *attach.Backend) { b.Password = "wrong-secret" }), topologies.Single, at + " refuses the user name or the password"},
+		{i.with(func(b *attach.Backend) { b.Username, b.Password = "", "wrong-secret" }), topologies.Single, at + " refuses the user name or the password"},
+		{i.with(func(b *attach.Backend) { b.Username, b.Password = "", "" }), topologies.Single, at + " wants a password"},
 		{good, topologies.Sentinels, at + " refuses the user name or the password"},
-		{with(func(b *attach.Backend) { b.SentinelPassword = chaosPassword }), topologies.Cluster, at + " is a server on its own, where topology cluster has a node of a cluster"},
-		{with(func(b *attach.Backend) { b.Endpoints = append(b.Endpoints, "127.0.0.1:1") }), topologies.Single, "topology single is one server, and 2 endpoints were given"},
+		{i.with(func(b *attach.Backend) { b.SentinelPassword = chaosPassword }), topologies.Cluster, at + " is a server on its own, where topology cluster has a node of a cluster"},
+		{i.with(func(b *attach.Backend) { b.Endpoints = append(b.Endpoints, "127.0.0.1:1") }), topologies.Single, "topology single is one server, and 2 endpoints were given"},
 		{good, topologies.Independent, "an odd number of servers, three at least, and 1 endpoints were given"},
-		{with(func(b *attach.Backend) { b.Toxiproxy = "127.0.0.1:1" }), topologies.Single, "no toxiproxy answers at 127.0.0.1:1"},
+		{i.with(func(b *attach.Backend) { b.Toxiproxy = "127.0.0.1:1" }), topologies.Single, "no toxiproxy answers at 127.0.0.1:1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) { refused(t, tt.backend, tt.topology, tt.want) })
@@ -155,30 +155,36 @@ func serversThatCantBeTalkedTo(t *testing.T, i *installation) {
 func sentinelsOfAnotherKind(t *testing.T, i *installation) {
 	t.Helper()
 	sentinel, replica := i.endpoint("sentinel-1"), i.endpoint("redis-2")
-	with := func(change func(*attach.Backend)) attach.Backend {
-		b := i.backend()
-		change(&b)
-		return b
-	}
 	tests := []struct {
 		backend        attach.Backend
 		topology, want string
 	}{
-		{with(func(b *attach.Backend) { b.MasterName = "orders" }), topologies.Sentinels, "watches no master named orders, but mymaster"},
-		{with(func(b *attach.Backend) { b.SentinelPassword = "wrong-secret" }), topologies.Sentinels, "refuses the user name or the password"},
-		{with(func(b *attach.Backend) { b.SentinelPassword = "" }), topologies.Sentinels, "wants a password"},
-		{with(func(b *attach.Backend) { b.Password = "wrong-secret" }), topologies.Sentinels, "refuses the user name or the password"},
-		{with(func(b *attach.Backend) {
+		{i.with(func(b *attach.Backend) { b.MasterName = "orders" }), topologies.Sentinels, "watches no master named orders, but mymaster"},
+		{i.with(func(b *attach.Backend) { b.SentinelPassword = "wrong-secret" }), topologies.Sentinels, "refuses the user name or the password"},
+		{i.with(func(b *attach.Backend) { b.SentinelPassword = "" }), topologies.Sentinels, "wants a password"},
+		{i.with(func(b *attach.Backend) { b.Password = "wrong-secret" }), topologies.Sentinels, "refuses the user name or the password"},
+		{i.with(func(b *attach.Backend) {
 			b.Endpoints, b.SentinelUsername, b.SentinelPassword = []string{replica}, "chaos", chaosPassword
 		}), topologies.Sentinels, replica + " is a server on its own, where topology sentinel has a sentinel"},
-		{with(func(b *attach.Backend) {
+		{i.with(func(b *attach.Backend) {
 			b.Endpoints, b.Username, b.Password = []string{sentinel}, "", sentinelPassword
 		}), topologies.Single, sentinel + " is a sentinel, where topology single has a server on its own (its topology is sentinel)"},
-		{with(func(b *attach.Backend) { b.Endpoints = []string{replica} }), topologies.Single, replica + " is a replica of "},
+		{i.with(func(b *attach.Backend) { b.Endpoints = []string{replica} }), topologies.Single, replica + " is a replica of "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) { refused(t, tt.backend, tt.topology, tt.want) })
 	}
+
+	var met atomic.Int32
+	slow := listener(t, func(c net.Conn) {
+		if met.Add(1) <= 2 { // those by which it is asked what it is, and what it sees
+			time.Sleep(700 * time.Millisecond)
+		}
+		forward(c, sentinel)
+	})
+	d, err := i.with(func(b *attach.Backend) { b.Endpoints = []string{slow} }).Start(within(t), topologies.Topology{Name: topologies.Sentinels})
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
 
 	c := i.client("sentinel-2")
 	defer c.Close()

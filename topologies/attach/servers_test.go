@@ -216,6 +216,13 @@ func (i *installation) backend() attach.Backend {
 	return b
 }
 
+// with is backend, changed.
+func (i *installation) with(change func(*attach.Backend)) attach.Backend {
+	b := i.backend()
+	change(&b)
+	return b
+}
+
 // within bounds a test.
 func within(t *testing.T) context.Context {
 	t.Helper()
