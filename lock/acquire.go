@@ -177,7 +177,7 @@ func unanswered(bounded context.Context, err error) error {
 
 // copiesComeLate are the pauses after which copies of a first request whose answer was lost are withdrawn, once the grant has
 // ended. A copy that comes after that end knows no mark, and would hold the lock until its lease ends. No copy is expected
-// after markLife.
+// after markLife. After the same pauses a withdrawal is repeated that no server answered: a ticket would be served.
 var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} //nolint:gochecknoglobals // a constant
 
 // askFirst asks for a plain lock by one command: row uncontended-1 of docs/benchmarks.md falls by a tenth without this, and row
@@ -292,13 +292,17 @@ var errForgotten = errors.New("the server has forgotten the request: its permits
 func (g *grant) undo(ctx context.Context, refused error) error {
 	err := ctx.Err()
 	if err == nil {
-		g.left = false
 		err = g.client.await(ctx, nil, func() error { return g.withdraw(ctx) })
 	}
-	if err != nil {
+	if g.left = isUnheard(err); err != nil {
 		return fmt.Errorf("%s; take the grant back: %w", refused.Error(), err)
 	}
 	return refused
+}
+
+// isUnheard reports whether a withdrawal came to an error that is not the answer of a server.
+func isUnheard(err error) bool {
+	return err != nil && !transport.IsRefusal(err) && !errors.Is(err, errForgotten)
 }
 
 // withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries
@@ -324,7 +328,8 @@ func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
 		for _, pause := range copiesComeLate {
 			closed := transport.Sleep(context.WithoutCancel(ctx), pause, g.client.closing)
-			if _ = g.withdraw(ctx); closed != nil || !g.late {
+			err := g.withdraw(ctx)
+			if closed != nil || !g.late && !isUnheard(err) {
 				return
 			}
 		}
