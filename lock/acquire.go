@@ -33,22 +33,23 @@ type grant struct {
 	id        string // the request in leases; that of the identity may be another caller's
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool      // kept alive by the watchdog until its end
-	waits     bool      // if it is refused at first
-	place     int64     // in a queue, as the server said
-	displaced bool      // it was lost once, and given back
-	asked     time.Time // before the request that was refused last
-	number    int64     // under which the ticket was in the queue then; 0: none was
-	waited    bool      // it was not granted at once
-	answer    answer    // that granted it
-	ticket    string    // that it may have drawn
-	left      bool      // something of it may be on the server, though it isn't granted,
-	taken     bool      // since it was granted, and doesn't count
-	late      bool      // copies of its first request may come, which know no mark
-	tried     bool      // to release it while it was held, and the answer is lost
-	changed   bool      // the server was asked to release or to extend it
-	round     *round    // of a Redlock, the last one,
-	doubt     error     // and why one before may have left something
+	watched   bool            // kept alive by the watchdog until its end
+	waits     bool            // if it is refused at first
+	place     int64           // in a queue, as the server said
+	displaced bool            // it was lost once, and given back
+	asked     time.Time       // before the request that was refused last
+	number    int64           // under which the ticket was in the queue then; 0: none was
+	waited    bool            // it was not granted at once
+	answer    answer          // that granted it
+	ticket    string          // that it may have drawn
+	left      bool            // something of it may be on the server, though it isn't granted,
+	taken     bool            // since it was granted, and doesn't count
+	late      bool            // copies of its first request may come, which know no mark
+	settled   <-chan struct{} // closed once that is not under way any more; nil if it isn't known to be
+	tried     bool            // to release it while it was held, and the answer is lost
+	changed   bool            // the server was asked to release or to extend it
+	round     *round          // of a Redlock, the last one,
+	doubt     error           // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -189,7 +190,7 @@ func (g *grant) askFirst(ctx context.Context) error {
 		return nil
 	}
 	s := transport.NewCommand("set", g.keys.lock, g.held(), "px", milliseconds(g.lease), "nx")
-	s.Inline = shortTimeout
+	s.Inline, s.Settled = shortTimeout, &g.settled
 	sent := time.Now()
 	r, _ := c.transport.Try(ctx, s)
 	a := answer{granted: true, holds: 1, expires: c.expires(sent, g.lease)}
@@ -320,6 +321,14 @@ func (g *grant) withdraw(ctx context.Context) error {
 	return err
 }
 
+// settle awaits for a moment that the first request is not under way any more. The client itself may be slow: a later
+// request for the same lock would find it held by a copy that it had not sent when it released the lock.
+func (g *grant) settle(ctx context.Context) {
+	if g.settled != nil {
+		_, _, _ = transport.Await(ctx, g.settled, longTimeout, g.client.closing)
+	}
+}
+
 // withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
 // the grant is asked for, that is a task, which Close awaits also where it was called before. It looks at nothing that an
 // extension or a release may be changing: the hold may be lost while one is under way.
@@ -446,6 +455,7 @@ func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
 	g.changed = true
 	if g.late {
+		g.settle(ctx)
 		g.withdrawLater(ctx, g.client.background)
 	}
 	c.queues.leave(g)

@@ -37,6 +37,8 @@ type Call struct {
 	// [Transport.Try] waits for it. Zero: another one sends the call.
 	Inline time.Duration
 	Abort  <-chan struct{} // closed when no caller waits for it any more; optional
+	// Settled gets a channel where [Transport.Try] leaves the call under way: closed once it is not any more. Optional.
+	Settled *<-chan struct{}
 	// Narrow is sent instead where a server refuses the call because its slot is moving, and only
 	// some of its keys are there: it names one key. Optional.
 	Narrow *Call

@@ -163,6 +163,9 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 		return c.answer()
 	}
 	sent := w.pipeliner.leave(c)
+	if sent && s.Settled != nil {
+		*s.Settled = c.done
+	}
 	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent}
 }
 
