@@ -342,7 +342,7 @@ type watch struct {
 	*findings
 	occupied []occupation  // those that have not begun
 	until    time.Duration // until when the lock may be held, or was
-	dead     time.Duration // the longest lease of the requests that clients waited with when they crashed
+	dead     time.Duration // the leases of the requests that clients waited with when they crashed
 	waiting  []*holding.Op // the acquires under way, in the order in which they were sent
 
 	// Of all requests, where no fault is in effect, and of those that were refused alone, where faults of one message
@@ -406,7 +406,7 @@ func (w *watch) begin(before int64) {
 		}
 		if o.firm < 0 && isAcquire(o.by) { // nothing shows that it was granted
 			if _, crashed := w.gone(o.by, math.MaxInt64); crashed {
-				w.dead = max(w.dead, o.by.Lease)
+				w.dead = holding.After(w.dead, o.by.Lease)
 			}
 		}
 		if w.Semaphore() && o.firm >= 0 {
@@ -450,7 +450,7 @@ func (w *watch) ask(op *holding.Op, at int64, now time.Duration) {
 		if !held {
 			long = max(long, w.vague[i].add(max(last, since), first, now, w.pause))
 		}
-		since = holding.After(max(since, w.until), w.dead) // a server may have given it to the next in its queue, which has crashed
+		since = holding.After(max(since, w.until), w.dead) // a server may have given it to those in its queue that have crashed, one after the other
 		if since >= now || op.Unknown() && !op.Open() {
 			continue
 		}

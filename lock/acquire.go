@@ -33,22 +33,23 @@ type grant struct {
 	id        string // the request in leases; that of the identity may be another caller's
 	anonymous bool   // no owner was given
 	lease     time.Duration
-	watched   bool      // kept alive by the watchdog until its end
-	waits     bool      // if it is refused at first
-	place     int64     // in a queue, as the server said
-	displaced bool      // it was lost once, and given back
-	asked     time.Time // before the request that was refused last
-	number    int64     // under which the ticket was in the queue then; 0: none was
-	waited    bool      // it was not granted at once
-	answer    answer    // that granted it
-	ticket    string    // that it may have drawn
-	left      bool      // something of it may be on the server, though it isn't granted,
-	taken     bool      // since it was granted, and doesn't count
-	late      bool      // copies of its first request may come, which know no mark
-	tried     bool      // to release it while it was held, and the answer is lost
-	changed   bool      // the server was asked to release or to extend it
-	round     *round    // of a Redlock, the last one,
-	doubt     error     // and why one before may have left something
+	watched   bool            // kept alive by the watchdog until its end
+	waits     bool            // if it is refused at first
+	place     int64           // in a queue, as the server said
+	displaced bool            // it was lost once, and given back
+	asked     time.Time       // before the request that was refused last
+	number    int64           // under which the ticket was in the queue then; 0: none was
+	waited    bool            // it was not granted at once
+	answer    answer          // that granted it
+	ticket    string          // that it may have drawn
+	left      bool            // something of it may be on the server, though it isn't granted,
+	taken     bool            // since it was granted, and doesn't count
+	late      bool            // copies of its first request may come, which know no mark
+	settled   <-chan struct{} // closed once that is not under way any more; nil if it isn't known to be
+	tried     bool            // to release it while it was held, and the answer is lost
+	changed   bool            // the server was asked to release or to extend it
+	round     *round          // of a Redlock, the last one,
+	doubt     error           // and why one before may have left something
 }
 
 // identity is whose a grant is, as the server knows it.
@@ -96,7 +97,18 @@ func (o *object) acquireOr(ctx context.Context, opt Options) (*Hold, error) {
 		c.tell(ctx, endOf(err), g.leased(), time.Since(begin), err)
 		return nil, err
 	}
-	return g.makeHold(ctx, begin), nil
+	h := newHold(g.leased(), g)
+	h.client = c
+	switch {
+	case !g.watched:
+	case g.answer.handed && g.lease > handedLease:
+		h.watch = newWatch(g.lease, handedLease/4, handedPeriod)
+	default:
+		h.watch = newWatch(g.lease, g.lease/3, g.lease/3)
+	}
+	c.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
+	h.start()
+	return h, nil
 }
 
 // grant is a new request with those options.
@@ -174,7 +186,7 @@ func unanswered(bounded context.Context, err error) error {
 
 // copiesComeLate are the pauses after which copies of a first request whose answer was lost are withdrawn, once the grant has
 // ended. A copy that comes after that end knows no mark, and would hold the lock until its lease ends. No copy is expected
-// after markLife.
+// after markLife. After the same pauses a withdrawal is repeated that no server answered: a ticket would be served.
 var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} //nolint:gochecknoglobals // a constant
 
 // askFirst asks for a plain lock by one command: row uncontended-1 of docs/benchmarks.md falls by a tenth without this, and row
@@ -193,7 +205,7 @@ func (g *grant) askFirst(ctx context.Context) error {
 	case r.Err == nil && r.Value == "OK" && time.Now().Before(a.expires): // and not a refusal of which a hook or a proxy made something else
 		g.answer = a
 	case r.Copies, r.Err == nil && r.Value != nil: // or it was granted too late
-		g.copied, g.late = true, true
+		g.copied, g.late, g.settled = true, true, r.UnderWay
 		if !g.waits && c.transport.Final(r.Err) {
 			return r.Err
 		}
@@ -288,13 +300,17 @@ var errForgotten = errors.New("the server has forgotten the request: its permits
 func (g *grant) undo(ctx context.Context, refused error) error {
 	err := ctx.Err()
 	if err == nil {
-		g.left = false
 		err = g.client.await(ctx, nil, func() error { return g.withdraw(ctx) })
 	}
-	if err != nil {
+	if g.left = isUnheard(err); err != nil {
 		return fmt.Errorf("%s; take the grant back: %w", refused.Error(), err)
 	}
 	return refused
+}
+
+// isUnheard reports whether a withdrawal came to an error that is not the answer of a server.
+func isUnheard(err error) bool {
+	return err != nil && !transport.IsRefusal(err) && !errors.Is(err, errForgotten)
 }
 
 // withdraw makes sure that nothing is left of the request, even if it is still on its way. It outlives ctx, and tries
@@ -320,7 +336,8 @@ func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
 		for _, pause := range copiesComeLate {
 			closed := transport.Sleep(context.WithoutCancel(ctx), pause, g.client.closing)
-			if _ = g.withdraw(ctx); closed != nil || !g.late {
+			err := g.withdraw(ctx)
+			if closed != nil || !g.late && !isUnheard(err) {
 				return
 			}
 		}
@@ -359,21 +376,6 @@ func (g *grant) leased() Lease {
 		Name: g.name, Owner: owner, Request: g.id, Holds: a.holds, Token: a.token, Queued: place,
 		Length: length, Expires: a.expires, Node: g.client.node,
 	}
-}
-
-func (g *grant) makeHold(ctx context.Context, begin time.Time) *Hold {
-	h := newHold(g.leased(), g)
-	h.client = g.client
-	switch {
-	case !g.watched:
-	case g.answer.handed && g.lease > handedLease:
-		h.watch = newWatch(g.lease, handedLease/4, handedPeriod)
-	default:
-		h.watch = newWatch(g.lease, g.lease/3, g.lease/3)
-	}
-	g.client.tell(ctx, Acquired, h.lease, time.Since(begin), nil)
-	h.start()
-	return h
 }
 
 // onLost is called once, after the hold was lost.
@@ -437,6 +439,9 @@ func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
 	g.changed = true
 	if g.late {
+		if g.settled != nil { // a client that is busy sends it later, and a next request for the lock would find it held by that
+			_, _, _ = transport.Await(ctx, g.settled, longTimeout, c.closing)
+		}
 		g.withdrawLater(ctx, g.client.background)
 	}
 	c.queues.leave(g)

@@ -141,12 +141,8 @@ func (h *Hold) isOver() bool { return h.isLost || h.ending }
 // end never becomes sooner: a shorter lease is the holder's own resolve. After [ErrNotHeld]
 // the hold is lost. After any other error the extension may have taken effect:
 // the hold then ends, for the holder, at whichever of the two ends is sooner.
-func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
-	err := h.extend(ctx, d)
-	return wrap(err, "extend lock %q", h.lease.Name)
-}
-
-func (h *Hold) extend(ctx context.Context, d time.Duration) error {
+func (h *Hold) Extend(ctx context.Context, d time.Duration) (err error) {
+	defer func() { err = wrap(err, "extend lock %q", h.lease.Name) }()
 	if d < time.Millisecond {
 		return fmt.Errorf("lease of %v: give at least 1ms", d)
 	}
@@ -161,7 +157,7 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 		return ErrNotHeld
 	}
 	sent := time.Now()
-	err := h.moveEnd(ctx, l, d)
+	err = h.moveEnd(ctx, l, d)
 	if h.client != nil {
 		h.client.tell(ctx, Extended, l, time.Since(sent), err)
 	}

@@ -60,12 +60,8 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // see [Forever]. It returns true if it is, and false when the wait is over. A
 // latch that is deleted during the wait ends the wait with [ErrNotSet], even if it was
 // set again. A server that fails is asked again, and awaited at the end, as [Options.Wait] says.
-func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (bool, error) {
-	zero, err := l.await(ctx, wait)
-	return zero, wrap(err, "await latch %q", l.name)
-}
-
-func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, error) {
+func (l *CountDownLatch) Await(ctx context.Context, wait time.Duration) (zero bool, err error) {
+	defer func() { err = wrap(err, "await latch %q", l.name) }()
 	if err := l.check(Options{Wait: wait}); err != nil {
 		return false, err
 	}
@@ -82,7 +78,7 @@ func (l *CountDownLatch) await(ctx context.Context, wait time.Duration) (bool, e
 		}
 		return err == nil && left == 0, 0, err
 	}
-	zero, err := l.client.wait(ctx, &pending{poll: maxPoll, begin: begin, limit: wait, channel: l.keys.channel}, look)
+	zero, err = l.client.wait(ctx, &pending{poll: maxPoll, begin: begin, limit: wait, channel: l.keys.channel}, look)
 	if err == nil && !zero && wait > 0 { // the message may have been lost
 		zero, _, err = look(ctx, "")
 	}

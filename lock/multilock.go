@@ -108,12 +108,8 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 }
 
 // Acquire asks for all members, as the options say.
-func (m *MultiLock) Acquire(ctx context.Context, o Options) (*Hold, error) {
-	h, err := m.acquireAll(ctx, o)
-	return h, wrap(err, "acquire locks %q", m.name)
-}
-
-func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
+func (m *MultiLock) Acquire(ctx context.Context, o Options) (h *Hold, err error) {
+	defer func() { err = wrap(err, "acquire locks %q", m.name) }()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -122,8 +118,7 @@ func (m *MultiLock) acquireAll(ctx context.Context, o Options) (*Hold, error) {
 	}
 	for begin := time.Now(); ; {
 		b := &bundle{}
-		err := m.take(ctx, o, begin, b)
-		if err == nil {
+		if err = m.take(ctx, o, begin, b); err == nil {
 			return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
 		}
 		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {

@@ -165,3 +165,54 @@ func TestManyCallersWhileAServerStandsStill(t *testing.T) {
 	c.Close() // which awaits what is taken back
 	redistest.Await(t, "nothing to be left", func() bool { return len(keysLeft(t, s.Client(t, nil))) == 0 })
 }
+
+// The client is busy, and a pipeline with a first request is late. Its caller is granted the lock by a script, and releases it
+// before that request is sent: the lock is free then, and stays so.
+func TestReleaseOfALockWhoseFirstRequestIsLate(t *testing.T) {
+	t.Parallel()
+	const callers = 16
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	var late atomic.Value // the key of a first request that is late
+	goOn, sent := make(chan struct{}), make(chan struct{})
+	rdb.AddHook(hook(func(ctx context.Context, cmds []redis.Cmder, next send) error {
+		if len(cmds) == 1 || cmds[0].Name() != "set" || !late.CompareAndSwap(nil, cmds[0].Args()[1]) {
+			return next(ctx, cmds)
+		}
+		defer close(sent)
+		<-goOn
+		return next(ctx, cmds)
+	}))
+	c := newClient(t, rdb, lock.Config{})
+	var each errgroup.Group
+	for i := range callers {
+		each.Go(func() error {
+			name := strconv.Itoa(i)
+			for {
+				h, err := c.Acquire(t.Context(), name, lock.Options{Lease: long})
+				if err != nil {
+					return err
+				}
+				isLate := late.Load() == "lock:{"+name+"}"
+				if isLate {
+					time.AfterFunc(10*time.Millisecond, func() { close(goOn) })
+				}
+				if err := h.Release(t.Context()); err != nil {
+					return err
+				}
+				switch {
+				case isLate:
+					<-sent
+					h, err = c.Acquire(t.Context(), name, lock.Options{Lease: long})
+					if err != nil {
+						return err
+					}
+					return h.Release(t.Context())
+				case late.Load() != nil:
+					return nil
+				}
+			}
+		})
+	}
+	require.NoError(t, each.Wait())
+}

@@ -25,6 +25,8 @@ type Reply struct {
 	Copies bool
 	// Sent says that the call may have reached the server. One that didn't left nothing there.
 	Sent bool
+	// UnderWay is closed once a call that its caller left is not under way any more; nil if that isn't known.
+	UnderWay <-chan struct{}
 }
 
 // A Call is a script with its keys and arguments, or a command for [Transport.Try].

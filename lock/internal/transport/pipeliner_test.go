@@ -150,8 +150,10 @@ func TestCallerThatLeavesACallUnderWay(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		left := ask(ctx, l, "left")
 		cancel()
-		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true}, <-left)
+		r := <-left
+		require.Equal(t, Reply{Err: context.Canceled, Copies: true, Sent: true, UnderWay: r.UnderWay}, r)
 		close(p.release)
+		<-r.UnderWay
 	})
 }
 
@@ -172,9 +174,11 @@ func TestTryInAPipeline(t *testing.T) {
 		}
 		require.Equal(t, Reply{}, w.Try(t.Context(), Call{Keys: []string{"before"}, Inline: patience}), "nothing was answered yet")
 		l.took, l.lastBatch = 0, 2
-		require.Equal(t, Reply{Err: os.ErrDeadlineExceeded, Copies: true, Sent: true}, try("silent"))
+		silent := try("silent")
+		require.Equal(t, Reply{Err: os.ErrDeadlineExceeded, Copies: true, Sent: true, UnderWay: silent.UnderWay}, silent)
 		require.Equal(t, Reply{Err: os.ErrDeadlineExceeded}, try("behind it"))
 		close(p.release)
+		<-silent.UnderWay
 		synctest.Wait()
 		require.Equal(t, [][]string{{"silent"}}, p.all())
 		l.took, l.lastBatch = 0, 2

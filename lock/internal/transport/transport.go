@@ -164,8 +164,10 @@ func (w *Transport) once(ctx context.Context, s Call, patience time.Duration) Re
 	if answered {
 		return c.answer()
 	}
-	sent := w.pipeliner.leave(c)
-	return Reply{Err: cmp.Or(left, os.ErrDeadlineExceeded), Sent: sent, Copies: sent}
+	if left = cmp.Or(left, os.ErrDeadlineExceeded); !w.pipeliner.leave(c) {
+		return Reply{Err: left}
+	}
+	return Reply{Err: left, Sent: true, Copies: true, UnderWay: c.done}
 }
 
 // queued is a call that is to be sent.
