@@ -194,7 +194,7 @@ var copiesComeLate = []time.Duration{0, time.Second, 3 * time.Second, markLife} 
 // out. A refusal says nothing: the lock is held, or wasn't asked for in this way, or the answer is not known yet.
 func (g *grant) askFirst(ctx context.Context) error {
 	c := g.client
-	if !g.kind.usesMutexScripts || g.kind.fenced || c.config.ReplicaAcks > 0 || c.isContended(g.name).Load() {
+	if !g.kind.usesMutexScripts || g.kind.fenced || c.config.ReplicaAcks > 0 || c.isContended(g.name).Load() || c.queues.has(g) {
 		return nil
 	}
 	s := transport.Call{Name: "set", Keys: []string{g.keys.lock}, Args: []any{g.held(), "px", milliseconds(g.lease), "nx"}, Inline: shortTimeout}

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockchaos/lockchaos/lock/internal/require"
-	"github.com/lockchaos/lockchaos/lock/internal/transport"
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
@@ -149,7 +148,7 @@ func (p prefixer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 				words[1] = p.prefix + fmt.Sprint(words[1])
 			} else if keys, ok := words[2].(int); ok {
 				for i := range keys {
-					words[transport.FirstKey+i] = p.prefix + fmt.Sprint(words[transport.FirstKey+i])
+					words[3+i] = p.prefix + fmt.Sprint(words[3+i])
 				}
 			}
 		}

@@ -246,3 +246,21 @@ func TestQueuesAreForgotten(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 	require.True(t, forgotten())
 }
+
+// A caller tries no lock by its first request that another one of its client asks for, or may pass on: it would be refused
+// each time, and rows contended-16 and contended-64 of docs/benchmarks.md fall to a third so.
+func TestNoFirstRequestBesideAQueue(t *testing.T) {
+	t.Parallel()
+	c, _, _ := linked(t)
+	tried := func() bool {
+		g := c.Mutex("orders").grant(Options{Lease: time.Minute})
+		require.NoError(t, g.askFirst(t.Context()))
+		if g.answer.granted {
+			require.NoError(t, g.release(t.Context(), g.answer.expires))
+		}
+		return g.answer.granted
+	}
+	redistest.Await(t, "a server that is known to answer soon", tried)
+	c.queues.join(c.Mutex("orders").grant(Options{Lease: time.Minute}).queueKey())
+	require.False(t, tried())
+}

@@ -71,6 +71,13 @@ func (g *grant) shares() bool {
 
 func (g *grant) queueKey() queueKey { return queueKey{g.keys.lock, g.lease, g.watched} }
 
+// has reports whether a caller asks the server for the lock of a grant, or may pass it on.
+func (s *localQueues) has(g *grant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[g.queueKey()] != nil
+}
+
 // join puts a caller into the queue for its lock. It returns nil if the caller is to
 // ask the server at once.
 func (s *localQueues) join(key queueKey) chan localTurn {

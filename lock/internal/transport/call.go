@@ -47,13 +47,10 @@ type Call struct {
 	full bool // the server doesn't know the script
 }
 
-// FirstKey is where the first key of a script is in what is sent.
-const FirstKey = 3
-
 // command is the call for go-redis: by digest, or in full. Its words are its own, since hooks may change them, and
 // the call may be sent again.
 func (s Call) command(ctx context.Context) *redis.Cmd {
-	words := make([]any, 0, FirstKey+len(s.Keys)+len(s.Args))
+	words := make([]any, 0, 3+len(s.Keys)+len(s.Args))
 	switch {
 	case s.Name != "":
 		words = append(words, s.Name)
