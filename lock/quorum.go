@@ -81,7 +81,7 @@ func (g *grant) askServers(ctx context.Context) (answer, error) {
 	case g.doubt != nil: // an earlier round may have left something
 		err = g.doubt
 	}
-	if g.waits && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !t.isMajority(t.refused) {
+	if g.waits && !errors.Is(err, ErrClosed) && !t.isMajority(t.refused) {
 		err = again{err}
 	}
 	return answer{}, err

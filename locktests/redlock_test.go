@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,6 +212,36 @@ func TestRedlockRefusalOfARepeatedRequestCountsOnce(t *testing.T) {
 	happened(t, dropped)
 	require.ErrorContains(t, err, "0 said yes and 1 no")
 	require.NotErrorIs(t, err, lock.ErrNotAcquired)
+}
+
+// endsAt is a context that is found to have ended by the look of that number.
+type endsAt struct {
+	context.Context
+	end   context.CancelFunc
+	looks atomic.Int64
+}
+
+func (c *endsAt) Err() error {
+	if c.looks.Add(-1) == 0 {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// A waiter whose context ends is told so at every moment, also when a majority has just refused its round.
+func TestRedlockWaitEndsAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	r := startQuorum(t, 3).redlock(t, lock.RedlockConfig{RetryDelay: time.Millisecond})
+	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
+	require.NoError(t, err)
+	for look := range int64(12) {
+		ctx := &endsAt{}
+		ctx.Context, ctx.end = context.WithCancel(t.Context())
+		ctx.looks.Store(look + 1)
+		_, err := r.Acquire(ctx, "orders", lock.Options{Wait: lock.Forever}) // and no context of its own that ends after the wait
+		require.ErrorIs(t, err, context.Canceled, "look %d", look+1)
+		require.NotErrorIs(t, err, lock.ErrNotAcquired, "look %d", look+1)
+	}
 }
 
 func TestRedlockClose(t *testing.T) {
