@@ -21,14 +21,15 @@ func newMutexKind(fenced bool) *kind {
 		},
 		extend: extendOne,
 		release: func(g *grant, withdraw bool) transport.Call {
-			mark, ticket := flag(withdraw), ""
-			switch { // a mark is for copies of the request to acquire, and there is none where there can't be one
+			keys := g.keys.plain(g.request)
+			switch {
 			case withdraw:
-				ticket = g.ticket
+				return g.orOne(on("release", keys, g.held(), 1, g.ticket), true)
 			case g.copied:
-				mark = 2
+				return g.orOne(on("release", keys, g.held(), 2, ""), false)
+			default: // a mark is for copies of the request to acquire
+				return g.orOne(on("release", keys[:3], g.held()), false)
 			}
-			return g.orOne(on("release", g.keys.plain(g.request), g.held(), mark, ticket), withdraw)
 		},
 		force: func(o *object) transport.Call {
 			return on("force", o.keys.plain(rand.Text()))
@@ -53,9 +54,9 @@ func extendOne(g *grant, d time.Duration) transport.Call {
 	return on("extend", []string{g.keys.lock}, g.request, milliseconds(d))
 }
 
-// plain are the keys of a plain lock: the lock, the mark of a request, the tickets, the token.
+// plain are the keys of a plain lock: the lock, the tickets, the token, the mark of a request.
 func (k keys) plain(request string) []string {
-	return []string{k.lock, k.mark(request), k.of("tickets"), k.of("token")}
+	return []string{k.lock, k.of("tickets"), k.of("token"), k.mark(request)}
 }
 
 // flag is how a script is told yes or no.

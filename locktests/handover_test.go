@@ -396,7 +396,7 @@ func TestNewcomerLeavesTheLockToTheQueue(t *testing.T) {
 
 // plainKeys are the keys of a plain lock.
 func plainKeys(key, request string) []string {
-	return []string{key, key + ":released:" + request, key + ":tickets", key + ":token"}
+	return []string{key, key + ":tickets", key + ":token", key + ":released:" + request}
 }
 
 // held is how a request and its owner are told to the scripts of a plain lock.

@@ -99,19 +99,21 @@ func (m *mutexModel) acquire(t modelTicket, lease int, waits bool) (granted bool
 	return true, len(m.grants)
 }
 
-// release leaves a mark as the mode says: 0 none, 1 always, and takes the ticket
+// release leaves a mark as the mode says: 0 none, and it finds none; 1 always, and takes the ticket
 // back; 2 if it was held.
 func (m *mutexModel) release(t modelTicket, mode int) bool {
 	held := m.held()
 	ends, there := m.grants[t.request]
-	if !there && m.marks[t.request] {
+	if mode != 0 && !there && m.marks[t.request] {
 		return true
 	}
 	is := there && ends > m.now
 	if mode == 1 {
 		m.queue = slices.DeleteFunc(m.queue, func(o modelTicket) bool { return o == t })
 	}
-	m.marks[t.request] = is && mode == 2 || mode == 1
+	if mode != 0 {
+		m.marks[t.request] = is && mode == 2 || mode == 1
+	}
 	delete(m.grants, t.request)
 	switch {
 	case !there:
@@ -180,9 +182,10 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 					lease = rapid.IntRange(1, 4).Draw(rt, "lease")
 				}
 				reentered := m.held() > 0
-				free := rdb.Exists(ctx, plainKeys(key, r.request)[:3]...).Val() == 0
+				keys := plainKeys(key, r.request)
+				free := rdb.Exists(ctx, keys[0], keys[1], keys[3]).Val() == 0
 				granted, holds := m.acquire(r, lease, waits)
-				reply := acquire.Run(ctx, rdb, plainKeys(key, r.request), held(r.request, r.owner), lease*minute, ticket, life)
+				reply := acquire.Run(ctx, rdb, keys, held(r.request, r.owner), lease*minute, ticket, life)
 				require.NoError(rt, reply.Err())
 				got, err := reply.Int64Slice()
 				_, number := reply.Val().(int64)
@@ -226,12 +229,15 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 			"release": func(rt *rapid.T) {
 				r := pick(rt)
 				mode := rapid.IntRange(0, 2).Draw(rt, "mode")
-				ticket := ""
-				if mode == 1 {
-					ticket = r.String()
+				keys, args := plainKeys(key, r.request), []any{held(r.request, r.owner), mode, ""}
+				switch mode {
+				case 0:
+					keys, args = keys[:3], args[:1]
+				case 1:
+					args[2] = r.String()
 				}
 				released := m.release(r, mode)
-				got, err := release.Run(ctx, rdb, plainKeys(key, r.request), held(r.request, r.owner), mode, ticket, "channel").Int()
+				got, err := release.Run(ctx, rdb, keys, args...).Int()
 				require.NoError(rt, err)
 				require.Equal(rt, released, got == 1)
 			},

@@ -3,8 +3,8 @@
 --
 -- A lock that ran out is granted to the first in the queue.
 --
--- KEYS: the lock, the mark of this request being withdrawn or released, the
--- tickets, the last token
+-- KEYS: the lock, the tickets, the last token, the mark of this request being
+-- withdrawn or released
 -- ARGV: "held REQUEST OWNER", lease in ms, the ticket or "" to draw none, ms for
 -- which the last token is remembered (0: not fenced)
 -- Returns {1, the owner's grants, the token or 0}, or 1 for {1, 1, 0}; or {0, ms
@@ -14,7 +14,7 @@ local request, owner = string.match(ARGV[1], '^held (%S+) (.*)$')
 local draws, fenced = ARGV[3] ~= '', ARGV[4] ~= '0'
 local token, others, mine, last, over = nil, 0, 0, 0, {}
 
-if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
+if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) > 0 then
   local fields = redis.call('HGETALL', KEYS[1])
   local holder, inbox
   for i = 1, #fields, 2 do
@@ -37,26 +37,26 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
   local function refuse(ms)
     local number = 0
     if draws then
-      number = redis.call('ZSCORE', KEYS[3], ARGV[3])
+      number = redis.call('ZSCORE', KEYS[2], ARGV[3])
       if not number then
         number = string.format('%.0f', time[1] * 1000000 + time[2])
-        redis.call('ZADD', KEYS[3], number, ARGV[3])
+        redis.call('ZADD', KEYS[2], number, ARGV[3])
       end
-      redis.call('PEXPIRE', KEYS[3], ticketLife)
-    elseif redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', (now + noTicket) * 1000), '-') == 1 then
-      redis.call('PEXPIRE', KEYS[3], math.max(redis.call('PTTL', KEYS[3]), 2 * noTicket))
+      redis.call('PEXPIRE', KEYS[2], ticketLife)
+    elseif redis.call('ZADD', KEYS[2], 'NX', string.format('%.0f', (now + noTicket) * 1000), '-') == 1 then
+      redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[2]), 2 * noTicket))
     end
     return {0, ms, 0, tonumber(number), denied}
   end
-  local held, marked = last > 0, redis.call('EXISTS', KEYS[2]) == 1
+  local held, marked = last > 0, redis.call('EXISTS', KEYS[4]) == 1
   if marked then return {0, math.max(last - now, 0), 0, 0} end
   if held and holder ~= owner then return refuse(last - now) end
   if not held then
     token, over = nil, {}
     if #fields > 0 then redis.call('DEL', KEYS[1]) end
     if inbox and (not draws or inbox ~= inboxOf(ARGV[3])) then -- no client came for the lock
-      for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-        if #ticket > 1 and inboxOf(ticket) == inbox then redis.call('ZREM', KEYS[3], ticket) end
+      for _, ticket in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+        if #ticket > 1 and inboxOf(ticket) == inbox then redis.call('ZREM', KEYS[2], ticket) end
       end
     end
     local free = openFor()
@@ -64,7 +64,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0 then
     local ms = free == 0 and handOver(ARGV[3])
     if ms then return refuse(ms) end
   end
-  if draws then redis.call('ZREM', KEYS[3], ARGV[3]) end
+  if draws then redis.call('ZREM', KEYS[2], ARGV[3]) end
 end
 
 token = fenced and (token or newToken(ARGV[4])) or nil

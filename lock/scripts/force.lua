@@ -3,9 +3,9 @@
 --
 -- The mark makes a repetition, whose reply was lost, leave the next holder alone.
 --
--- KEYS: the lock, the mark, the tickets, the last token
+-- KEYS: the lock, the tickets, the last token, the mark
 -- Returns 1 if there was a lock, else 0.
-local before = redis.call('GET', KEYS[2])
+local before = redis.call('GET', KEYS[4])
 if before then return tonumber(before) end
 local fields, held = redis.call('HGETALL', KEYS[1]), 0
 for i = 1, #fields, 2 do
@@ -13,6 +13,6 @@ for i = 1, #fields, 2 do
 end
 if #fields == 0 then return 0 end
 redis.call('DEL', KEYS[1])
-redis.call('SET', KEYS[2], held, 'PX', markLife)
+redis.call('SET', KEYS[4], held, 'PX', markLife)
 handOver()
 return held

@@ -4,7 +4,7 @@
 -- follow deal with all other requests.
 --
 -- A request that is refused makes the lock a hash.
-if ARGV[4] == '0' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
+if ARGV[4] == '0' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) == 0 then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end

@@ -4,9 +4,9 @@
 --
 -- A lock that is free then belongs to the first in the queue.
 --
--- KEYS: the lock, the mark, the tickets, the last token
--- ARGV: "held REQUEST OWNER", 0 to leave no mark, or 2 to do so if it was held, or 1
--- to withdraw: leave it in any case; a ticket that is not needed any more, or ""
+-- KEYS: the lock, the tickets, the last token, the mark unless there is none to leave or to find
+-- ARGV: "held REQUEST OWNER"; with a mark: 1 to withdraw and so to leave it, or 2 to leave it if the
+-- grant was held; a ticket that is not needed any more, or ""
 -- Returns 1 if the grant is released, 0 if it was not held (any longer); {that, why} if the user may not publish.
 local request = string.match(ARGV[1], '^held (%S+) ')
 local fields = redis.call('HGETALL', KEYS[1])
@@ -18,7 +18,7 @@ for i = 1, #fields, 2 do
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end
-if mine == nil and redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
+if mine == nil and KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then return 1 end
 local held = mine ~= nil and mine > now
 -- A server without memory deletes, and having deleted, sets.
 if mine ~= nil and last <= now then
@@ -26,8 +26,8 @@ if mine ~= nil and last <= now then
 else
   redis.call('HDEL', KEYS[1], request)
 end
-if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], ARGV[3]) end
-if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[2], 1, 'PX', markLife) end
+if ARGV[3] and ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end
+if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[4], 1, 'PX', markLife) end
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))

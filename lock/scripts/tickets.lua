@@ -16,16 +16,16 @@
 -- requests without a ticket: the set has "+", whose number is the end of that by the server's
 -- time in us, less than 0 so that it comes first. The others are refused until then.
 --
--- KEYS: the lock, the mark, the tickets, the last token
+-- KEYS: the lock, the tickets, the last token
 local noTicket, moment = 1000, 50
 local ticketLife, silence, markLife = 15000, 10000, 15000
 
 -- A token is the server's time in us, or one more than the last token where that
 -- is greater, so that tokens grow even when the last one was forgotten.
 local function newToken(life)
-  local latest = tonumber(redis.call('GET', KEYS[4])) or 0
+  local latest = tonumber(redis.call('GET', KEYS[3])) or 0
   local token = string.format('%.0f', math.max(time[1] * 1000000 + time[2], latest + 1))
-  redis.call('SET', KEYS[4], token, 'PX', life)
+  redis.call('SET', KEYS[3], token, 'PX', life)
   return token
 end
 
@@ -54,15 +54,15 @@ end
 -- openFor returns for how many ms the lock is free for requests without a ticket alone.
 -- An end that is further away was written by a clock that was ahead of this one.
 local function openFor()
-  local left = math.ceil(-(redis.call('ZSCORE', KEYS[3], '+') or 0) / 1000) - now
+  local left = math.ceil(-(redis.call('ZSCORE', KEYS[2], '+') or 0) / 1000) - now
   return left > 0 and left <= moment and left or 0
 end
 
 -- open begins that moment, and has the first client ask when it is over.
 local function open()
-  redis.call('ZADD', KEYS[3], string.format('%.0f', -(now + moment) * 1000), '+')
-  redis.call('PEXPIRE', KEYS[3], ticketLife)
-  for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  redis.call('ZADD', KEYS[2], string.format('%.0f', -(now + moment) * 1000), '+')
+  redis.call('PEXPIRE', KEYS[2], ticketLife)
+  for _, ticket in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
     if ticket ~= '+' then
       local inbox = inboxOf(ticket)
       if hears(inbox) then
@@ -81,12 +81,12 @@ end
 -- had another one, for then the ticket was served and drawn again in between.
 local function handOver(own)
   while true do
-    local head = redis.call('ZPOPMIN', KEYS[3])
-    if head[1] == '+' then head = redis.call('ZPOPMIN', KEYS[3]) end
+    local head = redis.call('ZPOPMIN', KEYS[2])
+    if head[1] == '+' then head = redis.call('ZPOPMIN', KEYS[2]) end
     local ticket, number = head[1], head[2]
     if not ticket or ticket == own then return nil end
     if ticket == '-' then
-      if own == '' or redis.call('ZCARD', KEYS[3]) == 0 then return nil end
+      if own == '' or redis.call('ZCARD', KEYS[2]) == 0 then return nil end
       open()
       return own and moment or nil
     end
@@ -101,7 +101,7 @@ local function handOver(own)
       redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + ms + silence))
       if publish(inbox, table.concat({'=' .. request, string.format('%.0f', number), ms, token or '0', KEYS[1]}, ' ')) then return ms end
       redis.call('DEL', KEYS[1]) -- those who wait find it by asking
-      redis.call('ZADD', KEYS[3], string.format('%.0f', number), ticket)
+      redis.call('ZADD', KEYS[2], string.format('%.0f', number), ticket)
       return nil
     end
   end

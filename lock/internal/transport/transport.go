@@ -84,6 +84,8 @@ func (w *Transport) Run(ctx context.Context, s Call) (r Reply) {
 		}
 		r.Copies, r.Sent = r.Copies || before.Copies, r.Sent || before.Sent
 		switch {
+		case r.Err == nil && r.Unacked == nil: // the checks of an error allocate
+			return r
 		case inline && IsTimeout(r.Err): // it was given too little time to count
 			s.Inline = 0
 		case s.Narrow != nil && redis.IsTryAgainError(r.Err):
