@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -97,8 +96,15 @@ func (q *round) request(ctx context.Context) (time.Time, *quorumCount, error) {
 		return expires, t, nil
 	}
 	confirmed, reason := 0, t.failure()
-	if err == nil {
-		confirmed, err = q.undo(ctx, t.granted)
+	if err == nil { // the servers that granted it are awaited, and the others told in the background
+		var undone *quorumCount
+		undone, err = r.askAll(ctx, r.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
+			if !t.granted[i] {
+				tell(false, nil)
+			}
+			q.releaseOn(ctx, i, false, func(_ bool, err error) { tell(true, err) })
+		})
+		confirmed = undone.yes
 	}
 	if t.won() {
 		reason = fmt.Errorf("granted when the lease of %v was over already", lease)
@@ -189,18 +195,6 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	return s.released, r.Err
 }
 
-// undo ends the request, so that nothing is left of it. It awaits the servers that granted it, and returns how many of these
-// have confirmed that. The others are told in the background.
-func (q *round) undo(ctx context.Context, granted []bool) (confirmed int, err error) {
-	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
-		if !granted[i] {
-			tell(false, nil)
-		}
-		q.releaseOn(ctx, i, false, func(_ bool, err error) { tell(true, err) })
-	})
-	return t.yes, err
-}
-
 // undoLater ends the request in the background.
 func (q *round) undoLater(ctx context.Context) {
 	for i := range q.seats {
@@ -237,7 +231,7 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	switch {
 	case err != nil:
 		return err
-	case t.no == len(q.seats), t.lost() && (!held || time.Now().Before(expires)), !held && !t.won() && t.isMajority(t.yes+t.no):
+	case t.lost() && (!held || time.Now().Before(expires)), !held && !t.won() && t.isMajority(t.yes+t.no):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		q.redlock.count(q, -1)
@@ -247,9 +241,8 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	}
 }
 
-// askAll asks every server at once, with a context that ends after the limit or when
-// all have answered, and counts the answers until they are enough. The first that ask tells is that
-// of the server.
+// askAll asks every server at once, with a context that ends after the limit, and counts the answers until they are
+// enough. The first that ask tells is that of the server.
 // The requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
@@ -262,24 +255,22 @@ func (r *Redlock) askAll(
 	if err := ctx.Err(); err != nil {
 		return t, err
 	}
-	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	replies := make(chan func(), len(r.nodes)) // also those that are no longer waited for
-	var answers atomic.Int64
-	answered := func() {
-		if answers.Add(1) == int64(len(r.nodes)) {
-			cancel()
-		}
-	}
+	var calls sync.WaitGroup
+	calls.Add(len(r.nodes))
 	for i := range r.nodes {
-		var first sync.Once
-		tell := func(yes bool, err error) {
-			if err != nil && asked.Err() != nil {
-				err = fmt.Errorf("no answer within %v", limit)
-			}
-			replies <- func() { t.count(i, yes, err) }
-			answered()
-		}
-		r.background(func() { ask(asked, i, func(yes bool, err error) { first.Do(func() { tell(yes, err) }) }) })
+		r.background(func() {
+			defer calls.Done()
+			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+			defer cancel()
+			var first sync.Once
+			ask(asked, i, func(yes bool, err error) {
+				if err != nil && asked.Err() != nil {
+					err = fmt.Errorf("no answer within %v", limit)
+				}
+				first.Do(func() { replies <- func() { t.count(i, yes, err) } })
+			})
+		})
 	}
 	for !enough(t) {
 		count, _, err := transport.Await(ctx, replies, Forever, abort)
@@ -289,7 +280,7 @@ func (r *Redlock) askAll(
 		count()
 	}
 	if r.isClosing() { // the process may be about to end
-		_, _, _ = transport.Await(ctx, asked.Done(), Forever, nil)
+		calls.Wait()
 	}
 	return t, nil
 }
@@ -322,14 +313,8 @@ func (t *quorumCount) count(i int, yes bool, err error) {
 // isComplete reports whether all have been heard of.
 func (t *quorumCount) isComplete() bool { return t.yes+t.no+len(t.errs) == len(t.nodes) }
 
-// isDecided reports whether the outcome is known: a majority
-// either way, or none, and whether a majority said anything.
-func (t *quorumCount) isDecided() bool {
-	said := t.yes + t.no
-	left := len(t.nodes) - said - len(t.errs)
-	tied := !t.isMajority(t.yes+left) && !t.isMajority(t.no+left)
-	return t.won() || t.lost() || tied && (t.isMajority(said) || !t.isMajority(said+left))
-}
+// isDecided reports whether there is a majority either way, or all have been heard of.
+func (t *quorumCount) isDecided() bool { return t.won() || t.lost() || t.isComplete() }
 
 func (t *quorumCount) isMajority(n int) bool { return n > len(t.nodes)/2 }
 func (t *quorumCount) won() bool             { return t.isMajority(t.yes) }
