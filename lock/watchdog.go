@@ -39,21 +39,16 @@ func (h *Hold) renew() {
 		return
 	}
 	defer c.tasks.Done()
-	select { // it doesn't wait for its turn
-	case h.turn <- struct{}{}:
-	default:
-		h.renewAt(time.Now().Add(w.lease / 30))
-		return
-	}
+	background := context.Background()
+	_ = h.turn.take(background)
 	defer h.turn.give()
 	h.mu.Lock()
-	l, over := h.lease, h.isOver()
+	l, over := h.lease, h.isOver() || !w.next.IsZero() // an extension had its turn, and set that
 	h.mu.Unlock()
 	if over {
 		return
 	}
 	l.Length = w.lease // a shorter one was handed over
-	background := context.Background()
 	c.tell(background, Renewing, l, 0, nil)
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(background, max(w.period/2, 5*time.Millisecond))
