@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -96,13 +97,11 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 	if h == nil {
 		return nil
 	}
-	b, ok := h.keeper.(*bundle)
-	if !ok {
-		return nil
-	}
 	var leases []Lease
-	for _, part := range b.holds {
-		leases = append(leases, part.Lease())
+	if b, ok := h.keeper.(*bundle); ok {
+		for _, part := range b.holds {
+			leases = append(leases, part.Lease())
+		}
 	}
 	return leases
 }
@@ -210,15 +209,10 @@ func (b *bundle) ends() time.Time {
 
 // hold is the handle on all of them.
 func (b *bundle) hold(name string, o Options) *Hold {
-	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Length: o.Lease, Expires: b.ends()}
-	for i, part := range b.holds {
+	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: math.MaxInt, Length: Forever, Expires: b.ends()}
+	for _, part := range b.holds {
 		p := part.Lease()
-		if i == 0 || p.Holds < l.Holds {
-			l.Holds = p.Holds
-		}
-		if o.Lease == 0 && p.Length > 0 && (l.Length == 0 || p.Length < l.Length) {
-			l.Length = p.Length
-		}
+		l.Holds, l.Length = min(l.Holds, p.Holds), min(l.Length, p.Length)
 	}
 	h := newHold(l, b)
 	h.ends = b.ends
@@ -272,11 +266,10 @@ func (b *bundle) giveBack(ctx context.Context) error {
 // [ErrNotHeld] only if all are over now.
 func (b *bundle) Release(ctx context.Context, _ Lease) error {
 	errs := b.each(func(h *Hold) error {
-		err := h.Release(ctx)
-		if errors.Is(err, ErrReleased) { // by a call before
-			return nil
+		if err := h.Release(ctx); !errors.Is(err, ErrReleased) { // by a call before
+			return err
 		}
-		return err
+		return nil
 	})
 	over := func(err error) bool { return err == nil || errors.Is(err, ErrNotHeld) }
 	if unknown := slices.DeleteFunc(slices.Clone(errs), over); len(unknown) > 0 {
