@@ -18,7 +18,7 @@ type Test interface {
 }
 
 // check ends the test unless ok, with what is wrong and the message of the caller, whose first part is
-// a format if it is a string.
+// a format.
 func check(t Test, ok bool, message []any, wrong string, args ...any) {
 	t.Helper()
 	if ok {
@@ -26,10 +26,7 @@ func check(t Test, ok bool, message []any, wrong string, args ...any) {
 	}
 	wrong = fmt.Sprintf(wrong, args...)
 	if len(message) > 0 {
-		if format, ok := message[0].(string); ok {
-			message = []any{fmt.Sprintf(format, message[1:]...)}
-		}
-		wrong += ": " + fmt.Sprint(message...)
+		wrong += ": " + fmt.Sprintf(fmt.Sprint(message[0]), message[1:]...)
 	}
 	t.Fatal(wrong)
 }
