@@ -116,18 +116,9 @@ func (m *MultiLock) Acquire(ctx context.Context, o Options) (h *Hold, err error)
 		o.Owner = rand.Text()
 	}
 	for begin := time.Now(); ; {
-		b := &bundle{}
-		if err = m.take(ctx, o, begin, b); err == nil {
-			return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
-		}
-		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
-			if endOf(err) == Refused { // which isn't the whole truth
-				err = errors.New(err.Error())
-			}
-			return nil, fmt.Errorf("%w; take the grants back: %w", err, stuck)
-		}
+		h, err = m.take(ctx, o, begin)
 		if !errors.Is(err, errAged) || remaining(begin, o.Wait) <= 0 {
-			return nil, err
+			return h, err
 		}
 	}
 }
@@ -143,15 +134,23 @@ func remaining(begin time.Time, wait time.Duration) time.Duration {
 	return max(wait-time.Since(begin), 0)
 }
 
-// take asks for one member after the other, and adds what is granted to b. Where a member panics, it gives that back.
-func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bundle) error {
+// take asks for one member after the other. Without all of them it gives back what was granted, also where the context has
+// ended or a member panics.
+func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time) (all *Hold, err error) {
+	b, wait := &bundle{}, o.Wait
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			_ = b.giveBack(ctx)
-			panic(panicked)
+		if all != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+		defer cancel()
+		if stuck := b.Release(ctx, Lease{}); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
+			if endOf(err) == Refused { // which isn't the whole truth
+				err = errors.New(err.Error())
+			}
+			err = fmt.Errorf("%w; take the grants back: %w", err, stuck)
 		}
 	}()
-	wait := o.Wait
 	for _, member := range m.members {
 		left := remaining(begin, wait)
 		o.Wait = left
@@ -163,15 +162,15 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 		case err == nil:
 			b.holds = append(b.holds, h)
 		case o.Wait < left && errors.Is(err, ErrNotAcquired):
-			return errAged
+			return nil, errAged
 		default:
-			return err
+			return nil, err
 		}
 	}
 	if ends := b.ends(); !ends.IsZero() && !time.Now().Before(ends) {
-		return errAged
+		return nil, errAged
 	}
-	return nil
+	return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
 }
 
 // A bundle is what the members of a MultiLock granted, and the keeper of the
@@ -253,13 +252,6 @@ func (b *bundle) each(f func(h *Hold) error) []error {
 		panic(<-panics)
 	}
 	return errs
-}
-
-// giveBack releases all also where the context has ended.
-func (b *bundle) giveBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-	defer cancel()
-	return b.Release(ctx, Lease{})
 }
 
 // Release is for the hold. It releases all that aren't known to be over. Its error is
