@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -56,14 +57,12 @@ func newRound(r *Redlock, g *grant) *round {
 	return q
 }
 
-// askServers makes a round of a grant, and returns as soon as a majority has granted it, or as soon as none will; then it takes
-// back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
+// askServers makes a round of a grant, and returns as soon as a majority has granted or refused it, or all have been heard of;
+// without a majority it takes back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
 func (g *grant) askServers(ctx context.Context) (answer, error) {
 	r := g.kind.redlock
-	if g.round != nil {
-		g.request = rand.Text()
-		g.id = g.request
-	}
+	g.request = rand.Text()
+	g.id = g.request
 	same := *g
 	same.round = nil // else a waiter would keep all its rounds
 	q := newRound(r, &same)
@@ -106,9 +105,6 @@ func (q *round) request(ctx context.Context) (time.Time, *quorumCount, error) {
 		})
 		confirmed = undone.yes
 	}
-	if t.won() {
-		reason = fmt.Errorf("granted when the lease of %v was over already", lease)
-	}
 	switch {
 	case err != nil: // perhaps before anything was sent
 		q.undoLater(ctx)
@@ -141,9 +137,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.copied = s.copied || r.Copies
 	if err = r.Err; err == nil && r.Value != int64(0) {
-		var numbers [4]int64
-		numbers, err = outcomeOf(r.Value)
-		granted = numbers[0] == 1
+		numbers, strange := outcomeOf(r.Value)
+		granted, err = numbers[0] == 1, strange
 	}
 	switch {
 	case granted:
@@ -204,7 +199,7 @@ func (q *round) undoLater(ctx context.Context) {
 
 // extend makes the grant end d from now.
 func (q *round) extend(ctx context.Context, d time.Duration) error {
-	t, gaveUp := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
+	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { tell(q.ask(ctx, i, d)) })
 	switch {
 	case t.won():
@@ -212,10 +207,8 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 	case t.lost():
 		q.undoLater(ctx)
 		return ErrNotHeld
-	case gaveUp != nil:
-		return gaveUp
 	default:
-		return t.failure()
+		return cmp.Or(err, t.failure())
 	}
 }
 
@@ -229,15 +222,13 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { q.releaseOn(ctx, i, held, tell) })
 	switch {
-	case err != nil:
-		return err
 	case t.lost() && (!held || time.Now().Before(expires)), !held && !t.won() && t.isMajority(t.yes+t.no):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		q.redlock.count(q, -1)
 		return nil
 	default:
-		return t.failure()
+		return cmp.Or(err, t.failure())
 	}
 }
 
@@ -255,12 +246,12 @@ func (r *Redlock) askAll(
 	if err := ctx.Err(); err != nil {
 		return t, err
 	}
+	if r.isClosing() { // the process may be about to end
+		enough = (*quorumCount).isComplete
+	}
 	replies := make(chan func(), len(r.nodes)) // also those that are no longer waited for
-	var calls sync.WaitGroup
-	calls.Add(len(r.nodes))
 	for i := range r.nodes {
 		r.background(func() {
-			defer calls.Done()
 			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 			defer cancel()
 			var first sync.Once
@@ -278,9 +269,6 @@ func (r *Redlock) askAll(
 			return t, err
 		}
 		count()
-	}
-	if r.isClosing() { // the process may be about to end
-		calls.Wait()
 	}
 	return t, nil
 }
@@ -322,7 +310,7 @@ func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
 
 // failure says why there is no majority either way.
 func (t *quorumCount) failure() error {
-	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
+	err := fmt.Errorf("no majority of %d servers in time: %d said yes and %d no", len(t.nodes), t.yes, t.no)
 	for _, why := range t.errs {
 		err = fmt.Errorf("%w; %w", err, why)
 	}
