@@ -58,7 +58,8 @@ func newRound(r *Redlock, g *grant) *round {
 }
 
 // askServers makes a round of a grant, and returns as soon as a majority has granted or refused it, or all have been heard of;
-// without a majority it takes back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
+// without a majority it takes back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they
+// refused, or it was taken back.
 func (g *grant) askServers(ctx context.Context) (answer, error) {
 	r := g.kind.redlock
 	g.request = rand.Text()

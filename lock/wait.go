@@ -41,7 +41,7 @@ func (e again) Unwrap() error { return e.error }
 // result is false if the limit was reached, with the error of the last request if that was an [again].
 func (c *Client) wait(
 	ctx context.Context, p *pending, ask func(ctx context.Context, message string) (done bool, after time.Duration, err error),
-) (granted bool, err error) {
+) (came bool, err error) {
 	message, failures := "", 0
 	defer func() {
 		if p.waiter != nil {

@@ -61,22 +61,18 @@ func TestUserWhoMayNotPublish(t *testing.T) {
 	seen := &events{}
 	c, other := mute(lock.Config{Observer: seen}), mute(lock.Config{})
 	require.ErrorContains(t, c.Check(t.Context()), "publish: ")
-	waiters := func(n int) {
-		t.Helper()
-		redistest.Await(t, "tickets", func() bool {
-			tickets := rdb.ZRange(t.Context(), ordersTickets, 0, -1).Val()
-			return len(slices.DeleteFunc(tickets, func(ticket string) bool { return len(ticket) == 1 })) == n // but for "-" and "+"
-		})
+	waits := func() bool { // "-" and "+" are no tickets of waiters
+		return slices.ContainsFunc(rdb.ZRange(t.Context(), ordersTickets, 0, -1).Val(), func(ticket string) bool { return len(ticket) > 1 })
 	}
 	for range 2 {
 		h := acquire(t, c, "a", long)
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := waiting(ctx, t, other, lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
-		waiters(1)
+		redistest.Await(t, "the ticket", waits)
 		require.NoError(t, h.Release(t.Context())) // which wakes no waiter
 		cancel()
 		_ = <-gaveUp // or granted, where it asked just then
-		waiters(0)
+		redistest.Await(t, "the withdrawal", func() bool { return !waits() && rdb.Exists(t.Context(), "lock:{orders}").Val() == 0 })
 	}
 	require.Equal(t, 1, seen.count(lock.Warned))
 	for _, e := range seen.list() {
@@ -87,7 +83,7 @@ func TestUserWhoMayNotPublish(t *testing.T) {
 
 	h := acquire(t, other, "b", long)
 	granted := waiting(t.Context(), t, c, lock.Options{Owner: "a", Lease: long, Wait: lock.Forever})
-	waiters(1)
+	redistest.Await(t, "the ticket", waits)
 	soonerThan(t, rdb, beforePoll, "by polls every 3s it takes longer", func() {
 		require.NoError(t, h.Release(t.Context()))
 		require.NoError(t, <-granted)
