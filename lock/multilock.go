@@ -112,9 +112,7 @@ func (m *MultiLock) Acquire(ctx context.Context, o Options) (h *Hold, err error)
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Owner == "" {
-		o.Owner = rand.Text()
-	}
+	o.Owner = cmp.Or(o.Owner, rand.Text())
 	for begin := time.Now(); ; {
 		h, err = m.take(ctx, o, begin)
 		if !errors.Is(err, errAged) || remaining(begin, o.Wait) <= 0 {

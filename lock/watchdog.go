@@ -41,7 +41,7 @@ func (h *Hold) renew() {
 	_ = h.turn.take(background)
 	defer h.turn.give()
 	h.mu.Lock()
-	l, over := h.lease, h.isOver() || !w.next.IsZero() // an extension had its turn, and set that
+	l, over := h.lease, h.isOver() || !w.next.IsZero() // or an extension before has set that
 	h.mu.Unlock()
 	if over {
 		return
@@ -53,13 +53,11 @@ func (h *Hold) renew() {
 	defer cancel()
 	err := h.moveEnd(ctx, l, w.lease)
 	answered := time.Now()
-	var next time.Time
+	w.pause = min(max(2*w.pause, w.period/20), w.period/2)
+	next := answered.Add(w.pause)
 	if err == nil {
 		w.pause, w.period = 0, w.lease/3
 		next = together(sent.Add(w.period), w.period)
-	} else {
-		w.pause = min(max(2*w.pause, w.period/20), w.period/2)
-		next = answered.Add(w.pause)
 	}
 	c.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
 	h.renewAt(next)
