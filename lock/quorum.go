@@ -223,7 +223,7 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { q.releaseOn(ctx, i, held, tell) })
 	switch {
-	case t.lost() && (!held || time.Now().Before(expires)), !held && !t.won() && t.isMajority(t.yes+t.no):
+	case t.lost() && time.Now().Before(expires), !held && !t.won() && t.isMajority(t.yes+t.no):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		q.redlock.count(q, -1)
