@@ -82,9 +82,6 @@ func Zero(t Test, got any, message ...any) {
 // Len ends the test unless got, a string, slice, map or channel, has that many elements.
 func Len(t Test, got any, want int, message ...any) {
 	t.Helper()
-	n := 0
-	if got != nil {
-		n = reflect.ValueOf(got).Len()
-	}
+	n := reflect.ValueOf(got).Len()
 	check(t, n == want, message, "got %d elements in %#v; want %d", n, got, want)
 }
