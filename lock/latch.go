@@ -32,11 +32,8 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 // already: then it changes nothing and returns false, also if the latch is at 0
 // by now. So each user of the latch may call it first.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	var set int64
-	var err error
-	if n < 1 || n > maxPermits {
-		err = fmt.Errorf("give at least 1 and at most %d", maxPermits)
-	} else {
+	set, err := int64(0), atLeastOne(n)
+	if err == nil {
 		set, err = l.change(ctx, "latch_set", l.keys.side(rand.Text()), n, rand.Text(), countedMarkLife.Milliseconds())
 	}
 	return set == 1, wrap(err, "set latch %q to %d", l.name, n)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -96,13 +97,11 @@ func (m *MultiLock) Leases(h *Hold) []Lease {
 	if h == nil {
 		return nil
 	}
-	b, ok := h.keeper.(*bundle)
-	if !ok {
-		return nil
-	}
 	var leases []Lease
-	for _, part := range b.holds {
-		leases = append(leases, part.Lease())
+	if b, ok := h.keeper.(*bundle); ok {
+		for _, part := range b.holds {
+			leases = append(leases, part.Lease())
+		}
 	}
 	return leases
 }
@@ -113,22 +112,11 @@ func (m *MultiLock) Acquire(ctx context.Context, o Options) (h *Hold, err error)
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Owner == "" {
-		o.Owner = rand.Text()
-	}
+	o.Owner = cmp.Or(o.Owner, rand.Text())
 	for begin := time.Now(); ; {
-		b := &bundle{}
-		if err = m.take(ctx, o, begin, b); err == nil {
-			return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
-		}
-		if stuck := b.giveBack(ctx); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
-			if endOf(err) == Refused { // which isn't the whole truth
-				err = errors.New(err.Error())
-			}
-			return nil, fmt.Errorf("%w; take the grants back: %w", err, stuck)
-		}
+		h, err = m.take(ctx, o, begin)
 		if !errors.Is(err, errAged) || remaining(begin, o.Wait) <= 0 {
-			return nil, err
+			return h, err
 		}
 	}
 }
@@ -144,15 +132,23 @@ func remaining(begin time.Time, wait time.Duration) time.Duration {
 	return max(wait-time.Since(begin), 0)
 }
 
-// take asks for one member after the other, and adds what is granted to b. Where a member panics, it gives that back.
-func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bundle) error {
+// take asks for one member after the other. Without all of them it gives back what was granted, also where the context has
+// ended or a member panics.
+func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time) (all *Hold, err error) {
+	b, wait := &bundle{}, o.Wait
 	defer func() {
-		if panicked := recover(); panicked != nil {
-			_ = b.giveBack(ctx)
-			panic(panicked)
+		if all != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+		defer cancel()
+		if stuck := b.Release(ctx, Lease{}); stuck != nil && !errors.Is(stuck, ErrNotHeld) {
+			if endOf(err) == Refused { // which isn't the whole truth
+				err = errors.New(err.Error())
+			}
+			err = fmt.Errorf("%w; take the grants back: %w", err, stuck)
 		}
 	}()
-	wait := o.Wait
 	for _, member := range m.members {
 		left := remaining(begin, wait)
 		o.Wait = left
@@ -164,15 +160,15 @@ func (m *MultiLock) take(ctx context.Context, o Options, begin time.Time, b *bun
 		case err == nil:
 			b.holds = append(b.holds, h)
 		case o.Wait < left && errors.Is(err, ErrNotAcquired):
-			return errAged
+			return nil, errAged
 		default:
-			return err
+			return nil, err
 		}
 	}
 	if ends := b.ends(); !ends.IsZero() && !time.Now().Before(ends) {
-		return errAged
+		return nil, errAged
 	}
-	return nil
+	return b.hold(m.name, o), nil //nolint:contextcheck // the hold outlives the call
 }
 
 // A bundle is what the members of a MultiLock granted, and the keeper of the
@@ -210,15 +206,10 @@ func (b *bundle) ends() time.Time {
 
 // hold is the handle on all of them.
 func (b *bundle) hold(name string, o Options) *Hold {
-	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Length: o.Lease, Expires: b.ends()}
-	for i, part := range b.holds {
+	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: math.MaxInt, Length: Forever, Expires: b.ends()}
+	for _, part := range b.holds {
 		p := part.Lease()
-		if i == 0 || p.Holds < l.Holds {
-			l.Holds = p.Holds
-		}
-		if o.Lease == 0 && p.Length > 0 && (l.Length == 0 || p.Length < l.Length) {
-			l.Length = p.Length
-		}
+		l.Holds, l.Length = min(l.Holds, p.Holds), min(l.Length, p.Length)
 	}
 	h := newHold(l, b)
 	h.ends = b.ends
@@ -261,22 +252,14 @@ func (b *bundle) each(f func(h *Hold) error) []error {
 	return errs
 }
 
-// giveBack releases all also where the context has ended.
-func (b *bundle) giveBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-	defer cancel()
-	return b.Release(ctx, Lease{})
-}
-
 // Release is for the hold. It releases all that aren't known to be over. Its error is
 // [ErrNotHeld] only if all are over now.
 func (b *bundle) Release(ctx context.Context, _ Lease) error {
 	errs := b.each(func(h *Hold) error {
-		err := h.Release(ctx)
-		if errors.Is(err, ErrReleased) { // by a call before
-			return nil
+		if err := h.Release(ctx); !errors.Is(err, ErrReleased) { // by a call before
+			return err
 		}
-		return err
+		return nil
 	})
 	over := func(err error) bool { return err == nil || errors.Is(err, ErrNotHeld) }
 	if unknown := slices.DeleteFunc(slices.Clone(errs), over); len(unknown) > 0 {

@@ -143,7 +143,7 @@ func (s *localQueues) asked(g *grant, granted bool) {
 // pass gives a grant that its holder releases to the first waiter, if that may be,
 // and reports whether it did.
 func (s *localQueues) pass(g *grant, expires time.Time) bool {
-	if !g.shares() || g.changed || g.client.isClosing() {
+	if g.changed || g.client.isClosing() {
 		return false
 	}
 	s.mu.Lock()
@@ -177,9 +177,6 @@ func (g *grant) least() time.Duration {
 // leave is called before a grant is released on the server, and when it is lost: the
 // first waiter asks then.
 func (s *localQueues) leave(g *grant) {
-	if !g.shares() {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := g.queueKey()
@@ -192,13 +189,12 @@ func (s *localQueues) leave(g *grant) {
 func (s *localQueues) withdraw(key queueKey, w chan localTurn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.of[key]
-	if q == nil {
+	if len(w) > 0 {
 		return false
 	}
-	before := len(q.waiters)
+	q := s.of[key]
 	q.waiters = slices.DeleteFunc(q.waiters, func(other chan localTurn) bool { return other == w })
-	return len(q.waiters) < before
+	return true
 }
 
 // waitLocally waits in a queue until the caller is passed a grant, or is to ask the server, or has waited for long enough.

@@ -1,12 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,14 +57,13 @@ func newRound(r *Redlock, g *grant) *round {
 	return q
 }
 
-// askServers makes a round of a grant, and returns as soon as a majority has granted it, or as soon as none will; then it takes
-// back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they refused, or it was taken back.
+// askServers makes a round of a grant, and returns as soon as a majority has granted or refused it, or all have been heard of;
+// without a majority it takes back what was granted first. [ErrNotAcquired] says that a majority has nothing of it: they
+// refused, or it was taken back.
 func (g *grant) askServers(ctx context.Context) (answer, error) {
 	r := g.kind.redlock
-	if g.round != nil {
-		g.request = rand.Text()
-		g.id = g.request
-	}
+	g.request = rand.Text()
+	g.id = g.request
 	same := *g
 	same.round = nil // else a waiter would keep all its rounds
 	q := newRound(r, &same)
@@ -97,11 +96,15 @@ func (q *round) request(ctx context.Context) (time.Time, *quorumCount, error) {
 		return expires, t, nil
 	}
 	confirmed, reason := 0, t.failure()
-	if err == nil {
-		confirmed, err = q.undo(ctx, t.granted)
-	}
-	if t.won() {
-		reason = fmt.Errorf("granted when the lease of %v was over already", lease)
+	if err == nil { // the servers that granted it are awaited, and the others told in the background
+		var undone *quorumCount
+		undone, err = r.askAll(ctx, r.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
+			if !t.granted[i] {
+				tell(false, nil)
+			}
+			q.releaseOn(ctx, i, false, func(_ bool, err error) { tell(true, err) })
+		})
+		confirmed = undone.yes
 	}
 	switch {
 	case err != nil: // perhaps before anything was sent
@@ -135,9 +138,8 @@ func (q *round) ask(ctx context.Context, i int, d time.Duration) (granted bool, 
 	r := q.redlock.nodes[i].transport.Run(ctx, call)
 	s.copied = s.copied || r.Copies
 	if err = r.Err; err == nil && r.Value != int64(0) {
-		var numbers [4]int64
-		numbers, err = outcomeOf(r.Value)
-		granted = numbers[0] == 1
+		numbers, strange := outcomeOf(r.Value)
+		granted, err = numbers[0] == 1, strange
 	}
 	switch {
 	case granted:
@@ -189,18 +191,6 @@ func (q *round) tryRelease(ctx context.Context, i int, held bool) (released bool
 	return s.released, r.Err
 }
 
-// undo ends the request, so that nothing is left of it. It awaits the servers that granted it, and returns how many of these
-// have confirmed that. The others are told in the background.
-func (q *round) undo(ctx context.Context, granted []bool) (confirmed int, err error) {
-	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isComplete, func(ctx context.Context, i int, tell func(bool, error)) {
-		if !granted[i] {
-			tell(false, nil)
-		}
-		q.releaseOn(ctx, i, false, func(_ bool, err error) { tell(true, err) })
-	})
-	return t.yes, err
-}
-
 // undoLater ends the request in the background.
 func (q *round) undoLater(ctx context.Context) {
 	for i := range q.seats {
@@ -210,7 +200,7 @@ func (q *round) undoLater(ctx context.Context) {
 
 // extend makes the grant end d from now.
 func (q *round) extend(ctx context.Context, d time.Duration) error {
-	t, gaveUp := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
+	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { tell(q.ask(ctx, i, d)) })
 	switch {
 	case t.won():
@@ -218,10 +208,8 @@ func (q *round) extend(ctx context.Context, d time.Duration) error {
 	case t.lost():
 		q.undoLater(ctx)
 		return ErrNotHeld
-	case gaveUp != nil:
-		return gaveUp
 	default:
-		return t.failure()
+		return cmp.Or(err, t.failure())
 	}
 }
 
@@ -235,21 +223,18 @@ func (q *round) release(ctx context.Context, expires time.Time) error {
 	t, err := q.redlock.askAll(ctx, q.redlock.config.NodeTimeout, nil, (*quorumCount).isDecided,
 		func(ctx context.Context, i int, tell func(bool, error)) { q.releaseOn(ctx, i, held, tell) })
 	switch {
-	case err != nil:
-		return err
-	case t.no == len(q.seats), t.lost() && (!held || time.Now().Before(expires)), !held && !t.won() && t.isMajority(t.yes+t.no):
+	case t.lost() && time.Now().Before(expires), !held && !t.won() && t.isMajority(t.yes+t.no):
 		return ErrNotHeld
 	case t.isMajority(t.yes + t.no): // it may have been held, and is not any more
 		q.redlock.count(q, -1)
 		return nil
 	default:
-		return t.failure()
+		return cmp.Or(err, t.failure())
 	}
 }
 
-// askAll asks every server at once, with a context that ends after the limit or when
-// all have answered, and counts the answers until they are enough. The first that ask tells is that
-// of the server.
+// askAll asks every server at once, with a context that ends after the limit, and counts the answers until they are
+// enough. The first that ask tells is that of the server.
 // The requests for which the caller no longer waits go on.
 //
 // askAll returns the context's error as soon as that ends, and [ErrClosed] as soon
@@ -262,24 +247,22 @@ func (r *Redlock) askAll(
 	if err := ctx.Err(); err != nil {
 		return t, err
 	}
-	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	replies := make(chan func(), len(r.nodes)) // also those that are no longer waited for
-	var answers atomic.Int64
-	answered := func() {
-		if answers.Add(1) == int64(len(r.nodes)) {
-			cancel()
-		}
+	if r.isClosing() { // the process may be about to end
+		enough = (*quorumCount).isComplete
 	}
+	replies := make(chan func(), len(r.nodes)) // also those that are no longer waited for
 	for i := range r.nodes {
-		var first sync.Once
-		tell := func(yes bool, err error) {
-			if err != nil && asked.Err() != nil {
-				err = fmt.Errorf("no answer within %v", limit)
-			}
-			replies <- func() { t.count(i, yes, err) }
-			answered()
-		}
-		r.background(func() { ask(asked, i, func(yes bool, err error) { first.Do(func() { tell(yes, err) }) }) })
+		r.background(func() {
+			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+			defer cancel()
+			var first sync.Once
+			ask(asked, i, func(yes bool, err error) {
+				if err != nil && asked.Err() != nil {
+					err = fmt.Errorf("no answer within %v", limit)
+				}
+				first.Do(func() { replies <- func() { t.count(i, yes, err) } })
+			})
+		})
 	}
 	for !enough(t) {
 		count, _, err := transport.Await(ctx, replies, Forever, abort)
@@ -287,9 +270,6 @@ func (r *Redlock) askAll(
 			return t, err
 		}
 		count()
-	}
-	if r.isClosing() { // the process may be about to end
-		_, _, _ = transport.Await(ctx, asked.Done(), Forever, nil)
 	}
 	return t, nil
 }
@@ -322,14 +302,8 @@ func (t *quorumCount) count(i int, yes bool, err error) {
 // isComplete reports whether all have been heard of.
 func (t *quorumCount) isComplete() bool { return t.yes+t.no+len(t.errs) == len(t.nodes) }
 
-// isDecided reports whether the outcome is known: a majority
-// either way, or none, and whether a majority said anything.
-func (t *quorumCount) isDecided() bool {
-	said := t.yes + t.no
-	left := len(t.nodes) - said - len(t.errs)
-	tied := !t.isMajority(t.yes+left) && !t.isMajority(t.no+left)
-	return t.won() || t.lost() || tied && (t.isMajority(said) || !t.isMajority(said+left))
-}
+// isDecided reports whether there is a majority either way, or all have been heard of.
+func (t *quorumCount) isDecided() bool { return t.won() || t.lost() || t.isComplete() }
 
 func (t *quorumCount) isMajority(n int) bool { return n > len(t.nodes)/2 }
 func (t *quorumCount) won() bool             { return t.isMajority(t.yes) }
@@ -337,7 +311,7 @@ func (t *quorumCount) lost() bool            { return t.isMajority(t.no) }
 
 // failure says why there is no majority either way.
 func (t *quorumCount) failure() error {
-	err := fmt.Errorf("no majority of %d servers: %d said yes and %d no", len(t.nodes), t.yes, t.no)
+	err := fmt.Errorf("no majority of %d servers in time: %d said yes and %d no", len(t.nodes), t.yes, t.no)
 	for _, why := range t.errs {
 		err = fmt.Errorf("%w; %w", err, why)
 	}

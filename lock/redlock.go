@@ -195,9 +195,8 @@ func (r *Redlock) count(q *round, n int) int {
 		q.counted = n > 0
 		r.holds[k] += n
 	}
-	left := r.holds[k]
-	if left == 0 {
+	if r.holds[k] == 0 {
 		delete(r.holds, k)
 	}
-	return left
+	return r.holds[k]
 }

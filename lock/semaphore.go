@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,10 +60,10 @@ func (k keys) semaphore(request string) []string {
 	return []string{k.lock, k.of("grants"), k.of("queue"), k.of("alive"), k.mark(request)}
 }
 
-// atLeastOne is what is wrong with a number of permits.
+// atLeastOne is what is wrong with a number of permits, or of what a latch counts.
 func atLeastOne(n int) error {
 	if n < 1 || n > maxPermits {
-		return fmt.Errorf("%d permits: give at least 1 and at most %d", n, maxPermits)
+		return fmt.Errorf("number %d: give at least 1 and at most %d", n, maxPermits)
 	}
 	return nil
 }
@@ -145,16 +144,14 @@ func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
 
 // refusal finds the refusals of this package among a script's errors.
 func refusal(err error) error {
-	if err == nil { // before the map, which is allocated
-		return nil
+	switch {
+	case redis.HasErrorPrefix(err, "NOTSET"):
+		return fmt.Errorf("%w: %w", ErrNotSet, err)
+	case redis.HasErrorPrefix(err, "TOOMANY"):
+		return fmt.Errorf("%w: %w", ErrTooMany, err)
+	default:
+		return err
 	}
-	for code, known := range map[string]error{"NOTSET": ErrNotSet, "TOOMANY": ErrTooMany} {
-		if redis.HasErrorPrefix(err, code) {
-			_, text, _ := strings.Cut(err.Error(), code+" ")
-			return fmt.Errorf("%w: %s", known, text)
-		}
-	}
-	return err
 }
 
 // Lease takes n permits for a time, all or none, and waits for them for at most
@@ -186,10 +183,10 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	all := permitsKind(0, false)
 	all.invalid = nil
 	n, err := s.take(ctx, all, 0)
-	if err != nil && !errors.Is(err, ErrNotAcquired) {
-		return 0, fmt.Errorf("drain semaphore %q: %w", s.name, err)
+	if errors.Is(err, ErrNotAcquired) {
+		err = nil
 	}
-	return n, nil
+	return n, wrap(err, "drain semaphore %q", s.name)
 }
 
 // take takes permits for good.

@@ -41,19 +41,17 @@ func (e again) Unwrap() error { return e.error }
 // result is false if the limit was reached, with the error of the last request if that was an [again].
 func (c *Client) wait(
 	ctx context.Context, p *pending, ask func(ctx context.Context, message string) (done bool, after time.Duration, err error),
-) (bool, error) {
+) (came bool, err error) {
 	message, failures := "", 0
-	unused := false // a wake-up that we took and that came to nothing
 	defer func() {
 		if p.waiter != nil {
-			c.wakeups.Leave(p.waiter, unused)
+			c.wakeups.Leave(p.waiter, err != nil)
 		}
 	}()
 	for tries := 0; ; tries++ {
 		done, after, err := ask(ctx, message)
 		switch {
 		case done:
-			unused = false
 			return true, nil
 		case err == nil:
 			failures = 0
@@ -63,7 +61,7 @@ func (c *Client) wait(
 			after = pauseAfter(failures)
 			failures++
 		}
-		p.waited, unused, message = true, false, ""
+		p.waited = true
 		left := remaining(p.begin, p.limit)
 		if left == 0 {
 			return false, err
@@ -75,29 +73,23 @@ func (c *Client) wait(
 		if p.waiter != nil {
 			wake = p.waiter.Wake
 		}
-		poll := p.pause(tries, after)
-		if p.spin == nil && c.denied.Load() {
+		poll := p.poll
+		if after > 0 {
+			poll = min(max(after+time.Millisecond, minPoll), poll)
+		}
+		if c.denied.Load() {
 			poll = min(poll, deniedPoll)
 		}
-		said, came, gone := transport.Await(ctx, wake, min(poll, left), c.closing)
+		if p.spin != nil {
+			poll = p.spin(tries)
+		}
+		said, woken, gone := transport.Await(ctx, wake, min(poll, left), c.closing)
+		message = said // "" if none came
 		switch {
 		case gone != nil:
 			return false, gone
-		case came:
-			message, unused = said, true
-		case left <= poll:
+		case !woken && left <= poll:
 			return false, err
 		}
 	}
-}
-
-// pause is how long to wait before the next request, if no message comes.
-func (p pending) pause(tries int, after time.Duration) time.Duration {
-	if p.spin != nil {
-		return p.spin(tries)
-	}
-	if after > 0 {
-		return min(max(after+time.Millisecond, minPoll), p.poll)
-	}
-	return p.poll
 }

@@ -2,8 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -39,37 +37,27 @@ func (h *Hold) renew() {
 		return
 	}
 	defer c.tasks.Done()
-	select { // it doesn't wait for its turn
-	case h.turn <- struct{}{}:
-	default:
-		h.renewAt(time.Now().Add(w.lease / 30))
-		return
-	}
+	background := context.Background()
+	_ = h.turn.take(background)
 	defer h.turn.give()
 	h.mu.Lock()
-	l, over := h.lease, h.isOver()
+	l, over := h.lease, h.isOver() || !w.next.IsZero() // or an extension before has set that
 	h.mu.Unlock()
 	if over {
 		return
 	}
 	l.Length = w.lease // a shorter one was handed over
-	background := context.Background()
 	c.tell(background, Renewing, l, 0, nil)
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(background, max(w.period/2, 5*time.Millisecond))
 	defer cancel()
 	err := h.moveEnd(ctx, l, w.lease)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrLost) {
-		err = fmt.Errorf("no answer in time: %w", err)
-	}
 	answered := time.Now()
-	var next time.Time
+	w.pause = min(max(2*w.pause, w.period/20), w.period/2)
+	next := answered.Add(w.pause)
 	if err == nil {
 		w.pause, w.period = 0, w.lease/3
 		next = together(sent.Add(w.period), w.period)
-	} else {
-		w.pause = min(max(2*w.pause, w.period/20), w.period/2)
-		next = answered.Add(w.pause)
 	}
 	c.tell(background, Renewed, h.Lease(), answered.Sub(sent), err)
 	h.renewAt(next)

@@ -2,15 +2,12 @@ package locktests
 
 import (
 	"context"
-	"crypto/rand"
 	"regexp"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockchaos/lockchaos/lock"
@@ -52,41 +49,47 @@ func TestUserWithoutChannels(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// A user who may subscribe, and not publish, is told so once, and its waiters poll often.
+// A user who may subscribe, and not publish, is told so once, and polls often from then on.
 func TestUserWhoMayNotPublish(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	require.NoError(t, s.Client(t, nil).Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">mute", "~*", "&*", "+@all", "-publish").Err())
-	mute := func(e *events) *lock.Client {
-		return newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "mute", "mute" }), lock.Config{Observer: e})
+	rdb := s.Client(t, nil)
+	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">mute", "~*", "&*", "+@all", "-publish").Err())
+	mute := func(c lock.Config) *lock.Client {
+		return newClient(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "mute", "mute" }), c)
 	}
-	seen := []*events{{}, {}}
-	clients := []*lock.Client{mute(seen[0]), mute(seen[1])}
-	require.ErrorContains(t, clients[0].Check(t.Context()), "publish: ")
-	begin := time.Now()
-	var both sync.WaitGroup
-	for _, c := range clients {
-		both.Go(func() {
-			for range 8 {
-				h, err := c.Acquire(t.Context(), "orders", lock.Options{Owner: rand.Text(), Lease: long, Wait: lock.Forever})
-				if assert.NoError(t, err) {
-					<-time.After(10 * time.Millisecond) // so that the other one has to wait
-					assert.NoError(t, h.Release(t.Context()))
-				}
-			}
-		})
+	seen := &events{}
+	c, other := mute(lock.Config{Observer: seen}), mute(lock.Config{})
+	require.ErrorContains(t, c.Check(t.Context()), "publish: ")
+	waits := func() bool { // "-" and "+" are no tickets of waiters
+		return slices.ContainsFunc(rdb.ZRange(t.Context(), ordersTickets, 0, -1).Val(), func(ticket string) bool { return len(ticket) > 1 })
 	}
-	both.Wait()
-	require.Less(t, time.Since(begin), 10*time.Second, "by polls every 3s it takes longer")
-	for _, e := range seen {
-		require.LessOrEqual(t, e.count(lock.Warned), 1)
+	for range 2 {
+		h := acquire(t, c, "a", long)
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := waiting(ctx, t, other, lock.Options{Owner: "b", Lease: long, Wait: lock.Forever})
+		redistest.Await(t, "the ticket", waits)
+		require.NoError(t, h.Release(t.Context())) // which wakes no waiter
+		cancel()
+		if err := <-gaveUp; err != nil { // it is granted the lock where it asks just then
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		redistest.Await(t, "the withdrawal", func() bool { return !waits() && rdb.Exists(t.Context(), "lock:{orders}").Val() == 0 })
 	}
-	require.Positive(t, seen[0].count(lock.Warned)+seen[1].count(lock.Warned))
-	for _, e := range slices.Concat(seen[0].list(), seen[1].list()) {
+	require.Equal(t, 1, seen.count(lock.Warned))
+	for _, e := range seen.list() {
 		if e.Kind == lock.Warned {
 			require.ErrorContains(t, e.Err, "PUBLISH")
 		}
 	}
+
+	h := acquire(t, other, "b", long)
+	granted := waiting(t.Context(), t, c, lock.Options{Owner: "a", Lease: long, Wait: lock.Forever})
+	redistest.Await(t, "the ticket", waits)
+	soonerThan(t, rdb, beforePoll, "by polls every 3s it takes longer", func() {
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, <-granted)
+	})
 }
 
 // A server that evicts keys may forget a lock that is held.

@@ -216,7 +216,8 @@ func TestRedlockRefusalOfARepeatedRequestCountsOnce(t *testing.T) {
 
 // endsAt is a context that is found to have ended by the look of that number.
 type endsAt struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
+
 	end   context.CancelFunc
 	looks atomic.Int64
 }
@@ -235,8 +236,8 @@ func TestRedlockWaitEndsAtAnyMoment(t *testing.T) {
 	_, err := r.Acquire(t.Context(), "orders", lock.Options{Lease: long})
 	require.NoError(t, err)
 	for look := range int64(12) {
-		ctx := &endsAt{}
-		ctx.Context, ctx.end = context.WithCancel(t.Context())
+		inner, end := context.WithCancel(t.Context())
+		ctx := &endsAt{Context: inner, end: end}
 		ctx.looks.Store(look + 1)
 		_, err := r.Acquire(ctx, "orders", lock.Options{Wait: lock.Forever}) // and no context of its own that ends after the wait
 		require.ErrorIs(t, err, context.Canceled, "look %d", look+1)

@@ -91,6 +91,18 @@ func TestRedlockGivesAServerItsTimeAndNoMore(t *testing.T) {
 	})
 }
 
+// Once the Redlock is closed the process may be about to end, so a release awaits all servers, and not a majority alone.
+func TestRedlockShutdownReleasesOnAllServers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, _ *events) {
+		t.Helper()
+		acquire(t, r, "a", 30*time.Second)
+		f[2].answers(after(40*time.Millisecond, allGood))
+		begin := time.Now()
+		require.NoError(t, r.Shutdown(t.Context()))
+		require.Equal(t, 40*time.Millisecond, time.Since(begin))
+	})
+}
+
 // A round after which it isn't known whether something is left makes the refusal
 // of a later one indefinite, unless that one is by a majority.
 func TestRedlockRemembersItsDoubts(t *testing.T) {

@@ -104,6 +104,25 @@ func TestWatchdogRenewsManyInOnePipeline(t *testing.T) {
 	})
 }
 
+// A renewal that is due while the holder extends the lock waits for that, which sets when the next one is due.
+func TestRenewalThatIsDueDuringAnExtension(t *testing.T) {
+	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
+		t.Helper()
+		h := acquire(t, c, "a", 0)
+		time.Sleep(9 * time.Second)
+		f.answers(func(string) string {
+			time.Sleep(2 * time.Second)
+			return yes
+		})
+		require.NoError(t, h.Extend(t.Context(), 30*time.Second))
+		f.answers(allGood)
+		time.Sleep(11 * time.Second)
+		require.Equal(t, []string{"9s", "21s"}, f.log("extend"))
+		require.Equal(t, 1, e.count(lock.Renewing))
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 func TestReleaseWaitsForARenewalInFlight(t *testing.T) {
 	watched(t, func(t *testing.T, f *fake, c *lock.Client, e *events) {
 		t.Helper()

@@ -18,7 +18,7 @@ type Test interface {
 }
 
 // check ends the test unless ok, with what is wrong and the message of the caller, whose first part is
-// a format if it is a string.
+// a format.
 func check(t Test, ok bool, message []any, wrong string, args ...any) {
 	t.Helper()
 	if ok {
@@ -26,10 +26,7 @@ func check(t Test, ok bool, message []any, wrong string, args ...any) {
 	}
 	wrong = fmt.Sprintf(wrong, args...)
 	if len(message) > 0 {
-		if format, ok := message[0].(string); ok {
-			message = []any{fmt.Sprintf(format, message[1:]...)}
-		}
-		wrong += ": " + fmt.Sprint(message...)
+		wrong += ": " + fmt.Sprintf(fmt.Sprint(message[0]), message[1:]...)
 	}
 	t.Fatal(wrong)
 }
@@ -85,9 +82,6 @@ func Zero(t Test, got any, message ...any) {
 // Len ends the test unless got, a string, slice, map or channel, has that many elements.
 func Len(t Test, got any, want int, message ...any) {
 	t.Helper()
-	n := 0
-	if got != nil {
-		n = reflect.ValueOf(got).Len()
-	}
+	n := reflect.ValueOf(got).Len()
 	check(t, n == want, message, "got %d elements in %#v; want %d", n, got, want)
 }

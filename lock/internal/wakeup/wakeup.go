@@ -81,8 +81,8 @@ func (u *Wakeups) Listens(channel string) bool {
 	return t != nil && t.confirmed
 }
 
-// Leave removes a waiter, and passes a wake-up on that it didn't use.
-func (u *Wakeups) Leave(w *Waiter, unused bool) {
+// Leave removes a waiter. A wake-up that it didn't take is passed on, and one that it may have taken in vain.
+func (u *Wakeups) Leave(w *Waiter, vain bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.topics[w.channel]
@@ -90,7 +90,7 @@ func (u *Wakeups) Leave(w *Waiter, unused bool) {
 	if w.channel == u.inbox { // it stays subscribed to, and what is in it is for one alone
 		return
 	}
-	if unused || len(w.Wake) > 0 {
+	if vain || len(w.Wake) > 0 {
 		t.wake(1)
 	}
 	if len(t.waiters) == 0 {
@@ -108,20 +108,19 @@ func (u *Wakeups) mark() {
 
 // wake wakes a waiter, and reports whether it was not woken already. What is for it alone takes the place of
 // a wake-up that says less. The mutex is held, so no other message comes in between.
-func (w *Waiter) wake(message string) bool {
-	select {
-	case w.Wake <- message:
-		return true
-	default:
-	}
+func (w *Waiter) wake(message string) (slept bool) {
+	slept = len(w.Wake) == 0
 	if message != "" {
 		select {
 		case <-w.Wake:
 		default:
 		}
-		w.Wake <- message
 	}
-	return false
+	select {
+	case w.Wake <- message:
+	default:
+	}
+	return slept
 }
 
 // wake wakes the first n waiters that aren't woken already.
@@ -145,10 +144,7 @@ func (u *Wakeups) run() {
 	}()
 	for {
 		select {
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
+		case m := <-messages:
 			u.receive(m)
 		case <-u.dirty:
 			u.reconcile(ctx, pubsub)
@@ -202,9 +198,7 @@ func (u *Wakeups) reconcile(ctx context.Context, pubsub *redis.PubSub) {
 			t.asked = true
 			wanted = append(wanted, channel)
 		case len(t.waiters) == 0 && channel != u.inbox:
-			if t.asked {
-				unwanted = append(unwanted, channel)
-			}
+			unwanted = append(unwanted, channel)
 			delete(u.topics, channel)
 		}
 	}
