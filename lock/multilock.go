@@ -206,10 +206,10 @@ func (b *bundle) ends() time.Time {
 
 // hold is the handle on all of them.
 func (b *bundle) hold(name string, o Options) *Hold {
-	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: math.MaxInt, Length: Forever, Expires: b.ends()}
+	l := Lease{Name: name, Owner: o.Owner, Request: rand.Text(), Holds: math.MaxInt, Length: cmp.Or(o.Lease, Forever), Expires: b.ends()}
 	for _, part := range b.holds {
 		p := part.Lease()
-		l.Holds, l.Length = min(l.Holds, p.Holds), min(l.Length, p.Length)
+		l.Holds, l.Length = min(l.Holds, p.Holds), min(l.Length, cmp.Or(p.Length, Forever)) // another's lock may say no length
 	}
 	h := newHold(l, b)
 	h.ends = b.ends

@@ -145,6 +145,8 @@ func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
 // refusal finds the refusals of this package among a script's errors.
 func refusal(err error) error {
 	switch {
+	case err == nil: // the checks of an error allocate
+		return nil
 	case redis.HasErrorPrefix(err, "NOTSET"):
 		return fmt.Errorf("%w: %w", ErrNotSet, err)
 	case redis.HasErrorPrefix(err, "TOOMANY"):

@@ -144,7 +144,10 @@ func (u *Wakeups) run() {
 	}()
 	for {
 		select {
-		case m := <-messages:
+		case m, ok := <-messages:
+			if !ok { // the Redis client was closed
+				return
+			}
 			u.receive(m)
 		case <-u.dirty:
 			u.reconcile(ctx, pubsub)

@@ -2,6 +2,7 @@ package wakeup
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,4 +51,23 @@ func TestSubscriptionWakesAllWaiters(t *testing.T) {
 	}
 	third := u.Join("c", "")
 	require.Len(t, third.Wake, 1, "it may have missed a message before it joined")
+}
+
+// No messages come by a Redis client that was closed: the goroutine that awaits them ends.
+func TestEndsWithTheRedisClient(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	require.NoError(t, rdb.Close())
+	ended := make(chan struct{})
+	u := New(rdb, "inbox", func(f func()) {
+		go func() {
+			defer close(ended)
+			f()
+		}()
+	}, nil)
+	u.Join("c", "")
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it has not ended")
+	}
 }
