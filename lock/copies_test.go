@@ -229,6 +229,32 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 	}
 }
 
+// A release says that the lock was lost also where the grant was withdrawn before: after a release that failed, or because a
+// copy of its first request may come late.
+func TestReleaseAfterAWithdrawal(t *testing.T) {
+	t.Parallel()
+	c, _, _ := linked(t)
+	for i, k := range []*kind{kinds.mutex, kinds.fair, kinds.read, kinds.write} {
+		for _, lost := range []bool{false, true} {
+			o := c.object("orders "+strconv.Itoa(i), k)
+			h, err := o.acquire(t.Context(), Options{Lease: time.Minute})
+			require.NoError(t, err)
+			g, _ := h.keeper.(*grant)
+			g.copied = true
+			if lost {
+				_, err = o.forceUnlock(t.Context())
+				require.NoError(t, err)
+			}
+			require.NoError(t, g.withdraw(t.Context()))
+			if err = h.Release(t.Context()); lost {
+				require.ErrorIs(t, err, ErrNotHeld)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
 // A release that was given up in the queue was never sent, so it can't be why the
 // lock is gone.
 func TestReleaseThatNobodyTook(t *testing.T) {
