@@ -439,7 +439,9 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	case g.round != nil:
 		err = g.round.release(ctx, l.Expires)
 	case !g.client.queues.pass(g, l.Expires):
-		err = g.release(ctx, l.Expires)
+		if err = g.release(ctx, l.Expires); err == nil && g.late { // else the hold is lost: see onLost
+			g.withdrawLater(ctx, g.client.background)
+		}
 	}
 	g.client.tell(ctx, Released, l, time.Since(begin), err)
 	return err
@@ -449,11 +451,8 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
 	g.changed = true
-	if g.late {
-		if g.settled != nil { // a client that is busy sends it later, and a next request for the lock would find it held by that
-			_, _, _ = transport.Await(ctx, g.settled, longTimeout, c.closing)
-		}
-		g.withdrawLater(ctx, g.client.background)
+	if g.settled != nil { // a client that is busy sends it later, and a next request for the lock would find it held by that
+		_, _, _ = transport.Await(ctx, g.settled, longTimeout, c.closing)
 	}
 	c.queues.leave(g)
 	begin := time.Now()
