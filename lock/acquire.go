@@ -328,14 +328,25 @@ func (g *grant) withdraw(ctx context.Context) error {
 	return err
 }
 
-// withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted. While
-// the grant is asked for, that is a task, which Close awaits also where it was called before. It looks at nothing that an
-// extension or a release may be changing: the hold may be lost while one is under way.
+// withdrawLater is withdraw in a goroutine that run runs, also of what late copies of a first request are granted: as soon as
+// the client itself has none under way any more, and after the pauses. While the grant is asked for, that is a task, which Close
+// awaits also where it was called before. It looks at nothing that an extension or a release may be changing: the hold may be
+// lost while one is under way.
 func (g *grant) withdrawLater(ctx context.Context, run func(func())) {
 	run(func() {
 		defer func() { _ = recover() }() // a hook that panics; the caller has it from the request itself
-		for _, pause := range copiesComeLate {
-			closed := transport.Sleep(context.WithoutCancel(ctx), pause, g.client.closing)
+		underWay := g.settled
+		for pauses := copiesComeLate; len(pauses) > 0; {
+			_, settled, closed := transport.Await(context.WithoutCancel(ctx), underWay, pauses[0], g.client.closing)
+			switch {
+			case settled: // also before a pause that is not over
+				underWay = nil
+			case closed != nil && underWay != nil: // it is a task, as this is
+				_ = g.withdraw(ctx)
+				<-underWay
+			default:
+				pauses = pauses[1:]
+			}
 			err := g.withdraw(ctx)
 			if closed != nil || !g.late && !isUnheard(err) {
 				return
@@ -428,7 +439,9 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 	case g.round != nil:
 		err = g.round.release(ctx, l.Expires)
 	case !g.client.queues.pass(g, l.Expires):
-		err = g.release(ctx, l.Expires)
+		if err = g.release(ctx, l.Expires); err == nil && g.late { // else the hold is lost: see onLost
+			g.withdrawLater(ctx, g.client.background)
+		}
 	}
 	g.client.tell(ctx, Released, l, time.Since(begin), err)
 	return err
@@ -438,11 +451,8 @@ func (g *grant) Release(ctx context.Context, l Lease) error {
 func (g *grant) release(ctx context.Context, expires time.Time) error {
 	c := g.client
 	g.changed = true
-	if g.late {
-		if g.settled != nil { // a client that is busy sends it later, and a next request for the lock would find it held by that
-			_, _, _ = transport.Await(ctx, g.settled, longTimeout, c.closing)
-		}
-		g.withdrawLater(ctx, g.client.background)
+	if g.settled != nil { // a client that is busy sends it later, and a next request for the lock would find it held by that
+		_, _, _ = transport.Await(ctx, g.settled, longTimeout, c.closing)
 	}
 	c.queues.leave(g)
 	begin := time.Now()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,6 +227,56 @@ func TestReleaseThatFoundNoServer(t *testing.T) {
 		}
 		require.NoError(t, rdb.Del(t.Context(), "lock:{orders}").Err())
 		require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
+	}
+}
+
+// However often a release fails of a lock whose first request is late, that is withdrawn once at a time.
+func TestFailedReleasesOfALateRequest(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t, nil)
+	use, shut := door(t, s)
+	// So large a pool dials after each failure.
+	h := acquireBy(t, s, func(o *redis.Options) { use(o); o.MaxRetries, o.PoolSize = -1, 1000 }, Config{})
+	g, _ := h.keeper.(*grant)
+	g.copied, g.late = true, true
+	require.NoError(t, rdb.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+	shut.Store(true)
+	for range 10 {
+		require.True(t, transport.IsUnsent(h.Release(t.Context())))
+	}
+	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+	shut.Store(false)
+	h.client.Close() // which awaits the withdrawals, and one more of each
+	calls, _, _ := strings.Cut(rdb.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"], ",")
+	n, err := strconv.Atoi(strings.TrimPrefix(calls, "calls="))
+	require.NoError(t, err)
+	require.True(t, n <= 2, "%d withdrawals", n)
+}
+
+// A release says that the lock was lost also where the grant was withdrawn before: after a release that failed, or because a
+// copy of its first request may come late.
+func TestReleaseAfterAWithdrawal(t *testing.T) {
+	t.Parallel()
+	c, _, _ := linked(t)
+	for i, k := range []*kind{kinds.mutex, kinds.fair, kinds.read, kinds.write} {
+		for _, lost := range []bool{false, true} {
+			o := c.object("orders "+strconv.Itoa(i), k)
+			h, err := o.acquire(t.Context(), Options{Lease: time.Minute})
+			require.NoError(t, err)
+			g, _ := h.keeper.(*grant)
+			g.copied = true
+			if lost {
+				_, err = o.forceUnlock(t.Context())
+				require.NoError(t, err)
+			}
+			require.NoError(t, g.withdraw(t.Context()))
+			if err = h.Release(t.Context()); lost {
+				require.ErrorIs(t, err, ErrNotHeld)
+			} else {
+				require.NoError(t, err)
+			}
+		}
 	}
 }
 

@@ -123,6 +123,7 @@ type fairModel struct {
 	deadlines map[string]int
 	queueEnds int // when the server drops the queue
 	marks     map[string]bool
+	answers   map[string]int64 // to releases, in the marks
 	told      []string
 }
 
@@ -211,23 +212,23 @@ func (m *fairModel) ask(request, owner string, lease, heartbeat int, waits bool,
 
 func (m *fairModel) release(request string, withdraw bool) int64 {
 	if m.marks[request] {
-		return 1
+		return m.answers[request]
 	}
 	_, held := m.grants[request]
 	if !held && !withdraw {
 		return 0
 	}
 	formerly := m.first()
-	m.marks[request] = true
+	m.marks[request], m.answers[request] = true, 0
 	delete(m.grants, request)
 	m.leave(request)
 	if head := m.first(); m.free() || head != formerly {
 		m.tell(head)
 	}
 	if held {
-		return 1
+		m.answers[request] = 1
 	}
-	return 0
+	return m.answers[request]
 }
 
 func (m *fairModel) force() int64 {
@@ -281,7 +282,7 @@ func TestFairScriptsDoWhatTheModelDoes(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(rt, rdb.FlushAll(ctx).Err())
 		published(ctx, rt, sub)
-		m := &fairModel{grants: map[string]int{}, places: map[string]int64{}, deadlines: map[string]int{}, marks: map[string]bool{}}
+		m := &fairModel{grants: map[string]int{}, places: map[string]int64{}, deadlines: map[string]int{}, marks: map[string]bool{}, answers: map[string]int64{}}
 		known := map[string]int64{} // the places that clients know of
 		requests := 6
 		pick := func(rt *rapid.T) (request, owner string) {

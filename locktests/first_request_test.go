@@ -166,53 +166,94 @@ func TestManyCallersWhileAServerStandsStill(t *testing.T) {
 	redistest.Await(t, "nothing to be left", func() bool { return len(keysLeft(t, s.Client(t, nil))) == 0 })
 }
 
+// A lateRequest is a hook that holds a pipeline of first requests back until goOn is closed.
+type lateRequest struct {
+	key        atomic.Value // of the first of them
+	goOn, sent chan struct{}
+}
+
+func (l *lateRequest) send(ctx context.Context, cmds []redis.Cmder, next send) error {
+	isOther := func(c redis.Cmder) bool { return c.Name() != "set" }
+	if len(cmds) == 1 || slices.ContainsFunc(cmds, isOther) || !l.key.CompareAndSwap(nil, cmds[0].Args()[1]) {
+		return next(ctx, cmds)
+	}
+	defer close(l.sent)
+	<-l.goOn
+	return next(ctx, cmds)
+}
+
+// askLate has callers ask for a lock each, for so long at most, until the first request of one is late. It returns the lock of
+// that one, and its hold if it was granted the lock by a script.
+func askLate(t *testing.T, s *redistest.Server, limit time.Duration) (c *lock.Client, l *lateRequest, name string, h *lock.Hold) {
+	t.Helper()
+	for {
+		l = &lateRequest{goOn: make(chan struct{}), sent: make(chan struct{})}
+		rdb := s.Client(t, nil)
+		rdb.AddHook(hook(l.send))
+		c = newClient(t, rdb, lock.Config{})
+		var callers sync.WaitGroup
+		for i := range 16 {
+			callers.Go(func() {
+				own := strconv.Itoa(i)
+				for l.key.Load() == nil {
+					ctx, cancel := context.WithCancel(t.Context())
+					over := time.AfterFunc(limit, cancel) // and no deadline, after which nothing would be sent
+					got, err := c.Acquire(ctx, own, lock.Options{Lease: long})
+					over.Stop()
+					cancel()
+					switch {
+					case l.key.Load() == "lock:{"+own+"}":
+						name, h = own, got
+					case err == nil:
+						_ = got.Release(t.Context())
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if name != "" {
+			return c, l, name, h
+		}
+		close(l.goOn) // the caller had left before the pipeline came
+	}
+}
+
 // The client is busy, and a pipeline with a first request is late. Its caller is granted the lock by a script, and releases it
 // before that request is sent: the lock is free then, and stays so.
 func TestReleaseOfALockWhoseFirstRequestIsLate(t *testing.T) {
 	t.Parallel()
-	const callers = 16
+	c, late, name, h := askLate(t, redistest.Start(t), long)
+	time.AfterFunc(10*time.Millisecond, func() { close(late.goOn) })
+	require.NoError(t, h.Release(t.Context()))
+	<-late.sent
+	h, err := c.Acquire(t.Context(), name, lock.Options{Lease: long})
+	require.NoError(t, err)
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// A first request that the client itself sends late is taken back as soon as that is over: where its caller was cancelled, and
+// where the lock was released and the client is closed meanwhile.
+func TestLateFirstRequestIsTakenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, nil)
-	var late atomic.Value // the key of a first request that is late
-	goOn, sent := make(chan struct{}), make(chan struct{})
-	rdb.AddHook(hook(func(ctx context.Context, cmds []redis.Cmder, next send) error {
-		if len(cmds) == 1 || cmds[0].Name() != "set" || !late.CompareAndSwap(nil, cmds[0].Args()[1]) {
-			return next(ctx, cmds)
-		}
-		defer close(sent)
-		<-goOn
-		return next(ctx, cmds)
-	}))
-	c := newClient(t, rdb, lock.Config{})
-	var each errgroup.Group
-	for i := range callers {
-		each.Go(func() error {
-			name := strconv.Itoa(i)
-			for {
-				h, err := c.Acquire(t.Context(), name, lock.Options{Lease: long})
-				if err != nil {
-					return err
-				}
-				isLate := late.Load() == "lock:{"+name+"}"
-				if isLate {
-					time.AfterFunc(10*time.Millisecond, func() { close(goOn) })
-				}
-				if err := h.Release(t.Context()); err != nil {
-					return err
-				}
-				switch {
-				case isLate:
-					<-sent
-					h, err = c.Acquire(t.Context(), name, lock.Options{Lease: long})
-					if err != nil {
-						return err
-					}
-					return h.Release(t.Context())
-				case late.Load() != nil:
-					return nil
-				}
-			}
-		})
+	c, late, name, h := askLate(t, s, 10*time.Millisecond)
+	close(late.goOn)
+	<-late.sent
+	if h != nil { // it was cancelled too late
+		require.NoError(t, h.Release(t.Context()))
 	}
-	require.NoError(t, each.Wait())
+	soonerThan(t, rdb, 500*time.Millisecond, "a copy of it would be taken back after a second", func() {
+		redistest.Await(t, "the lock to be free", func() bool {
+			h, err := c.Acquire(t.Context(), name, lock.Options{Lease: long})
+			return err == nil && h.Release(t.Context()) == nil
+		})
+	})
+	c.Close()
+
+	c, late, _, h = askLate(t, s, long)
+	require.NoError(t, h.Release(t.Context()))
+	time.AfterFunc(100*time.Millisecond, func() { close(late.goOn) })
+	c.Close()
+	require.Empty(t, keysLeft(t, rdb))
 }

@@ -24,6 +24,7 @@ type mutexModel struct {
 	lingers bool           // the lock is there for a moment after the last of them
 	handed  string         // the client that was handed the lock, if its holder was
 	marks   map[string]bool
+	wasHeld map[string]bool // by the mark
 	queue   []modelTicket
 	token   int64 // of the present holder, if it was seen
 	highest int64 // of all that were seen
@@ -105,14 +106,14 @@ func (m *mutexModel) release(t modelTicket, mode int) bool {
 	held := m.held()
 	ends, there := m.grants[t.request]
 	if mode != 0 && !there && m.marks[t.request] {
-		return true
+		return m.wasHeld[t.request]
 	}
 	is := there && ends > m.now
 	if mode == 1 {
 		m.queue = slices.DeleteFunc(m.queue, func(o modelTicket) bool { return o == t })
 	}
 	if mode != 0 {
-		m.marks[t.request] = is && mode == 2 || mode == 1
+		m.marks[t.request], m.wasHeld[t.request] = is && mode == 2 || mode == 1, is
 	}
 	delete(m.grants, t.request)
 	switch {
@@ -164,7 +165,7 @@ func TestMutexScriptsDoWhatTheModelDoes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx := t.Context()
 		require.NoError(rt, rdb.FlushAll(ctx).Err())
-		m := &mutexModel{grants: map[string]int{}, marks: map[string]bool{}}
+		m := &mutexModel{grants: map[string]int{}, marks: map[string]bool{}, wasHeld: map[string]bool{}}
 		forced := 0
 		life := rapid.SampledFrom([]int{0, tokenLife}).Draw(rt, "life of a token")
 		pick := func(rt *rapid.T) modelTicket {

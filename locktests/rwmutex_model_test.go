@@ -18,6 +18,7 @@ import (
 type rwModel struct {
 	grants, places map[string]bool // "read:<request>:<owner>"; true: not over
 	marks          map[string]bool // of requests
+	answers        map[string]int  // to releases, in the marks
 }
 
 // live counts the grants or places that are not over, of a side, an owner, or
@@ -71,7 +72,7 @@ func (m rwModel) acquire(side, request, owner string, place bool) (code, holds i
 // release is the answer to a release, and what it changes.
 func (m rwModel) release(side, request, owner string, withdraw bool) int {
 	if m.marks[request] {
-		return 1
+		return m.answers[request]
 	}
 	field := side + ":" + request + ":" + owner
 	held := m.grants[field]
@@ -81,9 +82,9 @@ func (m rwModel) release(side, request, owner string, withdraw bool) int {
 		delete(m.places, "wait:"+request+":"+owner)
 	}
 	if held {
-		return 1
+		m.answers[request] = 1
 	}
-	return 0
+	return m.answers[request]
 }
 
 // rwBase is what the score of a grant or place is above its end.
@@ -126,7 +127,7 @@ func TestReadWriteLockIsLikeItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		require.NoError(t, rdb.FlushAll(ctx).Err())
 		messages()
-		m := rwModel{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+		m := rwModel{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}}
 		var requests []id
 		old := func(t *rapid.T) id {
 			if len(requests) == 0 {

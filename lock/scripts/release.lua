@@ -1,6 +1,6 @@
 -- Ends one grant. The mark that it may leave for a while refuses a copy of the
--- request to acquire that is still on its way, and makes a repetition of the same
--- release succeed as well.
+-- request to acquire that is still on its way, and says to each later release whether
+-- the grant was held: to a repetition, and to that of a hold that was withdrawn before.
 --
 -- A lock that is free then belongs to the first in the queue.
 --
@@ -18,7 +18,8 @@ for i = 1, #fields, 2 do
     last = math.max(last, tonumber(fields[i + 1]))
   end
 end
-if mine == nil and KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then return 1 end
+local before = mine == nil and KEYS[4] and redis.call('GET', KEYS[4])
+if before then return tonumber(before) end
 local held = mine ~= nil and mine > now
 -- A server without memory deletes, and having deleted, sets.
 if mine ~= nil and last <= now then
@@ -27,7 +28,7 @@ else
   redis.call('HDEL', KEYS[1], request)
 end
 if ARGV[3] and ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end
-if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[4], 1, 'PX', markLife) end
+if held and ARGV[2] == '2' or ARGV[2] == '1' then redis.call('SET', KEYS[4], held and 1 or 0, 'PX', markLife) end
 if mine == nil then return 0 end
 if last > now then
   redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last))

@@ -9,13 +9,14 @@
 -- ARGV: read or write, request, owner, life of the mark in ms, the channel of
 -- the readers, that of the writers, 1 to leave the mark in any case
 -- Returns 1 if the grant is released, 0 if it was not held (any longer).
-if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
+local before = redis.call('GET', KEYS[2])
+if before then return tonumber(before) end
 local side, me = ARGV[1], ':' .. ARGV[2] .. ':' .. ARGV[3]
 look()
 local held = endOf(side, side .. me) > now
 -- A server without memory deletes, and having deleted, sets.
 local left = remove(side .. me)
-if held or ARGV[7] == '1' then redis.call('SET', KEYS[2], 1, 'PX', ARGV[4]) end
+if held or ARGV[7] == '1' then redis.call('SET', KEYS[2], held and 1 or 0, 'PX', ARGV[4]) end
 if side == 'write' then left = remove('wait' .. me) or left end
 if not left then return 0 end
 clear()
