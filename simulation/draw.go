@@ -177,6 +177,10 @@ const clusterRecovery = 3 * time.Second
 // gone: a late copy of its request took it, or a failover lost that it was given up.
 const ghostTicket = 6 * time.Second
 
+// unheard is for how long the message may be late that hands a lock over, where a reply on the same connection is: its waiter
+// asks by itself every 3 s.
+const unheard = 3 * time.Second
+
 // ghostTurn is for how long a lock may be handed to requests of clients that gave up.
 const ghostTurn = 10 * time.Second
 
@@ -186,6 +190,7 @@ const ghostTurn = 10 * time.Second
 //     servers leave some behind, the lease as well;
 //   - of a lock that is handed to the next waiter, a lease for each client: a failover may
 //     lose that they gave up waiting;
+//   - of such a lock, the time after which a waiter asks by itself, where a reply may be late, and with it the message;
 //   - on a cluster the time that it takes to replace a master;
 //   - where clients wait in a queue, the time after which one that is gone loses its place.
 func Patience(l harness.LockSpec, c Case) time.Duration {
@@ -198,6 +203,9 @@ func Patience(l harness.LockSpec, c Case) time.Duration {
 		p += min(time.Duration(c.Clients)*lease, ghostTurn+lease)
 	default:
 		p += lease
+	}
+	if l.Subscribes && slices.ContainsFunc(c.Plan, func(f world.Fault) bool { return f.Name == world.DelayReply && f.By > 0 }) {
+		p += unheard
 	}
 	if topologies.ShapeOf(c.Topology).Slots {
 		p += clusterRecovery

@@ -18,6 +18,7 @@ import (
 func TestPatienceCountsLeases(t *testing.T) {
 	t.Parallel()
 	replaced := []world.Fault{{Name: world.CrashFailover}}
+	late := []world.Fault{{Name: world.DelayReply, By: time.Second}}
 	for _, x := range []struct {
 		topology, lock, workload string
 		plan                     []world.Fault
@@ -28,6 +29,8 @@ func TestPatienceCountsLeases(t *testing.T) {
 		{topologies.Sentinels, "mutex", "contended", replaced, 2*time.Second + 2*600*time.Millisecond},
 		{topologies.Sentinels, "mutex", "re-entrant", replaced, 2*time.Second + 2*2*time.Second},
 		{topologies.Sentinels, "mutex", "re-entrant", nil, 2 * time.Second},
+		{topologies.Single, "mutex", "contended", late, 5 * time.Second},
+		{topologies.Single, "mutex-spin", "contended", late, 2 * time.Second},
 	} {
 		c := simulation.Case{Topology: x.topology, Clients: 2, Workload: x.workload, Watchdog: 600 * time.Millisecond, Plan: x.plan}
 		require.Equal(t, x.want, simulation.Patience(spec(t, x.lock), c), "%v", x)
