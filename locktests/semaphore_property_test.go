@@ -17,8 +17,9 @@ import (
 	"github.com/lockchaos/lockchaos/lock/redistest"
 )
 
-// elsewhere marks a request that took permits of a semaphore which was deleted since.
-const elsewhere = -1
+// elsewhere marks a request that took permits of a semaphore which was deleted since, and unheld one that was withdrawn and
+// had none.
+const elsewhere, unheld = -1, -2
 
 // semaphoreModel is what the scripts should do, without a clock: grants end and
 // waiters die when the test says so.
@@ -63,7 +64,7 @@ func (m *semaphoreModel) wake() {
 func (m *semaphoreModel) acquire(request string, n int, leased, waits bool) string {
 	if done, ok := m.marks[request]; ok {
 		switch done {
-		case 0:
+		case 0, unheld:
 			return "refused"
 		case elsewhere:
 			return "NOTSET"
@@ -104,14 +105,19 @@ func (m *semaphoreModel) acquire(request string, n int, leased, waits bool) stri
 
 func (m *semaphoreModel) release(request string, withdraw bool) string {
 	done, marked := m.marks[request]
-	if marked && done == 0 {
+	switch {
+	case marked && done == 0:
 		return "1"
+	case done == unheld:
+		return "0"
 	}
 	marked = marked && done != elsewhere
 	_, leased := m.grants[request]
 	held := m.set && (marked || leased)
-	if held || withdraw {
+	if held {
 		m.marks[request] = 0
+	} else if withdraw {
+		m.marks[request] = unheld
 	}
 	m.leave(request)
 	if !m.set {

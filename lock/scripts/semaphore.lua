@@ -13,8 +13,8 @@
 -- keys live until the last one in them doesn't.
 --
 -- A mark remembers for a while what a request came to: the permits that it took
--- for good and the round in which it did, as "3 round"; "0" after it was released or
--- withdrawn; or what it returned.
+-- for good and the round in which it did, as "3 round"; "0" after it was released, "-" after it
+-- was withdrawn and not held; or what it returned.
 --
 -- KEYS: the semaphore, its grants, its queue, who is alive, the mark
 local time = redis.call('TIME')

@@ -9,7 +9,7 @@
 -- first in the queue doesn't count as alive; 0 if there is neither}.
 local request, n, length = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local grant = ARGV[2] .. ':' .. request
-if done == '0' then return {0, 0} end
+if done == '0' or done == '-' then return {0, 0} end
 if done and takenThen() then
   -- WAIT awaits what its own connection wrote, and a copy may come on another one: so a copy writes, too.
   redis.call('SET', KEYS[5], done, 'PX', ARGV[6])
