@@ -236,7 +236,7 @@ func (l *Lock) wait(ctx context.Context, lease *lock.Lease, limit time.Duration)
 			}
 			l.pause(ctx)
 			if !rest(ctx, retryPause) {
-				return false, err
+				return false, fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			continue
 		}

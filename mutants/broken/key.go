@@ -190,8 +190,8 @@ func (l *Lock) insist(ctx context.Context, lease lock.Lease, ask func() (int64, 
 			break
 		}
 		l.doubt(lease)
-		if !rest(ctx, retryPause) {
-			break
+		if !rest(ctx, retryPause) { // go-redis looks at the deadline, and may give up an instant before the context ends
+			return answer, acks, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 	}
 	return answer, acks, err
