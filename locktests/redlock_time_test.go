@@ -96,6 +96,7 @@ func TestRedlockShutdownReleasesOnAllServers(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, f []*fake, r *lock.Redlock, _ *events) {
 		t.Helper()
 		acquire(t, r, "a", 30*time.Second)
+		synctest.Wait() // until the third server has granted it, too
 		f[2].answers(after(40*time.Millisecond, allGood))
 		begin := time.Now()
 		require.NoError(t, r.Shutdown(t.Context()))
