@@ -143,26 +143,28 @@ func TestFaultsHitAHolder(t *testing.T) {
 	t.Parallel()
 	setup := runtest.Setup(t)
 	r := harness.RandomRun{
-		Topology: topologies.Single, Lock: runtest.Lock("mutex"), Kind: "watchdog", Length: 4 * time.Second,
-		Plan: []faults.Step{{At: time.Second, For: 300 * time.Millisecond, Fault: "stall", Target: "holder>redis"}},
+		Topology: topologies.Single, Lock: runtest.Lock("mutex"), Kind: "watchdog", Length: 8 * time.Second,
+	}
+	for at := range 3 {
+		r.Plan = append(r.Plan, faults.Step{At: time.Duration(1+at) * time.Second, For: 300 * time.Millisecond, Fault: "stall", Target: "holder>redis"})
 	}
 	require.NoError(t, r.Run(t.Context(), setup))
 	run, h, _ := runtest.Judged(t, setup.Dir)
 	require.Equal(t, "holder>redis", run.Plan[0].Target)
-	holder, hit := "", ""
+	holder, before, hits := "", "", 0 // the lock may change hands between the choice and the fault, but seldom
 	for _, e := range h.Events {
 		switch {
 		case e.Op == history.Acquire && e.Type == history.OK:
-			holder = e.LockOwner()
+			zone, _, _ := strings.Cut(e.LockOwner(), ".")
+			before, holder = holder, zone+">redis-1"
 		case e.Op == history.Inject && e.Type == history.Invoke:
-			hit = e.Target
-		}
-		if hit != "" {
-			break
+			require.Contains(t, []string{holder, before}, e.Target)
+			if e.Target == holder {
+				hits++
+			}
 		}
 	}
-	zone, _, _ := strings.Cut(holder, ".")
-	require.Equal(t, zone+">redis-1", hit)
+	require.GreaterOrEqual(t, hits, 2)
 	again, err := harness.Replay(run, locks.All(), false)
 	require.NoError(t, err)
 	require.Equal(t, run.Plan, again.Plan)
