@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockchaos/lockchaos/internal/await"
 	"github.com/lockchaos/lockchaos/topologies"
 )
 
@@ -113,23 +114,30 @@ func (m *members) serves(ctx context.Context, zone string) error {
 	return nil
 }
 
-// promote has the leader hand over to the next member that answers.
+// promote has the leader hand over to the next member that answers. They are asked for a while: a member that is busy may
+// not answer at once.
 func (m *members) promote(ctx context.Context, shard string) error {
 	leader, err := m.Master(ctx, shard)
 	if err != nil {
 		return err
 	}
-	names, states := m.topology.Servers(), m.states(ctx)
-	for i := 1; i < len(names); i++ {
-		next, answers := states[names[(slices.Index(names, leader)+i)%len(names)]]
-		if !answers {
-			continue
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var next MemberState
+	err = await.Until(ctx, func() error {
+		names, states := m.topology.Servers(), m.states(ctx)
+		for i := 1; i < len(names); i++ {
+			answers := false
+			if next, answers = states[names[(slices.Index(names, leader)+i)%len(names)]]; answers {
+				return nil
+			}
 		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
+		return fmt.Errorf("no member but %s answers", leader)
+	})
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("no member but %s answers", leader)
+	return m.store.HandOver(ctx, m.parts.Nodes[leader].At, next.ID)
 }
 
 // watchMembersEvery is how often a member is asked for its role: it costs it more than a
