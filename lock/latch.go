@@ -32,7 +32,7 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 // already: then it changes nothing and returns false, also if the latch is at 0
 // by now. So each user of the latch may call it first.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	set, err := int64(0), atLeastOne(n)
+	set, err := int64(0), atLeastOne(n, "counts")
 	if err == nil {
 		set, err = l.change(ctx, "latch_set", l.keys.side(rand.Text()), n, rand.Text(), countedMarkLife.Milliseconds())
 	}

@@ -51,7 +51,7 @@ func permitsKind(n int, leased bool) *kind {
 		},
 		queued:     true,
 		hasNoLease: !leased,
-		invalid:    atLeastOne(n),
+		invalid:    atLeastOne(n, "permits"),
 	}
 }
 
@@ -60,10 +60,10 @@ func (k keys) semaphore(request string) []string {
 	return []string{k.lock, k.of("grants"), k.of("queue"), k.of("alive"), k.mark(request)}
 }
 
-// atLeastOne is what is wrong with a number of permits, or of what a latch counts.
-func atLeastOne(n int) error {
+// atLeastOne is what is wrong with a number of permits, or of the counts of a latch.
+func atLeastOne(n int, what string) error {
 	if n < 1 || n > maxPermits {
-		return fmt.Errorf("number %d: give at least 1 and at most %d", n, maxPermits)
+		return fmt.Errorf("%d %s: give at least 1 and at most %d", n, what, maxPermits)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (s *Semaphore) take(ctx context.Context, k *kind, wait time.Duration) (int,
 // [ErrNotHeld]. So a permit too many, which AddPermits is for, is never made by
 // mistake. After any other error it may have given them back.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
-	given, err := int64(0), atLeastOne(n)
+	given, err := int64(0), atLeastOne(n, "permits")
 	if err == nil {
 		given, err = s.change(ctx, "semaphore_give", s.keys.semaphore(rand.Text()), n, countedMarkLife.Milliseconds(), s.keys.channel)
 		if errors.Is(err, ErrNotSet) || err == nil && given == 0 {
